@@ -1,0 +1,136 @@
+//! The account of one queue: every frame taken in is given out or dropped by cause.
+//!
+//! Each value has one writer, the worker that serves the queue; anybody may read at any time. A reader sees every
+//! value as of some moment, and exact sums once traffic has stopped.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::drop_cause::{DropCause, DropTally};
+
+/// Counters of one queue. `received` and `delivered` are seen from the datapath: received from the port, delivered to it.
+#[derive(Debug, Default)]
+pub struct QueueCounters {
+    received_frames: AtomicU64,
+    received_bytes: AtomicU64,
+    delivered_frames: AtomicU64,
+    delivered_bytes: AtomicU64,
+    replicated_frames: AtomicU64,
+    dropped: [AtomicU64; DropCause::ALL.len()],
+    violations: AtomicU64,
+    wakeups: AtomicU64,
+}
+
+/// The values of a queue, or of several added up.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct CounterSnapshot {
+    /// Frames taken from the port.
+    pub received_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub received_bytes: u64,
+    /// Frames put into the port.
+    pub delivered_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub delivered_bytes: u64,
+    /// Copies beyond the first that flooding frames of this port made.
+    pub replicated_frames: u64,
+    /// Frames dropped, indexed by [`DropCause`].
+    pub dropped: [u64; DropCause::ALL.len()],
+    /// Rings stopped because the program broke a rule.
+    pub violations: u64,
+    /// Times the program was woken by its eventfd.
+    pub wakeups: u64,
+}
+
+/// A relaxed load and store: there is one writer, so no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    if amount != 0 {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+}
+
+impl QueueCounters {
+    /// Counts frames taken from the port.
+    #[inline]
+    pub fn received(&self, frames: u64, bytes: u64) {
+        add(&self.received_frames, frames);
+        add(&self.received_bytes, bytes);
+    }
+
+    /// Counts frames put into the port.
+    #[inline]
+    pub fn delivered(&self, frames: u64, bytes: u64) {
+        add(&self.delivered_frames, frames);
+        add(&self.delivered_bytes, bytes);
+    }
+
+    /// Counts copies beyond the first.
+    #[inline]
+    pub fn replicated(&self, frames: u64) {
+        add(&self.replicated_frames, frames);
+    }
+
+    /// Counts frames dropped.
+    #[inline]
+    pub fn dropped(&self, tally: &DropTally) {
+        if tally.total() == 0 {
+            return;
+        }
+        for cause in DropCause::ALL {
+            add(&self.dropped[cause as usize], u64::from(tally.of(cause)));
+        }
+    }
+
+    /// Counts a violation.
+    pub fn violation(&self) {
+        add(&self.violations, 1);
+    }
+
+    /// Counts a kick given to the program.
+    #[inline]
+    pub fn wakeup(&self) {
+        add(&self.wakeups, 1);
+    }
+
+    /// Adds the values to `sum`.
+    pub fn add_to(&self, sum: &mut CounterSnapshot) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        sum.received_frames += get(&self.received_frames);
+        sum.received_bytes += get(&self.received_bytes);
+        sum.delivered_frames += get(&self.delivered_frames);
+        sum.delivered_bytes += get(&self.delivered_bytes);
+        sum.replicated_frames += get(&self.replicated_frames);
+        for (total, counter) in sum.dropped.iter_mut().zip(&self.dropped) {
+            *total += get(counter);
+        }
+        sum.violations += get(&self.violations);
+        sum.wakeups += get(&self.wakeups);
+    }
+}
+
+impl CounterSnapshot {
+    /// Frames dropped for `cause`.
+    #[must_use]
+    pub fn dropped_for(&self, cause: DropCause) -> u64 {
+        self.dropped[cause as usize]
+    }
+
+    /// All frames dropped.
+    #[must_use]
+    pub fn dropped_frames(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// The conservation sum over ports that exchange frames: received + replicated - delivered - dropped. Zero once traffic has
+    /// stopped.
+    #[must_use]
+    pub fn unaccounted(all: &[Self]) -> i128 {
+        all.iter()
+            .map(|port| {
+                i128::from(port.received_frames) + i128::from(port.replicated_frames)
+                    - i128::from(port.delivered_frames)
+                    - i128::from(port.dropped_frames())
+            })
+            .sum()
+    }
+}

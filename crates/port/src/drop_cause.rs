@@ -1,0 +1,97 @@
+//! Why a frame was dropped. One list for all: counters, CLI, JSON and metrics use these names.
+
+use serde::{Deserialize, Serialize};
+
+/// A cause by which frames are dropped and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum DropCause {
+    /// The destination's ring had no free slot. Counted at the destination.
+    NoSpace,
+    /// The destination was not bound by any program. Counted at the destination.
+    NotBound,
+    /// The destination's ring is stopped after a violation. Counted at the destination.
+    RingStopped,
+    /// Longer than the destination can take at all. Counted at the destination.
+    TooLong,
+    /// The destination is a file and writing failed (disk full). Counted at the destination.
+    WriteFailed,
+    /// Shorter than an Ethernet header (14 bytes). Counted at the source.
+    TooShort,
+    /// To a port where it came from. Counted at the source.
+    ToSelf,
+    /// To a learned or forced port that has left. Counted at the source.
+    PortGone,
+    /// To be flooded where there is no other port. Counted at the source.
+    NoDestination,
+}
+
+impl DropCause {
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::NoSpace,
+        Self::NotBound,
+        Self::RingStopped,
+        Self::TooLong,
+        Self::WriteFailed,
+        Self::TooShort,
+        Self::ToSelf,
+        Self::PortGone,
+        Self::NoDestination,
+    ];
+
+    /// The name used everywhere, snake_case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoSpace => "no_space",
+            Self::NotBound => "not_bound",
+            Self::RingStopped => "ring_stopped",
+            Self::TooLong => "too_long",
+            Self::WriteFailed => "write_failed",
+            Self::TooShort => "too_short",
+            Self::ToSelf => "to_self",
+            Self::PortGone => "port_gone",
+            Self::NoDestination => "no_destination",
+        }
+    }
+}
+
+/// Frames dropped, by cause, in one step of work.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DropTally([u32; DropCause::ALL.len()]);
+
+impl DropTally {
+    /// Counts `frames` more.
+    #[inline]
+    pub fn add(&mut self, cause: DropCause, frames: u32) {
+        self.0[cause as usize] += frames;
+    }
+
+    /// Frames counted under `cause`.
+    #[must_use]
+    pub fn of(&self, cause: DropCause) -> u32 {
+        self.0[cause as usize]
+    }
+
+    /// All frames counted.
+    #[inline]
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.0.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_in_the_order_of_the_numbers() {
+        for (number, cause) in DropCause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, number);
+        }
+    }
+}

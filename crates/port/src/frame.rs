@@ -1,0 +1,109 @@
+//! A frame as the datapath sees it: one or more fragments, borrowed where they lie.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_ring::shared::SharedBytes;
+
+/// Bytes of an Ethernet header: two addresses and a type.
+pub const ETHERNET_HEADER_BYTES: usize = 14;
+
+/// A piece of a frame: the bytes of one slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Fragment {
+    start: NonNull<u8>,
+    len: u16,
+    flags: u16,
+}
+
+// SAFETY: a fragment is only dereferenced through `bytes`, under the contract of `Fragment::new`, which holds on any thread.
+unsafe impl Send for Fragment {}
+
+impl Fragment {
+    /// Borrows `bytes` for the datapath. `flags` are netmap's slot flags.
+    ///
+    /// # Safety
+    /// The bytes must stay mapped until the queue that hands out the fragment is told to release it. They may be
+    /// written by others meanwhile, at the cost of the frame's content only. At most 65535 bytes.
+    #[inline]
+    #[must_use]
+    pub unsafe fn new(bytes: &SharedBytes<'_>, flags: u16) -> Self {
+        Self {
+            // An empty range has no address that matters.
+            start: NonNull::new(bytes.as_ptr()).unwrap_or(NonNull::dangling()),
+            len: bytes.len().min(usize::from(u16::MAX)) as u16,
+            flags,
+        }
+    }
+
+    /// Borrows private memory of a driver for the datapath, which only reads it.
+    ///
+    /// # Safety
+    /// As for [`Fragment::new`], and nobody writes the bytes meanwhile.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_private(bytes: &[u8], flags: u16) -> Self {
+        Self { start: NonNull::from(bytes).cast(), len: bytes.len().min(usize::from(u16::MAX)) as u16, flags }
+    }
+
+    /// Length, bytes.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The slot's flags.
+    #[inline]
+    #[must_use]
+    pub fn flags(&self) -> u16 {
+        self.flags
+    }
+
+    /// Whether another fragment of the same frame follows.
+    #[inline]
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.flags & MORE_FRAGMENTS != 0
+    }
+
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> SharedBytes<'_> {
+        // SAFETY: the maker of the fragment vouched for the mapping until release, and the datapath drops fragments
+        // before it releases them.
+        unsafe { SharedBytes::from_trusted_parts(self.start, usize::from(self.len)) }
+    }
+
+    /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` where the fragment is shorter.
+    #[inline]
+    #[must_use]
+    pub fn ethernet_header(&self) -> Option<(u64, u64)> {
+        if self.len() < ETHERNET_HEADER_BYTES {
+            return None;
+        }
+        let start = self.start.as_ptr().cast::<u64>();
+        // SAFETY: 14 bytes are mapped; volatile, since others may write them, and unaligned by construction.
+        let first = unsafe { read_word(start) };
+        // SAFETY: offset 6 of 14 mapped bytes leaves 8.
+        let second_start = unsafe { start.byte_add(6) };
+        // SAFETY: as above.
+        let second = unsafe { read_word(second_start) };
+        Some((first, second))
+    }
+}
+
+/// Reads 8 bytes of any alignment, once.
+///
+/// # Safety
+/// 8 bytes must be mapped at `from`.
+#[inline]
+unsafe fn read_word(from: *const u64) -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the caller's contract; an array on the stack overlaps nothing.
+    unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr(), 8) };
+    u64::from_ne_bytes(bytes)
+}

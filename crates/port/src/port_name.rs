@@ -1,0 +1,342 @@
+//! The grammar of port names, one for library, CLI and daemon.
+//!
+//! ```text
+//! name    := base { "@" option { "," option } }
+//! base    := "vale" ID ":" PORT        port PORT of switch valeID
+//!          | PARENT "{" ID             master end of a pipe        (also netmap:PARENT{ID)
+//!          | PARENT "}" ID             slave end of the same pipe
+//!          | "null:" [ settings ]      size=BYTES copy=0|1
+//!          | "pcap:" FILE              frames of a capture file
+//!          | "pcap:" "in=" FILE [ ",out=" FILE ] | "pcap:" "out=" FILE
+//! option  := "share=" NAME | [ "conf:" ] KEY "=" NUMBER
+//! KEY     := queues (rings) | slots | buf-size | extra-bufs
+//! ID      := letters, digits, underscore (empty for the switch "vale:")
+//! ```
+//!
+//! Names are netmap's where netmap has them: a switch name and a port name have at most 15 bytes each.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest switch, port or pipe name, bytes.
+pub const MAX_NAME_BYTES: usize = 15;
+
+/// Side of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipeSide {
+    /// `{`
+    Master,
+    /// `}`
+    Slave,
+}
+
+impl PipeSide {
+    /// The other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Master => Self::Slave,
+            Self::Slave => Self::Master,
+        }
+    }
+}
+
+/// What kind of port a name means.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PortBase {
+    /// A port of a switch.
+    Switch {
+        /// Switch, with its `vale` prefix.
+        switch: String,
+        /// Port on the switch.
+        port: String,
+    },
+    /// An end of a pipe.
+    Pipe {
+        /// Name before the brace.
+        parent: String,
+        /// Identifier behind it.
+        id: String,
+        /// Which end.
+        side: PipeSide,
+    },
+    /// A port that invents and discards frames, to measure what everything else costs.
+    Null {
+        /// Length of every frame it gives, bytes without FCS.
+        size_bytes: u16,
+        /// Whether frames are copied, as a real port would, or only counted.
+        copy: bool,
+    },
+    /// A capture file.
+    Pcap {
+        /// Frames come from here.
+        input: Option<PathBuf>,
+        /// Frames go there.
+        output: Option<PathBuf>,
+    },
+}
+
+/// Wishes that a name can carry; `None` leaves the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PortOptions {
+    /// Name of a port whose region this one shares, so that buffers can be exchanged between them.
+    pub share: Option<String>,
+    /// Number of queues.
+    pub queues: Option<u16>,
+    /// Slots per ring.
+    pub slots: Option<u32>,
+    /// Size of a buffer, bytes.
+    pub buffer_bytes: Option<u32>,
+    /// Buffers besides those in slots.
+    pub extra_buffers: Option<u32>,
+}
+
+/// A parsed port name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PortName {
+    /// The port.
+    pub base: PortBase,
+    /// Wishes.
+    pub options: PortOptions,
+}
+
+/// Why a name does not parse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("port name {name:?}: {problem}; names look like vale0:a, x{{1 and x}}1, null:size=60, pcap:FILE")]
+pub struct PortNameError {
+    /// The name as given.
+    pub name: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FromStr for PortName {
+    type Err = PortNameError;
+
+    fn from_str(text: &str) -> Result<Self, PortNameError> {
+        let fail = |problem: String| PortNameError { name: text.to_owned(), problem };
+        if text.contains('\0') {
+            return Err(fail("it holds a NUL byte".into()));
+        }
+        // A file name may hold anything, so only what looks like options is split off behind it.
+        if let Some(rest) = text.strip_prefix("pcap:") {
+            return Ok(Self { base: parse_pcap(rest).map_err(fail)?, options: PortOptions::default() });
+        }
+        let (base_text, option_text) = match text.split_once('@') {
+            Some((base, options)) => (base, Some(options)),
+            None => (text, None),
+        };
+        let base = parse_base(base_text).map_err(fail)?;
+        let options = match option_text {
+            Some(options) => parse_options(options).map_err(fail)?,
+            None => PortOptions::default(),
+        };
+        Ok(Self { base, options })
+    }
+}
+
+fn parse_base(text: &str) -> Result<PortBase, String> {
+    if let Some(settings) = text.strip_prefix("null:") {
+        return parse_null(settings);
+    }
+    if let Some(brace) = text.find(['{', '}']) {
+        let (parent, rest) = text.split_at(brace);
+        let side = if rest.starts_with('{') { PipeSide::Master } else { PipeSide::Slave };
+        let parent = parent.strip_prefix("netmap:").unwrap_or(parent);
+        let id = rest.get(1..).unwrap_or("");
+        check_identifier("the name before the brace", parent, ":.-")?;
+        check_identifier("the pipe's id", id, "")?;
+        return Ok(PortBase::Pipe { parent: parent.to_owned(), id: id.to_owned(), side });
+    }
+    let Some((switch, port)) = text.split_once(':') else {
+        return Err(if text.is_empty() {
+            "it is empty".into()
+        } else {
+            "it has no scheme such as `vale0:` and no pipe brace".into()
+        });
+    };
+    if !switch.starts_with("vale") {
+        return Err(format!("there is no scheme {switch:?}"));
+    }
+    check_identifier("the switch", switch, "")?;
+    check_identifier("the port", port, ".-")?;
+    Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() })
+}
+
+fn check_identifier(what: &str, text: &str, besides: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err(format!("{what} is empty"));
+    }
+    if text.len() > MAX_NAME_BYTES {
+        return Err(format!("{what} {text:?} is longer than {MAX_NAME_BYTES} bytes"));
+    }
+    match text.chars().find(|&c| !(c.is_ascii_alphanumeric() || c == '_' || besides.contains(c))) {
+        Some(odd) => Err(format!("{what} {text:?} holds {odd:?}")),
+        None => Ok(()),
+    }
+}
+
+fn parse_null(settings: &str) -> Result<PortBase, String> {
+    let (mut size_bytes, mut copy) = (60, false);
+    for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
+        match setting.split_once('=') {
+            Some(("size", value)) => {
+                size_bytes = value
+                    .parse()
+                    .ok()
+                    .filter(|size| *size >= 14)
+                    .ok_or_else(|| format!("size {value:?} is not a number from 14 to 65535"))?;
+            }
+            Some(("copy", value @ ("0" | "1"))) => copy = value == "1",
+            _ => {
+                return Err(format!("a null port has no setting {setting:?}; it has size=BYTES and copy=0|1"));
+            }
+        }
+    }
+    Ok(PortBase::Null { size_bytes, copy })
+}
+
+fn parse_pcap(rest: &str) -> Result<PortBase, String> {
+    if rest.is_empty() {
+        return Err("the file is missing".into());
+    }
+    let file = |path: &str| -> Result<Option<PathBuf>, String> {
+        if path.is_empty() { Err("the file is missing".into()) } else { Ok(Some(PathBuf::from(path))) }
+    };
+    if let Some(output) = rest.strip_prefix("out=") {
+        return Ok(PortBase::Pcap { input: None, output: file(output)? });
+    }
+    if let Some(both) = rest.strip_prefix("in=") {
+        let (input, output) = match both.split_once(",out=") {
+            Some((input, output)) => (input, file(output)?),
+            None => (both, None),
+        };
+        return Ok(PortBase::Pcap { input: file(input)?, output });
+    }
+    Ok(PortBase::Pcap { input: file(rest)?, output: None })
+}
+
+fn parse_options(text: &str) -> Result<PortOptions, String> {
+    let mut options = PortOptions::default();
+    for group in text.split('@') {
+        if let Some(port) = group.strip_prefix("share=").or_else(|| group.strip_prefix("share:port=")) {
+            if port.is_empty() {
+                return Err("share= names no port".into());
+            }
+            options.share = Some(port.to_owned());
+            continue;
+        }
+        for item in group.strip_prefix("conf:").unwrap_or(group).split(',') {
+            let Some((key, value)) = item.split_once('=') else {
+                return Err(format!("option {item:?} is not KEY=NUMBER"));
+            };
+            let number: u32 =
+                value.parse().map_err(|_| format!("option {key} is {value:?}, which is not a number"))?;
+            match key.replace('_', "-").as_str() {
+                "queues" | "rings" => {
+                    options.queues = Some(u16::try_from(number).map_err(|_| format!("{number} queues"))?);
+                }
+                "slots" => options.slots = Some(number),
+                "buf-size" => options.buffer_bytes = Some(number),
+                "extra-bufs" => options.extra_buffers = Some(number),
+                _ => {
+                    return Err(format!(
+                        "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs, share"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(options)
+}
+
+impl fmt::Display for PortBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch { switch, port } => write!(f, "{switch}:{port}"),
+            Self::Pipe { parent, id, side: PipeSide::Master } => write!(f, "{parent}{{{id}"),
+            Self::Pipe { parent, id, side: PipeSide::Slave } => write!(f, "{parent}}}{id}"),
+            Self::Null { size_bytes, copy } => write!(f, "null:size={size_bytes},copy={}", u8::from(*copy)),
+            Self::Pcap { input, output } => match (input, output) {
+                (Some(input), Some(output)) => {
+                    write!(f, "pcap:in={},out={}", input.display(), output.display())
+                }
+                (Some(input), None) => write!(f, "pcap:in={}", input.display()),
+                (None, Some(output)) => write!(f, "pcap:out={}", output.display()),
+                (None, None) => write!(f, "pcap:"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn base(text: &str) -> PortBase {
+        text.parse::<PortName>().unwrap().base
+    }
+
+    #[test]
+    fn names_of_every_kind_parse() {
+        assert_eq!(base("vale0:a"), PortBase::Switch { switch: "vale0".into(), port: "a".into() });
+        assert_eq!(
+            base("netmap:x}1"),
+            PortBase::Pipe { parent: "x".into(), id: "1".into(), side: PipeSide::Slave }
+        );
+        assert_eq!(base("null:"), PortBase::Null { size_bytes: 60, copy: false });
+        assert_eq!(base("null:size=1514,copy=1"), PortBase::Null { size_bytes: 1514, copy: true });
+        assert_eq!(
+            base("pcap:in=a,b.pcap,out=c@d.pcapng"),
+            PortBase::Pcap { input: Some("a,b.pcap".into()), output: Some("c@d.pcapng".into()) }
+        );
+    }
+
+    #[test]
+    fn options_are_read_in_netmaps_spelling_too() {
+        let name: PortName = "vale1:p@conf:rings=4,slots=256@share=vale1:q".parse().unwrap();
+        assert_eq!(name.options.queues, Some(4));
+        assert_eq!(name.options.slots, Some(256));
+        assert_eq!(name.options.share.as_deref(), Some("vale1:q"));
+    }
+
+    #[test]
+    fn bad_names_say_what_is_wrong() {
+        for (text, part) in [
+            ("", "empty"),
+            ("eth", "scheme"),
+            ("bridge:a", "bridge"),
+            ("vale0:", "the port is empty"),
+            ("vale0:a b", "' '"),
+            ("vale0:abcdefghijklmnopq", "longer"),
+            ("x{", "id is empty"),
+            ("{1", "before the brace"),
+            ("null:size=3", "size"),
+            ("pcap:", "file"),
+            ("vale0:a@slots=many", "number"),
+            ("vale0:a@colour=3", "colour"),
+        ] {
+            let error = text.parse::<PortName>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?} gave {error:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".*") {
+            let _ = text.parse::<PortName>();
+        }
+
+        #[test]
+        fn what_is_shown_parses_to_the_same(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9})") {
+            let name: PortName = text.parse().unwrap();
+            prop_assert_eq!(name.base.to_string().parse::<PortName>().unwrap(), name);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The contract between a driver and the datapath.
+
+use std::os::fd::BorrowedFd;
+
+use crate::batch::Batch;
+use crate::drop_cause::DropTally;
+
+/// What a port can do, and in which way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The driver's name: `shm`, `pipe`, `null`, `pcap`.
+    pub driver: &'static str,
+    /// The mechanism in use, in words for people.
+    pub mode: String,
+    /// Longest frame it takes, bytes without FCS.
+    pub max_frame_bytes: u32,
+}
+
+/// What became of the frames of one delivery.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Frames put into the port.
+    pub frames: u32,
+    /// Bytes of those frames.
+    pub bytes: u64,
+    /// Frames that were not, by cause.
+    pub dropped: DropTally,
+}
+
+/// One queue of a port: a ring pair, served by exactly one worker. Nothing here blocks, allocates or logs.
+pub trait PortQueue: Send {
+    /// Borrows whole frames into `batch`, as many as it has room for; they stay borrowed until [`PortQueue::release`].
+    /// A queue whose other side broke a rule gives nothing any more and says so in [`PortQueue::fault`].
+    fn receive(&mut self, batch: &mut Batch);
+
+    /// Gives the `fragments` borrowed first back to the port.
+    fn release(&mut self, fragments: usize);
+
+    /// Puts the frames of `batch` that `frames` names into the port, in that order, with one copy each.
+    /// Every frame is either in the returned count or in its tally.
+    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery;
+
+    /// Makes everything delivered and released visible, once per batch, and wakes the other side where it sleeps.
+    /// Returns the number of wake-ups.
+    fn flush(&mut self) -> u32;
+
+    /// Asks to be woken when there is something to receive: announces the sleep; [`PortQueue::receive`] must be tried
+    /// once more afterwards. Returns the descriptor that becomes readable, if the port has one. `false` withdraws.
+    fn prepare_sleep(&mut self, sleeping: bool);
+
+    /// The descriptor that becomes readable when a sleeping datapath is wanted; `None` for ports that never wake it.
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Takes the signal off [`PortQueue::wake_descriptor`].
+    fn drain_wake(&mut self) {}
+
+    /// Whether frames wait that were not received yet, without borrowing them.
+    fn has_waiting(&mut self) -> bool;
+
+    /// Why the queue stands still, for people; `None` while it works.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+}

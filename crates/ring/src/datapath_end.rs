@@ -1,0 +1,314 @@
+//! The datapath's ends of a program's rings. Everything that the program can write is hostile here.
+//!
+//! The datapath keeps its own cursors (the shadow); of shared memory it reads the program's `head` and each slot
+//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A
+//! violation stops the ring for good: the code is left in the control block for the program to see.
+
+use crate::cursor::{advance, distance, previous, within};
+use crate::layout::Slot;
+use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS, PORT_SHIFT};
+use crate::ring_view::RingView;
+use crate::shared::SharedBytes;
+use crate::sync::{AtomicU32, Ordering};
+use crate::violation::RingViolation;
+use crate::wakeup::{Kicker, publish_fence};
+
+/// What both ends share: shadow cursors and the stop.
+#[derive(Debug)]
+struct Shadow {
+    view: RingView,
+    /// Last `head` of the program that passed the check.
+    head: u32,
+    /// What was last published.
+    tail: u32,
+    violation: Option<RingViolation>,
+    kicker: Kicker,
+}
+
+impl Shadow {
+    fn new(view: RingView, tail: u32) -> Self {
+        Self { view, head: 0, tail, violation: None, kicker: Kicker::default() }
+    }
+
+    /// Reads and checks the program's head: it may only have moved forward, up to the published tail.
+    #[inline]
+    fn refresh_head(&mut self) -> Result<(), RingViolation> {
+        let head = self.view.control().program.head.load(Ordering::Acquire);
+        if head == self.head {
+            return Ok(());
+        }
+        if !within(self.head, head, self.tail, self.view.slot_count()) {
+            return Err(self.stop(RingViolation::Head));
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    #[cold]
+    fn stop(&mut self, violation: RingViolation) -> RingViolation {
+        self.violation = Some(violation);
+        self.view.control().datapath.violation.store(violation as u32, Ordering::Release);
+        violation
+    }
+
+    #[inline]
+    fn publish(&mut self, tail: u32) {
+        self.tail = tail;
+        self.view.control().datapath.tail.store(tail, Ordering::Release);
+    }
+
+    #[inline]
+    fn needs_kick(&mut self) -> bool {
+        let flag = &self.view.control().program.sleeping;
+        self.kicker.needs_kick(flag)
+    }
+}
+
+/// A fragment as the datapath borrows it from a tx ring.
+#[derive(Debug)]
+pub struct TakenFragment<'ring> {
+    /// The bytes, checked to lie in the region.
+    pub bytes: SharedBytes<'ring>,
+    /// Flags of the slot, as read once.
+    pub flags: u16,
+}
+
+/// The datapath's end of a tx ring: takes frames.
+#[derive(Debug)]
+pub struct TxTakeEnd {
+    shadow: Shadow,
+    /// First slot not given back yet.
+    released: u32,
+    /// First slot not taken yet.
+    taken: u32,
+}
+
+impl TxTakeEnd {
+    /// The end of a newly laid out tx ring.
+    #[must_use]
+    pub fn new(view: RingView) -> Self {
+        let tail = previous(0, view.slot_count());
+        Self { shadow: Shadow::new(view, tail), released: 0, taken: 0 }
+    }
+
+    /// Slots that the program has published and that are not taken yet.
+    ///
+    /// # Errors
+    /// The violation that stopped the ring.
+    #[inline]
+    pub fn refresh(&mut self) -> Result<u32, RingViolation> {
+        if let Some(violation) = self.shadow.violation {
+            return Err(violation);
+        }
+        self.shadow.refresh_head()?;
+        Ok(self.waiting())
+    }
+
+    /// Slots known to be waiting, without a look at the program.
+    #[inline]
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        distance(self.taken, self.shadow.head, self.shadow.view.slot_count())
+    }
+
+    /// Takes the next waiting fragment; `None` where none waits. It stays borrowed until [`Self::release`].
+    ///
+    /// # Errors
+    /// A violation, which stops the ring; the fragment does not count as taken.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<TakenFragment<'_>>, RingViolation> {
+        if self.taken == self.shadow.head {
+            return Ok(None);
+        }
+        let slot = self.shadow.view.slot(self.taken).load();
+        if !self.shadow.view.buffers().has(slot.buffer) {
+            return Err(self.shadow.stop(RingViolation::BufferIndex));
+        }
+        if u32::from(slot.len) > self.shadow.view.buffers().buffer_bytes() {
+            return Err(self.shadow.stop(RingViolation::Length));
+        }
+        self.taken = advance(self.taken, 1, self.shadow.view.slot_count());
+        let bytes = self.shadow.view.bytes(slot.buffer, usize::from(slot.len));
+        Ok(Some(TakenFragment { bytes, flags: slot.flags }))
+    }
+
+    /// Address of the buffer `ahead` slots after the next one to take, to prefetch it. The slot is read again, and
+    /// checked, when it is taken.
+    #[inline]
+    #[must_use]
+    pub fn prefetch_address(&self, ahead: u32) -> Option<*const u8> {
+        if ahead >= self.waiting() {
+            return None;
+        }
+        let index = advance(self.taken, ahead, self.shadow.view.slot_count());
+        let slot = self.shadow.view.slot(index).load();
+        self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
+    }
+
+    /// Puts back the last `count` fragments taken: they are the next to be taken again.
+    pub fn put_back(&mut self, count: u32) {
+        let slots = self.shadow.view.slot_count();
+        debug_assert!(count <= distance(self.released, self.taken, slots));
+        self.taken = advance(self.taken, slots - count, slots);
+    }
+
+    /// Stops the ring for a rule that spans slots.
+    pub fn stop(&mut self, violation: RingViolation) {
+        self.shadow.stop(violation);
+    }
+
+    /// Gives the `count` fragments taken first back to the program.
+    #[inline]
+    pub fn release(&mut self, count: u32) {
+        let slots = self.shadow.view.slot_count();
+        debug_assert!(count <= distance(self.released, self.taken, slots));
+        self.released = advance(self.released, count, slots);
+        self.shadow.publish(previous(self.released, slots));
+    }
+
+    /// Whether the program sleeps until slots come back. Call after [`publish_fence`].
+    #[inline]
+    pub fn needs_kick(&mut self) -> bool {
+        self.shadow.needs_kick()
+    }
+
+    /// The flag in which the datapath announces its sleep for this ring.
+    #[must_use]
+    pub fn sleeping_flag(&self) -> &AtomicU32 {
+        &self.shadow.view.control().datapath.sleeping
+    }
+
+    /// Why the ring stands still, if it does.
+    #[must_use]
+    pub fn violation(&self) -> Option<RingViolation> {
+        self.shadow.violation
+    }
+}
+
+/// The datapath's end of an rx ring: puts frames.
+#[derive(Debug)]
+pub struct RxPutEnd {
+    shadow: Shadow,
+    /// First slot not filled yet.
+    filled: u32,
+}
+
+impl RxPutEnd {
+    /// The end of a newly laid out rx ring.
+    #[must_use]
+    pub fn new(view: RingView) -> Self {
+        Self { shadow: Shadow::new(view, 0), filled: 0 }
+    }
+
+    /// Free slots, as far as known without a look at the program.
+    #[inline]
+    fn known_free(&self) -> u32 {
+        let slots = self.shadow.view.slot_count();
+        distance(self.filled, previous(self.shadow.head, slots), slots)
+    }
+
+    /// Free slots, looking at the program's head only where fewer than `wanted` are known to be free.
+    ///
+    /// # Errors
+    /// The violation that stopped the ring.
+    #[inline]
+    pub fn free(&mut self, wanted: u32) -> Result<u32, RingViolation> {
+        if let Some(violation) = self.shadow.violation {
+            return Err(violation);
+        }
+        let free = self.known_free();
+        if free >= wanted {
+            return Ok(free);
+        }
+        self.shadow.refresh_head()?;
+        Ok(self.known_free())
+    }
+
+    /// Size of every buffer, bytes.
+    #[inline]
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        self.shadow.view.buffers().buffer_bytes()
+    }
+
+    /// Number of slots of the ring; one always stays unused.
+    #[inline]
+    #[must_use]
+    pub fn slot_count(&self) -> u32 {
+        self.shadow.view.slot_count()
+    }
+
+    /// The buffer of the free slot `ahead` slots after the next to fill, for `len` bytes.
+    ///
+    /// # Errors
+    /// [`RingViolation::BufferIndex`], which stops the ring, where the program left a wild index there.
+    #[inline]
+    pub fn buffer(&mut self, ahead: u32, len: usize) -> Result<(SharedBytes<'_>, u32), RingViolation> {
+        let index = advance(self.filled, ahead, self.shadow.view.slot_count());
+        let slot = self.shadow.view.slot(index).load();
+        if !self.shadow.view.buffers().has(slot.buffer) {
+            return Err(self.shadow.stop(RingViolation::BufferIndex));
+        }
+        Ok((self.shadow.view.bytes(slot.buffer, len), slot.buffer))
+    }
+
+    /// Address of the buffer of a free slot, to prefetch it.
+    #[inline]
+    #[must_use]
+    pub fn prefetch_address(&self, ahead: u32) -> Option<*const u8> {
+        let index = advance(self.filled, ahead, self.shadow.view.slot_count());
+        let slot = self.shadow.view.slot(index).load();
+        self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
+    }
+
+    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it.
+    #[inline]
+    pub fn describe(&mut self, ahead: u32, buffer: u32, len: u16, fragments: u8, more: bool) {
+        let index = advance(self.filled, ahead, self.shadow.view.slot_count());
+        let mut flags = u16::from(fragments) << PORT_SHIFT;
+        if more {
+            flags |= MORE_FRAGMENTS;
+        }
+        self.shadow.view.slot(index).store(Slot { buffer, len, flags: flags & !BUF_CHANGED, ptr: 0 });
+    }
+
+    /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].
+    #[inline]
+    pub fn commit(&mut self, count: u32) {
+        self.filled = advance(self.filled, count, self.shadow.view.slot_count());
+    }
+
+    /// Publishes what was committed; says whether there was anything.
+    #[inline]
+    pub fn flush(&mut self) -> bool {
+        if self.filled == self.shadow.tail {
+            return false;
+        }
+        self.shadow.publish(self.filled);
+        true
+    }
+
+    /// Whether the program sleeps until frames come. Call after [`publish_fence`].
+    #[inline]
+    pub fn needs_kick(&mut self) -> bool {
+        self.shadow.needs_kick()
+    }
+
+    /// Why the ring stands still, if it does.
+    #[must_use]
+    pub fn violation(&self) -> Option<RingViolation> {
+        self.shadow.violation
+    }
+
+    /// Frames published and not yet given back by the program, as far as known.
+    #[must_use]
+    pub fn in_program(&self) -> u32 {
+        distance(self.shadow.head, self.shadow.tail, self.shadow.view.slot_count())
+    }
+}
+
+/// Orders everything published before it against the looks at sleeping flags after it.
+#[inline]
+pub fn fence_before_kicks() {
+    publish_fence();
+}

@@ -1,0 +1,268 @@
+//! Where everything lies in a region: three pools (interfaces, rings, buffers) from offset 0, as netmap maps them,
+//! then the control area with one [`crate::control_block::ControlBlock`] per ring object.
+//!
+//! A geometry arrives over the control socket too, so every computation is checked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{FIRST_BUFFER, InterfaceHeader, RingHeader, Slot};
+
+/// Smallest and largest buffer, bytes.
+pub const BUFFER_BYTES_RANGE: core::ops::RangeInclusive<u32> = 64..=65536;
+/// Default size of a buffer, bytes.
+pub const DEFAULT_BUFFER_BYTES: u32 = 2048;
+/// Default number of slots of a ring.
+pub const DEFAULT_SLOTS: u32 = 1024;
+/// Smallest and largest number of slots of a ring.
+pub const SLOTS_RANGE: core::ops::RangeInclusive<u32> = 4..=4096;
+/// Most queues (ring pairs) of one port.
+pub const MAX_QUEUES: u16 = 16;
+/// Bytes of the control area per ring.
+pub const CONTROL_BLOCK_BYTES: u64 = 256;
+const MAX_BUFFERS: u32 = 1_000_000;
+const MAX_RINGS: u32 = 1024;
+const PAGE: u64 = 4096;
+
+/// The pools of one region. All offsets follow from these counts and sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionGeometry {
+    /// Number of interface objects.
+    pub interfaces: u32,
+    /// Size of one interface object, bytes (multiple of 64).
+    pub interface_bytes: u32,
+    /// Number of ring objects.
+    pub rings: u32,
+    /// Size of one ring object, bytes (multiple of 128).
+    pub ring_bytes: u32,
+    /// Number of buffers, the two reserved ones included.
+    pub buffers: u32,
+    /// Size of one buffer, bytes (multiple of 64).
+    pub buffer_bytes: u32,
+}
+
+/// Why a geometry or a wish for one cannot be.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// Buffer size out of range or not a multiple of 64.
+    #[error("buffer size {0} bytes: choose a multiple of 64 from 64 to 65536")]
+    BufferBytes(u32),
+    /// Slot count out of range.
+    #[error("{0} slots: choose from 4 to 4096")]
+    Slots(u32),
+    /// Queue count out of range.
+    #[error("{0} queues: choose from 1 to 16")]
+    Queues(u16),
+    /// Too many buffers.
+    #[error(
+        "{0} buffers are more than a region holds (1000000): ask for fewer slots, queues or extra buffers"
+    )]
+    Buffers(u64),
+    /// Counts or sizes that no region has.
+    #[error("region geometry is not possible: {0}")]
+    Impossible(&'static str),
+}
+
+/// Bytes that a ring of `slots` slots takes.
+fn ring_object_bytes(slots: u32) -> u32 {
+    (size_of::<RingHeader>() as u32 + slots * size_of::<Slot>() as u32).next_multiple_of(128)
+}
+
+impl RegionGeometry {
+    /// A region for `ports` ports of `queues` ring pairs of `slots` slots each, with `extra_buffers` besides.
+    ///
+    /// # Errors
+    /// [`GeometryError`] where a number is out of its range.
+    pub fn for_ports(
+        ports: u32,
+        queues: u16,
+        slots: u32,
+        buffer_bytes: u32,
+        extra_buffers: u32,
+    ) -> Result<Self, GeometryError> {
+        if !SLOTS_RANGE.contains(&slots) {
+            return Err(GeometryError::Slots(slots));
+        }
+        if queues == 0 || queues > MAX_QUEUES {
+            return Err(GeometryError::Queues(queues));
+        }
+        let rings = ports * 2 * u32::from(queues);
+        let buffers =
+            u64::from(rings) * u64::from(slots) + u64::from(extra_buffers) + u64::from(FIRST_BUFFER);
+        let buffers = u32::try_from(buffers)
+            .ok()
+            .filter(|&count| count <= MAX_BUFFERS)
+            .ok_or(GeometryError::Buffers(buffers))?;
+        // Offsets of all rings and of one host ring per direction, which the API always counts.
+        let offsets = 8 * (2 * u32::from(queues) + 2);
+        let geometry = Self {
+            interfaces: ports,
+            interface_bytes: (size_of::<InterfaceHeader>() as u32 + offsets).next_multiple_of(64),
+            rings,
+            ring_bytes: ring_object_bytes(slots),
+            buffers,
+            buffer_bytes,
+        };
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// Checks numbers that came from elsewhere; after it no offset computation can overflow.
+    ///
+    /// # Errors
+    /// [`GeometryError`] naming what is impossible.
+    pub fn check(&self) -> Result<(), GeometryError> {
+        if !BUFFER_BYTES_RANGE.contains(&self.buffer_bytes) || !self.buffer_bytes.is_multiple_of(64) {
+            return Err(GeometryError::BufferBytes(self.buffer_bytes));
+        }
+        if self.buffers > MAX_BUFFERS || self.buffers < FIRST_BUFFER {
+            return Err(GeometryError::Buffers(u64::from(self.buffers)));
+        }
+        if self.rings > MAX_RINGS || self.interfaces > MAX_RINGS {
+            return Err(GeometryError::Impossible("too many rings or interfaces"));
+        }
+        let ring_range = ring_object_bytes(*SLOTS_RANGE.start())..=ring_object_bytes(*SLOTS_RANGE.end());
+        if !ring_range.contains(&self.ring_bytes) || !self.ring_bytes.is_multiple_of(128) {
+            return Err(GeometryError::Impossible("size of a ring object"));
+        }
+        if !(56..=4096).contains(&self.interface_bytes) || !self.interface_bytes.is_multiple_of(64) {
+            return Err(GeometryError::Impossible("size of an interface object"));
+        }
+        Ok(())
+    }
+
+    /// Most slots that a ring object of this region holds.
+    #[must_use]
+    pub fn max_slots(&self) -> u32 {
+        (self.ring_bytes - size_of::<RingHeader>() as u32) / size_of::<Slot>() as u32
+    }
+
+    /// Offset of interface object `index`, bytes.
+    #[must_use]
+    pub fn interface_offset(&self, index: u32) -> u64 {
+        u64::from(index) * u64::from(self.interface_bytes)
+    }
+
+    /// Offset of ring object `index`, bytes (a multiple of 128).
+    #[must_use]
+    pub fn ring_offset(&self, index: u32) -> u64 {
+        let start = self.interface_offset(self.interfaces).next_multiple_of(PAGE);
+        start + u64::from(index) * u64::from(self.ring_bytes)
+    }
+
+    /// Offset of buffer `index`, bytes.
+    #[must_use]
+    pub fn buffer_offset(&self, index: u32) -> u64 {
+        let start = self.ring_offset(self.rings).next_multiple_of(PAGE);
+        start + u64::from(index) * u64::from(self.buffer_bytes)
+    }
+
+    /// Bytes that a netmap program maps: the three pools, without the control area.
+    #[must_use]
+    pub fn pools_bytes(&self) -> u64 {
+        self.buffer_offset(self.buffers).next_multiple_of(PAGE)
+    }
+
+    /// Offset of the control block of ring object `index`, bytes.
+    #[must_use]
+    pub fn control_offset(&self, index: u32) -> u64 {
+        self.pools_bytes() + u64::from(index) * CONTROL_BLOCK_BYTES
+    }
+
+    /// Bytes of the whole region, a multiple of the base page size (4096).
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.control_offset(self.rings).next_multiple_of(PAGE)
+    }
+}
+
+/// Which objects of a region make up one port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortPlacement {
+    /// Interface object.
+    pub interface: u32,
+    /// Ring objects of the tx rings, one per queue.
+    pub tx_rings: Vec<u32>,
+    /// Ring objects of the rx rings, one per queue.
+    pub rx_rings: Vec<u32>,
+    /// Slots of each ring.
+    pub slots: u32,
+    /// Extra buffers granted, listed from the interface's `extra_buffers_head`.
+    pub extra_buffers: u32,
+}
+
+impl PortPlacement {
+    /// Checks that the placement lies within `geometry`.
+    ///
+    /// # Errors
+    /// [`GeometryError::Impossible`] or [`GeometryError::Slots`].
+    pub fn check(&self, geometry: &RegionGeometry) -> Result<(), GeometryError> {
+        if !SLOTS_RANGE.contains(&self.slots) || self.slots > geometry.max_slots() {
+            return Err(GeometryError::Slots(self.slots));
+        }
+        if self.interface >= geometry.interfaces {
+            return Err(GeometryError::Impossible("interface outside the region"));
+        }
+        if self.tx_rings.len() != self.rx_rings.len()
+            || self.tx_rings.is_empty()
+            || self.tx_rings.len() > usize::from(MAX_QUEUES)
+        {
+            return Err(GeometryError::Impossible("rings that do not pair up into queues"));
+        }
+        if self.tx_rings.iter().chain(&self.rx_rings).any(|&ring| ring >= geometry.rings) {
+            return Err(GeometryError::Impossible("ring outside the region"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn default_port_needs_two_rings_of_buffers() {
+        let geometry = RegionGeometry::for_ports(1, 1, 1024, 2048, 0).unwrap();
+        assert_eq!(geometry.buffers, 2050);
+        assert_eq!(geometry.max_slots(), 1024);
+        assert_eq!(geometry.ring_offset(0) % 128, 0);
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_named() {
+        assert_eq!(RegionGeometry::for_ports(1, 1, 3, 2048, 0), Err(GeometryError::Slots(3)));
+        assert_eq!(RegionGeometry::for_ports(1, 17, 64, 2048, 0), Err(GeometryError::Queues(17)));
+        assert_eq!(RegionGeometry::for_ports(1, 1, 64, 100, 0), Err(GeometryError::BufferBytes(100)));
+        assert!(matches!(
+            RegionGeometry::for_ports(1, 16, 4096, 2048, u32::MAX),
+            Err(GeometryError::Buffers(_))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_objects_overlap(
+            ports in 1u32..8, queues in 1u16..=16, slots in 4u32..=4096, blocks in 1u32..=32, extra in 0u32..1000,
+        ) {
+            if let Ok(geometry) = RegionGeometry::for_ports(ports, queues, slots, blocks * 64, extra) {
+                prop_assert!(geometry.interface_offset(geometry.interfaces) <= geometry.ring_offset(0));
+                prop_assert!(geometry.ring_offset(geometry.rings) <= geometry.buffer_offset(0));
+                prop_assert!(geometry.buffer_offset(geometry.buffers) <= geometry.control_offset(0));
+                prop_assert!(geometry.control_offset(geometry.rings) <= geometry.total_bytes());
+                prop_assert!(geometry.max_slots() >= slots);
+            }
+        }
+
+        #[test]
+        fn any_checked_geometry_computes_without_overflow(
+            interfaces: u32, interface_bytes: u32, rings: u32, ring_bytes: u32, buffers: u32, buffer_bytes: u32,
+        ) {
+            let geometry =
+                RegionGeometry { interfaces, interface_bytes, rings, ring_bytes, buffers, buffer_bytes };
+            if geometry.check().is_ok() {
+                prop_assert!(geometry.total_bytes() < 1 << 40);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Regions, rings and the control block: the bytes that Ringroad's processes share, and the pointer work on them.
+//!
+//! From the bottom up:
+//!
+//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region.
+//! - [`region`]: the sealed memfd; [`shared`], [`copy`]: access to bytes that others write.
+//! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom).
+//! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
+//! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
+//!   for the datapath, which trusts nothing ([`violation`]).
+//!
+//! Unsafe code of the project's core is here and nowhere above, apart from drivers' own system interfaces.
+
+pub mod control_block;
+pub mod copy;
+pub mod cursor;
+pub mod datapath_end;
+pub mod geometry;
+pub mod layout;
+pub mod pipe_end;
+pub mod program_end;
+pub mod program_window;
+pub mod region;
+pub mod ring_view;
+pub mod shared;
+pub(crate) mod sync;
+pub mod violation;
+pub mod wakeup;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

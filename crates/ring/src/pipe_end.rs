@@ -1,0 +1,152 @@
+//! The sending end of a pipe direction: exchanges slots with the peer's rx ring in the sender's own context.
+//!
+//! The two rings have the same number of slots and share buffers slot by slot. This end plays the datapath of the
+//! peer's rx ring: it owns that ring's `datapath` line, the peer its `program` line. Sending copies whole slots, never
+//! payload; slots come back, perhaps with other buffers in them, when the peer releases them. A full pipe holds the
+//! sender back and drops nothing; what was sent and not read outlives the sender (it stands in the shared ring).
+//!
+//! A hostile peer can scramble the frames of this pipe and no more: every index is checked where it is used.
+
+use crate::cursor::{advance, distance, previous, within};
+use crate::layout::slot_flags::MORE_FRAGMENTS;
+use crate::program_end::Synced;
+use crate::program_window::ProgramWindow;
+use crate::ring_view::RingView;
+use crate::sync::Ordering;
+use crate::violation::RingViolation;
+use crate::wakeup::{Kicker, Sleeper, publish_fence};
+
+/// The sending end of one direction of a pipe.
+#[derive(Debug)]
+pub struct PipeSendEnd {
+    window: ProgramWindow,
+    peer: RingView,
+    /// Slots before it are in the peer's ring.
+    published: u32,
+    /// Slots before it have come back.
+    reclaimed: u32,
+    /// The peer's count of exchanged buffers when slots were last taken back.
+    peer_exchanged: u32,
+    kicker: Kicker,
+    sleeper: Sleeper,
+}
+
+impl PipeSendEnd {
+    /// Takes up the direction where the peer's ring stands. `own` and `peer` have equally many slots.
+    #[must_use]
+    pub fn take_up(own: RingView, peer: RingView) -> Self {
+        let slots = own.slot_count();
+        debug_assert_eq!(slots, peer.slot_count());
+        let control = peer.control();
+        let mut published = control.datapath.tail.load(Ordering::Acquire);
+        let mut reclaimed = control.program.head.load(Ordering::Acquire);
+        if published >= slots || reclaimed >= slots {
+            published = 0;
+            reclaimed = 0;
+        }
+        // Buffers may have been exchanged while nobody sent: every slot is taken over as the peer's ring has it,
+        // except those still pending, which are the same anyway.
+        for index in 0..slots {
+            own.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
+        }
+        control.datapath.sleeping.store(0, Ordering::Relaxed);
+        let peer_exchanged = control.program.exchanged.load(Ordering::Relaxed);
+        let tail = previous(reclaimed, slots);
+        own.show_cursors(published, published, tail);
+        Self {
+            window: ProgramWindow { view: own, head: published, tail, exchanged: 0 },
+            peer,
+            published,
+            reclaimed,
+            peer_exchanged,
+            kicker: Kicker::default(),
+            sleeper: Sleeper::default(),
+        }
+    }
+
+    /// The slots that the sender owns.
+    #[inline]
+    #[must_use]
+    pub fn window(&self) -> &ProgramWindow {
+        &self.window
+    }
+
+    /// The slots that the sender owns, to fill them.
+    #[inline]
+    pub fn window_mut(&mut self) -> &mut ProgramWindow {
+        &mut self.window
+    }
+
+    /// Slots sent and not yet released by the peer.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        distance(self.reclaimed, self.published, self.window.slot_count())
+    }
+
+    /// Sends whole frames up to `head` and takes back what the peer has released.
+    ///
+    /// # Errors
+    /// [`RingViolation::Tail`] where the peer's index left the slots it holds.
+    #[inline]
+    pub fn sync(&mut self) -> Result<Synced, RingViolation> {
+        let slots = self.window.slot_count();
+        let control = self.peer.control();
+        let own = &self.window.view;
+
+        let mut kick = false;
+        let end = whole_frames_end(own, self.published, self.window.head);
+        if end != self.published {
+            let mut index = self.published;
+            while index != end {
+                self.peer.slot(index).store_with_ptr(own.slot(index).load_with_ptr());
+                index = advance(index, 1, slots);
+            }
+            self.published = end;
+            control.datapath.tail.store(end, Ordering::Release);
+            publish_fence();
+            kick = self.kicker.needs_kick(&control.program.sleeping);
+        }
+
+        let released = control.program.head.load(Ordering::Acquire);
+        if released != self.reclaimed {
+            if !within(self.reclaimed, released, self.published, slots) {
+                return Err(RingViolation::Tail);
+            }
+            let exchanged = control.program.exchanged.load(Ordering::Relaxed);
+            if exchanged != self.peer_exchanged {
+                self.peer_exchanged = exchanged;
+                let mut index = self.reclaimed;
+                while index != released {
+                    own.slot(index).store_with_ptr(self.peer.slot(index).load_with_ptr());
+                    index = advance(index, 1, slots);
+                }
+            }
+        }
+        let gained = distance(self.reclaimed, released, slots);
+        self.reclaimed = released;
+        self.window.tail = previous(released, slots);
+        own.show_cursors(self.window.head, self.window.head, self.window.tail);
+        Ok(Synced { gained, kick })
+    }
+
+    /// Announces that the sender is about to sleep until slots come back. Sync once more before waiting.
+    pub fn announce_sleep(&mut self) {
+        self.sleeper.announce([&self.peer.control().datapath.sleeping]);
+    }
+
+    /// Withdraws the announcement.
+    pub fn awake(&mut self) {
+        Sleeper::awake(&self.peer.control().datapath.sleeping);
+    }
+}
+
+/// End of the last whole frame in `[from, head)`: a frame whose fragments are not all there stays back.
+#[inline]
+fn whole_frames_end(view: &RingView, from: u32, head: u32) -> u32 {
+    let slots = view.slot_count();
+    let mut end = head;
+    while end != from && view.slot(previous(end, slots)).load().flags & MORE_FRAGMENTS != 0 {
+        end = previous(end, slots);
+    }
+    end
+}

@@ -1,0 +1,132 @@
+//! The program's end of a ring whose other side is a datapath (or, for rx rings of a pipe, the peer's tx end).
+//!
+//! Contract: publishes `head` with release, reads `tail` with acquire. The other side is not trusted to keep order:
+//! a tail outside `[old tail, head - 1]` is reported and the ring stays where it was.
+
+use crate::cursor::{distance, previous, within};
+use crate::layout::Direction;
+use crate::program_window::ProgramWindow;
+use crate::ring_view::RingView;
+use crate::sync::{AtomicU32, Ordering};
+use crate::violation::RingViolation;
+use crate::wakeup::{Kicker, Sleeper, publish_fence};
+
+/// What a sync found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Synced {
+    /// Slots that came to the program with this sync.
+    pub gained: u32,
+    /// The other side sleeps: write its eventfd.
+    pub kick: bool,
+}
+
+/// The program's end of one ring.
+#[derive(Debug)]
+pub struct ProgramEnd {
+    window: ProgramWindow,
+    published: u32,
+    kicker: Kicker,
+    sleeper: Sleeper,
+}
+
+impl ProgramEnd {
+    /// Takes up a ring where its control block stands: a new ring, or one that an earlier program left.
+    #[must_use]
+    pub fn take_up(view: RingView, direction: Direction) -> Self {
+        let slots = view.slot_count();
+        let control = view.control();
+        let mut head = control.program.head.load(Ordering::Relaxed);
+        let mut tail = control.datapath.tail.load(Ordering::Acquire);
+        if head >= slots || tail >= slots {
+            // Somebody wrote nonsense there; an empty window is safe, the datapath's checks say the rest.
+            head = 0;
+            tail = if direction == Direction::Tx { previous(0, slots) } else { 0 };
+        }
+        control.program.sleeping.store(0, Ordering::Relaxed);
+        view.show_cursors(head, head, tail);
+        Self {
+            window: ProgramWindow {
+                exchanged: view.control().program.exchanged.load(Ordering::Relaxed),
+                view,
+                head,
+                tail,
+            },
+            published: head,
+            kicker: Kicker::default(),
+            sleeper: Sleeper::default(),
+        }
+    }
+
+    /// The slots that the program owns.
+    #[inline]
+    #[must_use]
+    pub fn window(&self) -> &ProgramWindow {
+        &self.window
+    }
+
+    /// The slots that the program owns, to fill or release them.
+    #[inline]
+    pub fn window_mut(&mut self) -> &mut ProgramWindow {
+        &mut self.window
+    }
+
+    /// Publishes `head` and takes what the other side has published.
+    ///
+    /// # Errors
+    /// The [`RingViolation`] for which the datapath stopped the ring, or [`RingViolation::Tail`] where the other side
+    /// itself broke the order.
+    #[inline]
+    pub fn sync(&mut self) -> Result<Synced, RingViolation> {
+        let window = &mut self.window;
+        let control = window.view.control();
+        let slots = window.view.slot_count();
+        let mut kick = false;
+        if window.head != self.published {
+            control.program.cur.store(window.head, Ordering::Relaxed);
+            control.program.exchanged.store(window.exchanged, Ordering::Relaxed);
+            control.program.head.store(window.head, Ordering::Release);
+            self.published = window.head;
+            publish_fence();
+            kick = self.kicker.needs_kick(&control.datapath.sleeping);
+        }
+        let tail = control.datapath.tail.load(Ordering::Acquire);
+        let gained = if tail == window.tail {
+            0
+        } else {
+            // The program owns up to tail; the datapath may extend that to the slot before head.
+            if !within(window.tail, tail, previous(window.head, slots), slots) {
+                return Err(stopped(control.datapath.violation.load(Ordering::Relaxed)));
+            }
+            let gained = distance(window.tail, tail, slots);
+            window.tail = tail;
+            gained
+        };
+        if gained == 0
+            && let Some(violation) =
+                RingViolation::from_code(control.datapath.violation.load(Ordering::Relaxed))
+        {
+            return Err(violation);
+        }
+        window.view.show_cursors(window.head, window.head, window.tail);
+        Ok(Synced { gained, kick })
+    }
+
+    /// Announces that the program is about to sleep on this ring. Sync once more before waiting.
+    pub fn announce_sleep(&mut self) {
+        self.sleeper.announce([sleeping_flag(&self.window.view)]);
+    }
+
+    /// Withdraws the announcement.
+    pub fn awake(&mut self) {
+        Sleeper::awake(sleeping_flag(&self.window.view));
+    }
+}
+
+fn sleeping_flag(view: &RingView) -> &AtomicU32 {
+    &view.control().program.sleeping
+}
+
+#[cold]
+fn stopped(code: u32) -> RingViolation {
+    RingViolation::from_code(code).unwrap_or(RingViolation::Tail)
+}

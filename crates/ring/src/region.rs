@@ -1,0 +1,253 @@
+//! A region: a sealed memfd that holds the rings and buffers of one or more ports, and its mapping.
+//!
+//! The maker seals the size, so that no holder of the descriptor can truncate it under another (which would turn
+//! an access into SIGBUS); whoever opens a region it did not make checks the seals and the size first.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{GeometryError, RegionGeometry};
+
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// Whether a region uses 2 MiB pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HugePages {
+    /// Use them where some are reserved and free, else 4 KiB pages.
+    #[default]
+    Auto,
+    /// 4 KiB pages.
+    Never,
+    /// Fail where they are not to be had.
+    Require,
+}
+
+/// Why a region could not be made or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The geometry is not possible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The kernel refused.
+    #[error("{step} a region of {bytes} bytes: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// Size of the region, bytes.
+        bytes: u64,
+        /// The kernel's answer.
+        source: rustix::io::Errno,
+    },
+    /// Huge pages were required.
+    #[error(
+        "no {needed} free huge pages of 2 MiB for a region of {bytes} bytes: reserve them with `sysctl vm.nr_hugepages=N`, \
+         or do not require huge pages"
+    )]
+    NoHugePages {
+        /// Pages needed.
+        needed: u64,
+        /// Size of the region, bytes.
+        bytes: u64,
+    },
+    /// The descriptor is not what its geometry says.
+    #[error("the descriptor is not a sealed region of {bytes} bytes: {what}")]
+    NotARegion {
+        /// Size expected, bytes.
+        bytes: u64,
+        /// What differs.
+        what: &'static str,
+    },
+}
+
+/// A mapped region.
+#[derive(Debug)]
+pub struct Region {
+    geometry: RegionGeometry,
+    descriptor: OwnedFd,
+    base: NonNull<u8>,
+    mapped_bytes: usize,
+    huge: bool,
+}
+
+// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+unsafe impl Send for Region {}
+// SAFETY: as above; shared access is what the mapping is for.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Makes, seals and maps a new region, all zero.
+    ///
+    /// # Errors
+    /// [`RegionError`]; [`RegionError::NoHugePages`] only where they are required.
+    pub fn create(geometry: RegionGeometry, huge_pages: HugePages) -> Result<Self, RegionError> {
+        geometry.check()?;
+        if huge_pages != HugePages::Never {
+            let huge_bytes = geometry.total_bytes().next_multiple_of(HUGE_PAGE_BYTES);
+            match Self::create_with(geometry, huge_bytes, true) {
+                Ok(region) => return Ok(region),
+                Err(_) if huge_pages == HugePages::Require => {
+                    return Err(RegionError::NoHugePages {
+                        needed: huge_bytes / HUGE_PAGE_BYTES,
+                        bytes: geometry.total_bytes(),
+                    });
+                }
+                Err(_) => {}
+            }
+        }
+        Self::create_with(geometry, geometry.total_bytes(), false)
+    }
+
+    fn create_with(geometry: RegionGeometry, bytes: u64, huge: bool) -> Result<Self, RegionError> {
+        let failed = |step| move |source| RegionError::System { step, bytes, source };
+        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if huge {
+            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        }
+        let descriptor =
+            rustix::fs::memfd_create("ringroad-region", flags).map_err(failed("making the memfd of"))?;
+        rustix::fs::ftruncate(&descriptor, bytes).map_err(failed("sizing"))?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&descriptor, seals).map_err(failed("sealing"))?;
+        Self::map(geometry, descriptor, bytes, huge)
+    }
+
+    /// Maps a region that somebody else made, after checking its size and seals.
+    ///
+    /// # Errors
+    /// [`RegionError::NotARegion`] where the descriptor does not keep what the geometry promises.
+    pub fn open(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
+        geometry.check()?;
+        let bytes = geometry.total_bytes();
+        let failed = |step| move |source| RegionError::System { step, bytes, source };
+        let status = rustix::fs::fstat(&descriptor).map_err(failed("looking at"))?;
+        let file_bytes = u64::try_from(status.st_size).unwrap_or(0);
+        if file_bytes < bytes {
+            return Err(RegionError::NotARegion { bytes, what: "it is too short" });
+        }
+        let seals = rustix::fs::fcntl_get_seals(&descriptor)
+            .map_err(|_| RegionError::NotARegion { bytes, what: "it is not a memfd" })?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(RegionError::NotARegion { bytes, what: "its size is not sealed" });
+        }
+        let huge = u64::try_from(status.st_blksize).unwrap_or(0) == HUGE_PAGE_BYTES;
+        Self::map(geometry, descriptor, file_bytes, huge)
+    }
+
+    fn map(
+        geometry: RegionGeometry,
+        descriptor: OwnedFd,
+        bytes: u64,
+        huge: bool,
+    ) -> Result<Self, RegionError> {
+        let failed = |step| move |source| RegionError::System { step, bytes, source };
+        let mapped_bytes = usize::try_from(bytes)
+            .map_err(|_| RegionError::NotARegion { bytes, what: "it is larger than the address space" })?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), mapped_bytes, protection, MapFlags::SHARED, &descriptor, 0)
+        }
+        .map_err(failed("mapping"))?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(RegionError::System {
+            step: "mapping",
+            bytes,
+            source: rustix::io::Errno::NOMEM,
+        })?;
+        // A fork must not share it by accident with a child that outlives the binding; large pages where the
+        // kernel offers them for shared memory. Both are wishes.
+        for advice in [Advice::LinuxDontFork, Advice::LinuxHugepage] {
+            // SAFETY: the range is exactly the mapping made above.
+            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, advice) };
+        }
+        Ok(Self { geometry, descriptor, base, mapped_bytes, huge })
+    }
+
+    /// The pools of this region.
+    #[must_use]
+    pub fn geometry(&self) -> &RegionGeometry {
+        &self.geometry
+    }
+
+    /// Whether 2 MiB pages hold it.
+    #[must_use]
+    pub fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// Size of the mapping, bytes.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped_bytes
+    }
+
+    /// Pointer to `bytes` bytes at `offset`, or `None` where they do not lie in the mapping.
+    #[must_use]
+    pub(crate) fn at(&self, offset: u64, bytes: usize) -> Option<NonNull<u8>> {
+        let offset = usize::try_from(offset).ok()?;
+        if offset.checked_add(bytes)? > self.mapped_bytes {
+            return None;
+        }
+        // SAFETY: offset is within the mapping, checked above.
+        Some(unsafe { self.base.add(offset) })
+    }
+}
+
+impl AsFd for Region {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: nobody holds a view any more: views keep an `Arc` of this value.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> RegionGeometry {
+        RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap()
+    }
+
+    #[test]
+    fn nobody_can_change_the_size_of_a_region() {
+        let region = Region::create(small(), HugePages::Never).unwrap();
+        assert!(rustix::fs::ftruncate(&region, 0).is_err());
+        assert!(rustix::fs::ftruncate(&region, 1 << 30).is_err());
+        assert!(rustix::fs::fcntl_add_seals(&region, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn a_descriptor_that_can_shrink_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let unsealed = rustix::fs::memfd_create("x", flags).unwrap();
+        rustix::fs::ftruncate(&unsealed, small().total_bytes()).unwrap();
+        assert!(matches!(Region::open(small(), unsealed), Err(RegionError::NotARegion { .. })));
+    }
+
+    #[test]
+    fn a_region_shorter_than_its_geometry_is_refused() {
+        let region = Region::create(small(), HugePages::Never).unwrap();
+        let larger = RegionGeometry { buffers: 4096, ..small() };
+        let descriptor = region.as_fd().try_clone_to_owned().unwrap();
+        assert!(matches!(Region::open(larger, descriptor), Err(RegionError::NotARegion { .. })));
+    }
+
+    #[test]
+    fn auto_falls_back_to_small_pages() {
+        let huge_geometry = RegionGeometry::for_ports(1, 16, 4096, 2048, 0).unwrap();
+        let region = Region::create(huge_geometry, HugePages::Auto).unwrap();
+        assert!(region.mapped_bytes() as u64 >= huge_geometry.total_bytes());
+    }
+}

@@ -1,0 +1,231 @@
+//! Access to memory that another process writes at the same time.
+//!
+//! Slots are pairs of atomic words: one load gives index, length and flags that belong together. Frame bytes have no
+//! such protection: a hostile peer may change them while they are copied, so nothing that was checked in a shared
+//! buffer may be read from it again; copies go to memory of one's own or to the one destination.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::copy::copy_bytes;
+use crate::layout::{FIRST_BUFFER, Slot};
+
+/// A slot in shared memory.
+#[repr(C, align(8))]
+#[derive(Debug)]
+pub struct SharedSlot {
+    word: AtomicU64,
+    ptr: AtomicU64,
+}
+
+const _: () = assert!(size_of::<SharedSlot>() == size_of::<Slot>());
+
+impl Slot {
+    pub(crate) fn from_word(word: u64, ptr: u64) -> Self {
+        Self { buffer: word as u32, len: (word >> 32) as u16, flags: (word >> 48) as u16, ptr }
+    }
+
+    pub(crate) fn word(&self) -> u64 {
+        u64::from(self.buffer) | u64::from(self.len) << 32 | u64::from(self.flags) << 48
+    }
+}
+
+impl SharedSlot {
+    /// Index, length and flags, read once; `ptr` is 0.
+    #[inline]
+    #[must_use]
+    pub fn load(&self) -> Slot {
+        Slot::from_word(self.word.load(Ordering::Relaxed), 0)
+    }
+
+    /// The whole slot.
+    #[inline]
+    #[must_use]
+    pub fn load_with_ptr(&self) -> Slot {
+        Slot::from_word(self.word.load(Ordering::Relaxed), self.ptr.load(Ordering::Relaxed))
+    }
+
+    /// Writes index, length and flags; `ptr` stays. A slot that already reads so is not written, which keeps its
+    /// cache line shared: with frames of one size the slots of a ring never move between cores.
+    #[inline]
+    pub fn store(&self, slot: Slot) {
+        let word = slot.word();
+        if self.word.load(Ordering::Relaxed) != word {
+            self.word.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the whole slot, each word only where it differs.
+    #[inline]
+    pub fn store_with_ptr(&self, slot: Slot) {
+        self.store(slot);
+        if self.ptr.load(Ordering::Relaxed) != slot.ptr {
+            self.ptr.store(slot.ptr, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The buffer pool of a region, as a base address and bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct BufferPool {
+    base: NonNull<u8>,
+    count: u32,
+    bytes: u32,
+}
+
+impl BufferPool {
+    /// # Safety
+    /// `count * bytes` bytes from `base` stay mapped and writable while the pool is in use.
+    pub(crate) unsafe fn from_trusted_parts(base: NonNull<u8>, count: u32, bytes: u32) -> Self {
+        Self { base, count, bytes }
+    }
+
+    /// Size of every buffer, bytes.
+    #[inline]
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Whether `index` may stand in a slot.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, index: u32) -> bool {
+        index >= FIRST_BUFFER && index < self.count
+    }
+
+    /// Address of buffer `index`, or `None` where there is no such buffer.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, index: u32) -> Option<NonNull<u8>> {
+        if !self.has(index) {
+            return None;
+        }
+        // SAFETY: index < count, and the constructor's caller vouched for count * bytes mapped bytes.
+        Some(unsafe { self.base.add(index as usize * self.bytes as usize) })
+    }
+}
+
+/// Bytes of a shared buffer, for as long as the ring lends it.
+#[derive(Debug)]
+pub struct SharedBytes<'ring> {
+    start: NonNull<u8>,
+    len: usize,
+    ring: PhantomData<&'ring ()>,
+}
+
+impl<'ring> SharedBytes<'ring> {
+    /// # Safety
+    /// `len` bytes from `start` stay mapped, and writable if they are ever written through this, for `'ring`.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_trusted_parts(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, ring: PhantomData }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies as many bytes as fit from the start into `into`; returns their number.
+    #[inline]
+    pub fn read(&self, into: &mut [u8]) -> usize {
+        let len = self.len.min(into.len());
+        // SAFETY: both ranges hold `len` bytes and cannot overlap: one is borrowed private memory.
+        unsafe { copy_bytes(self.start.as_ptr(), into.as_mut_ptr(), len) };
+        len
+    }
+
+    /// Copies `from` to the start, as much as fits; returns the number of bytes written.
+    #[inline]
+    pub fn write(&mut self, from: &[u8]) -> usize {
+        let len = self.len.min(from.len());
+        // SAFETY: both ranges hold `len` bytes and cannot overlap: one is borrowed private memory.
+        unsafe { copy_bytes(from.as_ptr(), self.start.as_ptr(), len) };
+        len
+    }
+
+    /// Copies from another shared range, as much as fits; returns the number of bytes copied.
+    #[inline]
+    pub fn copy_from(&mut self, from: &SharedBytes<'_>) -> usize {
+        let len = self.len.min(from.len);
+        // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
+        unsafe { copy_bytes(from.start.as_ptr(), self.start.as_ptr(), len) };
+        len
+    }
+
+    /// The part from `offset` on, empty where there is none.
+    #[inline]
+    #[must_use]
+    pub fn skip(self, offset: usize) -> Self {
+        let offset = offset.min(self.len);
+        // SAFETY: offset is at most len, so the pointer stays within the mapped range or at its end.
+        let start = unsafe { self.start.add(offset) };
+        Self { start, len: self.len - offset, ring: PhantomData }
+    }
+
+    /// Start of the bytes, for callers with their own discipline.
+    #[inline]
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// The bytes as a slice, without a copy.
+    ///
+    /// # Safety
+    /// Nobody else may write these bytes while the slice lives: the other side of the ring must be trusted to keep
+    /// off slots that it does not own, and no other slot may name the same buffer.
+    #[inline]
+    #[must_use]
+    pub unsafe fn as_slice(&self) -> &'ring [u8] {
+        // SAFETY: mapped for 'ring; the caller vouches that nobody writes.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The bytes as a mutable slice.
+    ///
+    /// # Safety
+    /// As [`Self::as_slice`], and nobody else may read them either.
+    #[inline]
+    #[must_use]
+    pub unsafe fn as_mut_slice(&mut self) -> &'ring mut [u8] {
+        // SAFETY: mapped for 'ring; the caller vouches for exclusive use.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// Starts loading the first line of a buffer that will be read soon.
+#[inline]
+pub fn prefetch_read(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Starts loading the first line of a buffer that will be written soon, for ownership.
+#[inline]
+pub fn prefetch_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address; PREFETCHW is a no-op where it is unknown.
+    unsafe {
+        core::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,38 @@
+//! What a program can do wrong with its own ring. Not an error of ours: the datapath stops that ring and goes on.
+
+/// A rule of the ring that the other side broke. The code is what travels in the control block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum RingViolation {
+    /// `head` beyond the ring, or outside `[previous head, tail]`.
+    #[error("head moved outside the slots that the program owns")]
+    Head = 1,
+    /// A slot names a buffer that the region does not have.
+    #[error("a slot names a buffer outside the region")]
+    BufferIndex = 2,
+    /// A slot is longer than its buffer.
+    #[error("a slot is longer than its buffer")]
+    Length = 3,
+    /// More fragments than a frame may have.
+    #[error("a frame has more than 64 fragments")]
+    Fragments = 4,
+    /// The peer moved its published index backwards or beyond the ring.
+    #[error("tail moved outside the ring's order")]
+    Tail = 5,
+}
+
+impl RingViolation {
+    /// The violation behind a code in a control block; `None` for 0. Codes of a newer version read as [`Self::Head`].
+    #[must_use]
+    pub fn from_code(code: u32) -> Option<Self> {
+        Some(match code {
+            0 => return None,
+            2 => Self::BufferIndex,
+            3 => Self::Length,
+            4 => Self::Fragments,
+            5 => Self::Tail,
+            _ => Self::Head,
+        })
+    }
+}

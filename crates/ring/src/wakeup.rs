@@ -1,0 +1,155 @@
+//! Sleeping without lost wake-ups, and without a syscall while both sides are awake.
+//!
+//! The sleeper announces a numbered sleep in its own line, looks at the other side's index once more, and only then
+//! waits on its eventfd. The publisher stores its index and then looks at the sleeper's announcement. Between the store
+//! and the load of either side stands a full fence, so that at least one of the two sees the other (Dekker). The
+//! number lets the publisher kick once per sleep instead of once per sync: an eventfd keeps its signal until it is
+//! drained, and the sleeper drains before it looks again.
+//!
+//! What a hostile peer can do: leave out kicks (its own frames wait) or kick for nothing (one wake-up each).
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// The sleeping side's half: numbers its sleeps.
+#[derive(Debug, Default)]
+pub struct Sleeper {
+    last_sleep: u32,
+}
+
+impl Sleeper {
+    /// Announces a new sleep in every flag given (one sleeper may wait on many rings) with a single fence. After it
+    /// the caller must look for work once more before it waits.
+    pub fn announce<'a>(&mut self, flags: impl IntoIterator<Item = &'a AtomicU32>) {
+        // 0 means awake, so the count skips it.
+        self.last_sleep = self.last_sleep.wrapping_add(1).max(1);
+        for flag in flags {
+            flag.store(self.last_sleep, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Withdraws the announcement.
+    pub fn awake(flag: &AtomicU32) {
+        flag.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The publishing side's half: remembers which sleep it has already ended.
+#[derive(Debug, Default)]
+pub struct Kicker {
+    last_kicked: u32,
+}
+
+impl Kicker {
+    /// Whether the sleeper behind `flag` needs a kick. Call after [`publish_fence`].
+    #[inline]
+    pub fn needs_kick(&mut self, flag: &AtomicU32) -> bool {
+        let sleep = flag.load(Ordering::Relaxed);
+        if sleep == 0 || sleep == self.last_kicked {
+            return false;
+        }
+        self.last_kicked = sleep;
+        true
+    }
+}
+
+/// Orders the publisher's index before its look at the sleeper's announcement.
+#[inline]
+pub fn publish_fence() {
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    use loom::thread;
+
+    /// One direction of a ring under loom: an index, an announcement, and an eventfd as a counter that is read and
+    /// zeroed at once. `wait` blocks (yields to the model) until the counter is not zero.
+    #[derive(Default)]
+    struct Channel {
+        index: AtomicU32,
+        sleeping: AtomicU32,
+        eventfd: AtomicU64,
+    }
+
+    impl Channel {
+        fn wait_and_drain(&self) {
+            // If the kick was lost nobody ever writes the eventfd and loom reports the livelock.
+            while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
+                thread::yield_now();
+            }
+        }
+
+        fn consume_until(&self, goal: u32) {
+            let mut sleeper = Sleeper::default();
+            while self.index.load(Ordering::Acquire) < goal {
+                sleeper.announce([&self.sleeping]);
+                let seen = self.index.load(Ordering::Acquire);
+                if seen < goal {
+                    // Any publication after `seen` must have seen the announcement.
+                    self.wait_and_drain();
+                }
+                Sleeper::awake(&self.sleeping);
+            }
+        }
+
+        fn publish(&self, kicker: &mut Kicker, index: u32) {
+            self.index.store(index, Ordering::Release);
+            publish_fence();
+            if kicker.needs_kick(&self.sleeping) {
+                self.eventfd.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    #[test]
+    fn loom_no_wake_up_is_lost_in_two_publications() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::default());
+            let publisher = Arc::clone(&channel);
+            let thread = thread::spawn(move || {
+                let mut kicker = Kicker::default();
+                publisher.publish(&mut kicker, 1);
+                publisher.publish(&mut kicker, 2);
+            });
+            channel.consume_until(2);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_both_sides_may_sleep_on_each_other() {
+        loom::model(|| {
+            // Request and answer: each side publishes, then sleeps for the other.
+            let request = Arc::new(Channel::default());
+            let answer = Arc::new(Channel::default());
+            let (peer_request, peer_answer) = (Arc::clone(&request), Arc::clone(&answer));
+            let thread = thread::spawn(move || {
+                peer_request.consume_until(1);
+                peer_answer.publish(&mut Kicker::default(), 1);
+            });
+            request.publish(&mut Kicker::default(), 1);
+            answer.consume_until(1);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_slots_before_the_published_index_are_visible() {
+        loom::model(|| {
+            let channel = Arc::new(Channel::default());
+            let slot = Arc::new(AtomicU32::new(0));
+            let (publisher, payload) = (Arc::clone(&channel), Arc::clone(&slot));
+            let thread = thread::spawn(move || {
+                payload.store(7, Ordering::Relaxed);
+                publisher.publish(&mut Kicker::default(), 1);
+            });
+            channel.consume_until(1);
+            assert_eq!(slot.load(Ordering::Relaxed), 7);
+            thread.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,1 @@
+//! Fixtures of the end-to-end tests.
