@@ -86,10 +86,10 @@ impl QueueCounters {
         add(&self.violations, 1);
     }
 
-    /// Counts a kick given to the program.
+    /// Counts kicks given to the program.
     #[inline]
-    pub fn wakeup(&self) {
-        add(&self.wakeups, 1);
+    pub fn wakeups(&self, kicks: u32) {
+        add(&self.wakeups, u64::from(kicks));
     }
 
     /// Adds the values to `sum`.

@@ -5,7 +5,7 @@
 //! base    := "vale" ID ":" PORT        port PORT of switch valeID
 //!          | PARENT "{" ID             master end of a pipe        (also netmap:PARENT{ID)
 //!          | PARENT "}" ID             slave end of the same pipe
-//!          | "null:" [ settings ]      size=BYTES copy=0|1
+//!          | "null:" [ settings ]      size=BYTES copy=0|1 no-rx=0|1
 //!          | "pcap:" FILE              frames of a capture file
 //!          | "pcap:" "in=" FILE [ ",out=" FILE ] | "pcap:" "out=" FILE
 //! option  := "share=" NAME | [ "conf:" ] KEY "=" NUMBER
@@ -71,6 +71,8 @@ pub enum PortBase {
         size_bytes: u16,
         /// Whether frames are copied, as a real port would, or only counted.
         copy: bool,
+        /// Gives no frames, only takes them.
+        no_rx: bool,
     },
     /// A capture file.
     Pcap {
@@ -182,7 +184,7 @@ fn check_identifier(what: &str, text: &str, besides: &str) -> Result<(), String>
 }
 
 fn parse_null(settings: &str) -> Result<PortBase, String> {
-    let (mut size_bytes, mut copy) = (60, false);
+    let (mut size_bytes, mut copy, mut no_rx) = (60, false, false);
     for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
         match setting.split_once('=') {
             Some(("size", value)) => {
@@ -193,12 +195,15 @@ fn parse_null(settings: &str) -> Result<PortBase, String> {
                     .ok_or_else(|| format!("size {value:?} is not a number from 14 to 65535"))?;
             }
             Some(("copy", value @ ("0" | "1"))) => copy = value == "1",
+            Some(("no-rx", value @ ("0" | "1"))) => no_rx = value == "1",
             _ => {
-                return Err(format!("a null port has no setting {setting:?}; it has size=BYTES and copy=0|1"));
+                return Err(format!(
+                    "a null port has no setting {setting:?}; it has size=BYTES, copy=0|1 and no-rx=0|1"
+                ));
             }
         }
     }
-    Ok(PortBase::Null { size_bytes, copy })
+    Ok(PortBase::Null { size_bytes, copy, no_rx })
 }
 
 fn parse_pcap(rest: &str) -> Result<PortBase, String> {
@@ -261,7 +266,9 @@ impl fmt::Display for PortBase {
             Self::Switch { switch, port } => write!(f, "{switch}:{port}"),
             Self::Pipe { parent, id, side: PipeSide::Master } => write!(f, "{parent}{{{id}"),
             Self::Pipe { parent, id, side: PipeSide::Slave } => write!(f, "{parent}}}{id}"),
-            Self::Null { size_bytes, copy } => write!(f, "null:size={size_bytes},copy={}", u8::from(*copy)),
+            Self::Null { size_bytes, copy, no_rx } => {
+                write!(f, "null:size={size_bytes},copy={},no-rx={}", u8::from(*copy), u8::from(*no_rx))
+            }
             Self::Pcap { input, output } => match (input, output) {
                 (Some(input), Some(output)) => {
                     write!(f, "pcap:in={},out={}", input.display(), output.display())
@@ -290,8 +297,11 @@ mod tests {
             base("netmap:x}1"),
             PortBase::Pipe { parent: "x".into(), id: "1".into(), side: PipeSide::Slave }
         );
-        assert_eq!(base("null:"), PortBase::Null { size_bytes: 60, copy: false });
-        assert_eq!(base("null:size=1514,copy=1"), PortBase::Null { size_bytes: 1514, copy: true });
+        assert_eq!(base("null:"), PortBase::Null { size_bytes: 60, copy: false, no_rx: false });
+        assert_eq!(
+            base("null:size=1514,copy=1"),
+            PortBase::Null { size_bytes: 1514, copy: true, no_rx: false }
+        );
         assert_eq!(
             base("pcap:in=a,b.pcap,out=c@d.pcapng"),
             PortBase::Pcap { input: Some("a,b.pcap".into()), output: Some("c@d.pcapng".into()) }

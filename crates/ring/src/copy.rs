@@ -14,7 +14,7 @@
 pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        if len > 256 || len < 16 {
+        if !(16..=256).contains(&len) {
             // SAFETY: the caller's contract.
             unsafe { core::ptr::copy(from, to, len) };
             return;

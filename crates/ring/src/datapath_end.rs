@@ -5,8 +5,8 @@
 //! violation stops the ring for good: the code is left in the control block for the program to see.
 
 use crate::cursor::{advance, distance, previous, within};
-use crate::layout::Slot;
 use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS, PORT_SHIFT};
+use crate::layout::{MAX_FRAGMENTS, Slot};
 use crate::ring_view::RingView;
 use crate::shared::SharedBytes;
 use crate::sync::{AtomicU32, Ordering};
@@ -143,6 +143,24 @@ impl TxTakeEnd {
         let index = advance(self.taken, ahead, self.shadow.view.slot_count());
         let slot = self.shadow.view.slot(index).load();
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
+    }
+
+    /// Whether a frame waits of which every fragment is there. The slots are read again when they are taken.
+    #[must_use]
+    pub fn has_whole_frame(&self) -> bool {
+        let slots = self.shadow.view.slot_count();
+        let mut index = self.taken;
+        // More fragments than a frame may have are for `take` to find and stop.
+        for _ in 0..MAX_FRAGMENTS {
+            if index == self.shadow.head {
+                return false;
+            }
+            if self.shadow.view.slot(index).load().flags & MORE_FRAGMENTS == 0 {
+                return true;
+            }
+            index = advance(index, 1, slots);
+        }
+        true
     }
 
     /// Puts back the last `count` fragments taken: they are the next to be taken again.

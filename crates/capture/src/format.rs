@@ -1,0 +1,53 @@
+//! What both directions share: the formats, their magic numbers and the bounds on lengths.
+
+use std::fmt;
+use std::path::Path;
+
+/// The longest frame that is read or written, in bytes: 256 KiB, the largest snapshot length that tcpdump
+/// and Wireshark use. A longer record is a damaged file.
+pub const MAX_FRAME_BYTES: u32 = 256 * 1024;
+
+/// The longest pcapng block that is held in memory, in bytes: a frame of [`MAX_FRAME_BYTES`] and as much
+/// again for its options. Blocks of kinds that hold no frames are skipped whatever their length.
+pub const MAX_BLOCK_BYTES: u32 = 2 * MAX_FRAME_BYTES;
+
+/// The link type of Ethernet in the tcpdump.org registry, the only one that ports carry.
+pub(crate) const LINKTYPE_ETHERNET: u32 = 1;
+
+/// Classic pcap, microseconds, as a number in the file's own byte order.
+pub(crate) const PCAP_MICROSECONDS: u32 = 0xa1b2_c3d4;
+/// Classic pcap, nanoseconds, as a number in the file's own byte order.
+pub(crate) const PCAP_NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// Block type of a pcapng section header; reads the same in both byte orders.
+pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+/// Byte-order magic inside a section header, in the section's own byte order.
+pub(crate) const SECTION_BYTE_ORDER: u32 = 0x1a2b_3c4d;
+
+/// Layout of a capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CaptureFormat {
+    /// Classic pcap: one header, then records. Every tool reads it.
+    Pcap,
+    /// pcapng: blocks; several interfaces, timestamps beyond the year 2106.
+    PcapNg,
+}
+
+impl CaptureFormat {
+    /// The format that a file name asks for: pcapng if it ends in `.pcapng` (in any case), else pcap.
+    pub fn from_path(path: impl AsRef<Path>) -> Self {
+        match path.as_ref().extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("pcapng") => Self::PcapNg,
+            _ => Self::Pcap,
+        }
+    }
+}
+
+impl fmt::Display for CaptureFormat {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Pcap => "pcap",
+            Self::PcapNg => "pcapng",
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! Capture files as a source and a sink of Ethernet frames.
+//!
+//! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng
+//! (any number of sections and interfaces), told apart by their first four bytes. [`CaptureWriter`] writes
+//! either, always with nanosecond timestamps.
+//!
+//! A capture file is foreign input. Whatever its bytes are, reading it
+//! - ends: each step consumes at least twelve bytes or finishes;
+//! - holds at most [`MAX_BLOCK_BYTES`] of it in memory, plus a bounded list of interfaces;
+//! - delivers every whole frame in front of a fault, and then says which fault, and where.
+//!
+//! Neither direction allocates or makes a system call per frame once it runs.
+//!
+//! Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; link types: the tcpdump.org registry.
+
+mod error;
+mod fields;
+mod format;
+mod pcap;
+mod pcapng;
+mod reader;
+mod window;
+mod writer;
+
+pub use error::{CaptureError, CapturePosition};
+pub use format::{CaptureFormat, MAX_BLOCK_BYTES, MAX_FRAME_BYTES};
+pub use reader::{CaptureReader, CapturedFrame};
+pub use writer::{CaptureSummary, CaptureWriter};

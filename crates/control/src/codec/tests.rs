@@ -1,0 +1,139 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::PortWish;
+
+const LIMIT: usize = 300;
+
+fn frame(body: &[u8]) -> Vec<u8> {
+    [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], body].concat()
+}
+
+/// Every body in `stream`, fed in the pieces given (the last one repeats), and how the decoder ended.
+fn bodies(stream: &[u8], pieces: &[usize], limit: usize) -> (Vec<Vec<u8>>, Option<FrameError>) {
+    let mut decoder = FrameDecoder::new(limit);
+    let mut found = Vec::new();
+    let mut sizes = pieces.iter().copied();
+    let mut size = usize::MAX;
+    let mut left = stream;
+    while !left.is_empty() {
+        size = sizes.next().unwrap_or(size).max(1);
+        let (mut piece, rest) = left.split_at(size.min(left.len()));
+        left = rest;
+        loop {
+            let taken = decoder.take_frame(&mut piece);
+            assert!(decoder.held_bytes() <= (2 * limit).max(16));
+            match taken {
+                Ok(Some(body)) => found.push(body),
+                Ok(None) => break,
+                Err(error) => return (found, Some(error)),
+            }
+        }
+        assert!(piece.is_empty());
+    }
+    (found, None)
+}
+
+#[test]
+fn frames_fed_byte_by_byte_come_out_whole() {
+    let stream = [frame(b"first"), frame(b""), frame(b"third")].concat();
+    let expected = vec![b"first".to_vec(), Vec::new(), b"third".to_vec()];
+    assert_eq!(bodies(&stream, &[1], LIMIT), (expected, None));
+}
+
+#[test]
+fn the_longest_body_allowed_passes_and_one_byte_more_is_refused() {
+    let (found, error) = bodies(&frame(&vec![7; LIMIT]), &[], LIMIT);
+    assert_eq!((found.len(), error), (1, None));
+    let (found, error) = bodies(&frame(&vec![7; LIMIT + 1]), &[], LIMIT);
+    assert!(found.is_empty());
+    assert_eq!(error, Some(FrameError::TooLong { announced_bytes: LIMIT + 1, max_bytes: LIMIT }));
+}
+
+#[test]
+fn after_a_refused_length_the_stream_stays_lost() {
+    let mut decoder = FrameDecoder::new(LIMIT);
+    assert!(decoder.take_frame(&mut &u32::MAX.to_le_bytes()[..]).is_err());
+    let good = frame(b"good");
+    let mut input = good.as_slice();
+    assert!(decoder.take_frame(&mut input).is_err());
+    assert_eq!(input.len(), good.len());
+}
+
+#[test]
+fn an_announced_length_takes_no_memory_before_its_bytes_come() {
+    let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
+    let head = u32::try_from(MAX_REPLY_BYTES).unwrap().to_le_bytes();
+    assert_eq!(decoder.take_frame(&mut &head[..]), Ok(None));
+    assert!(decoder.is_within_frame());
+    assert_eq!(decoder.held_bytes(), 0);
+}
+
+#[test]
+fn a_request_over_the_limit_is_not_encoded() {
+    let request = Request::Open { name: "x".repeat(MAX_REQUEST_BYTES), wish: PortWish::default() };
+    assert!(matches!(encode_request(&request), Err(EncodeError::TooLong { .. })));
+}
+
+#[test]
+fn what_is_no_request_is_a_bad_request() {
+    let deep = "[".repeat(MAX_REQUEST_BYTES);
+    for body in ["", "null", "\"fly\"", "{\"stop\":1}", "{\"detach\":{}}", "\u{0}", &deep] {
+        assert_eq!(decode_request(body.as_bytes()).unwrap_err().kind, ErrorKind::BadRequest, "{body:.20}");
+    }
+    let unknown_field = br#"{"open":{"name":"vale0:a","wish":{"rings":2}}}"#;
+    assert_eq!(decode_request(unknown_field).unwrap_err().kind, ErrorKind::BadRequest);
+}
+
+#[test]
+fn a_refusal_quotes_no_control_character_and_little() {
+    let body = format!("\"\\u001b[2J\\n{}\"", "x".repeat(5000));
+    let message = decode_request(body.as_bytes()).unwrap_err().message;
+    assert!(!message.chars().any(char::is_control), "{message}");
+    assert!(message.len() < 2 * QUOTED_CHARS, "{message}");
+    assert!(message.contains('x'));
+}
+
+#[test]
+fn a_wish_may_be_left_out_piece_by_piece() {
+    let request = decode_request(br#"{"open":{"name":"vale0:a","wish":{"slots":64}}}"#).unwrap();
+    let wish = PortWish { slots: Some(64), ..PortWish::default() };
+    assert_eq!(request, Request::Open { name: "vale0:a".to_owned(), wish });
+}
+
+proptest! {
+    #[test]
+    fn frames_survive_any_splitting(
+        sent in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..LIMIT), 0..8),
+        pieces in prop::collection::vec(1usize..64, 1..32),
+    ) {
+        let stream = sent.iter().flat_map(|body| frame(body)).collect::<Vec<_>>();
+        prop_assert_eq!(bodies(&stream, &pieces, LIMIT), (sent, None));
+    }
+
+    #[test]
+    fn garbage_decodes_alike_however_it_is_split(
+        stream in prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..2000),
+        pieces in prop::collection::vec(1usize..64, 1..32),
+    ) {
+        prop_assert_eq!(bodies(&stream, &pieces, LIMIT), bodies(&stream, &[], LIMIT));
+    }
+
+    #[test]
+    fn no_body_makes_decoding_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode_reply(&body);
+        if let Err(refusal) = decode_request(&body) {
+            prop_assert_eq!(refusal.kind, ErrorKind::BadRequest);
+        }
+    }
+
+    #[test]
+    fn any_open_request_comes_back(
+        name: String, queues: Option<u16>, slots: Option<u32>, extra_buffers: u32, tx: bool, rx: bool,
+    ) {
+        let wish = PortWish { queues, slots, extra_buffers, tx, rx, ..PortWish::default() };
+        let request = Request::Open { name, wish };
+        let encoded = encode_request(&request).unwrap();
+        prop_assert_eq!(decode_request(&encoded[HEAD_BYTES..]), Ok(request));
+    }
+}

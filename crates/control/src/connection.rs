@@ -1,0 +1,275 @@
+//! A program's end of a control connection: one request, one reply, within a time.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use crate::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
+use crate::error::ControlError;
+use crate::fd_passing::{MAX_DESCRIPTORS, receive, send};
+use crate::message::{ErrorKind, ErrorReply, PROTOCOL_VERSION, Reply, Request};
+use crate::peer::PeerCredentials;
+use crate::socket_path::fallback_socket_path;
+
+/// How long [`Connection`] waits for the daemon unless told otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes asked of the socket at once.
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// A connection to the daemon. It holds the ports that were opened through it: dropping it closes them.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    path: PathBuf,
+    timeout: Duration,
+    daemon: PeerCredentials,
+    unusable: bool,
+}
+
+impl Connection {
+    /// Connects to the daemon that listens on `path`, waiting [`DEFAULT_TIMEOUT`] at most.
+    ///
+    /// # Errors
+    /// [`ControlError::DaemonNotRunning`], [`ControlError::PermissionDenied`], [`ControlError::ForeignDaemon`],
+    /// [`ControlError::Timeout`] and [`ControlError::Connect`].
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self, ControlError> {
+        Self::connect_within(path, DEFAULT_TIMEOUT)
+    }
+
+    /// [`Self::connect`] with another timeout, which then holds for requests too.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_within(path: impl AsRef<Path>, timeout: Duration) -> Result<Self, ControlError> {
+        let path = path.as_ref();
+        let socket = open_socket(path, timeout).map_err(|error| connect_error(path, timeout, error))?;
+        let daemon = PeerCredentials::of(&socket)
+            .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
+        if !is_trusted(path, daemon.uid, rustix::process::geteuid().as_raw()) {
+            return Err(ControlError::ForeignDaemon { path: path.to_owned(), uid: daemon.uid });
+        }
+        Ok(Self { socket, path: path.to_owned(), timeout, daemon, unusable: false })
+    }
+
+    /// Introduces this program and checks that the daemon speaks its protocol; returns the daemon's version.
+    ///
+    /// # Errors
+    /// As [`Self::request`]; [`ControlError::Refused`] with [`ErrorKind::VersionMismatch`] for another protocol.
+    pub fn hello(&mut self, program: impl Into<String>) -> Result<String, ControlError> {
+        let request = Request::Hello { protocol: PROTOCOL_VERSION, program: program.into() };
+        match self.request(&request)?.0 {
+            Reply::Hello { protocol: PROTOCOL_VERSION, version, .. } => Ok(version),
+            Reply::Hello { protocol, version, .. } => Err(ControlError::Refused(ErrorReply::new(
+                ErrorKind::VersionMismatch,
+                format!("daemon {version} speaks protocol {protocol}, this program {PROTOCOL_VERSION}"),
+                "use a program and a daemon of the same version",
+            ))),
+            _ => Err(ControlError::ProtocolViolation("no hello for a hello".to_owned())),
+        }
+    }
+
+    /// Asks the daemon, and waits for the answer. The descriptors are as many as [`Reply::descriptor_count`] says,
+    /// close-on-exec, in the order that [`crate::message::OpenedPort`] documents.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] with the daemon's [`Reply::Error`]; [`ControlError::Unsendable`]; both leave the
+    /// connection as it was. After any other error it is of no more use.
+    pub fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
+        if self.unusable {
+            return Err(ControlError::ConnectionUnusable);
+        }
+        let frame = encode_request(request)?;
+        // Good again only where a whole reply was read.
+        self.unusable = true;
+        let deadline = Instant::now().checked_add(self.timeout);
+        self.send_frame(&frame, deadline)?;
+        let (body, descriptors) = self.receive_frame(deadline)?;
+        let reply = decode_reply(&body).map_err(ControlError::ProtocolViolation)?;
+        if descriptors.len() != reply.descriptor_count() {
+            return Err(ControlError::ProtocolViolation(format!(
+                "{} descriptors came instead of {}",
+                descriptors.len(),
+                reply.descriptor_count()
+            )));
+        }
+        self.unusable = false;
+        match reply {
+            Reply::Error(error) => Err(ControlError::Refused(error)),
+            reply => Ok((reply, descriptors)),
+        }
+    }
+
+    /// Waits at most `timeout` for each answer from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Path of the daemon's socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who made the daemon's socket listen: the daemon itself, or its service manager.
+    #[must_use]
+    pub fn daemon(&self) -> PeerCredentials {
+        self.daemon
+    }
+
+    fn send_frame(&self, mut frame: &[u8], deadline: Option<Instant>) -> Result<(), ControlError> {
+        while !frame.is_empty() {
+            match send(&self.socket, frame, &[]) {
+                Ok(sent) => frame = frame.get(sent..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::OUT, deadline)?,
+                // The daemon may have said why before it hung up: read on.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                Err(error) => return Err(self.socket_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one frame and not a byte more, so that descriptors are known to belong to it.
+    fn receive_frame(&self, deadline: Option<Instant>) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
+        let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
+        let mut descriptors = Vec::new();
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        loop {
+            let wanted = decoder.wanted_bytes().min(buffer.len());
+            let room = buffer.get_mut(..wanted).unwrap_or_default();
+            let received = match receive(&self.socket, room, &mut descriptors) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::IN, deadline)?;
+                    continue;
+                }
+                Err(error) => return Err(self.socket_error(error)),
+            };
+            if received.descriptors_lost || descriptors.len() > MAX_DESCRIPTORS {
+                return Err(ControlError::ProtocolViolation(
+                    "more descriptors came than fit; the limit of open files may be too low (`ulimit -n`)".to_owned(),
+                ));
+            }
+            if received.bytes == 0 {
+                return Err(ControlError::DaemonGone { path: self.path.clone() });
+            }
+            let mut input = buffer.get(..received.bytes).unwrap_or_default();
+            let frame = decoder
+                .take_frame(&mut input)
+                .map_err(|error| ControlError::ProtocolViolation(error.to_string()))?;
+            if let Some(body) = frame {
+                return Ok((body, descriptors));
+            }
+        }
+    }
+
+    /// Waits until the socket is ready for `flags`, or has failed.
+    fn wait(&self, flags: PollFlags, deadline: Option<Instant>) -> Result<(), ControlError> {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // A time too long for the kernel is as good as none.
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.socket, flags)], left.as_ref()) {
+                Ok(0) => return Err(timeout(&self.path, self.timeout)),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.socket_error(error.into())),
+            }
+        }
+    }
+
+    fn socket_error(&self, source: io::Error) -> ControlError {
+        let path = self.path.clone();
+        match source.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ControlError::DaemonGone { path },
+            _ => ControlError::Socket { path, source },
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn open_socket(path: &Path, timeout: Duration) -> Result<OwnedFd, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Bounds connect too, which waits where the daemon is behind with accepting; 0 would mean for ever.
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout.max(Duration::from_millis(1))))?;
+    rustix::io::retry_on_intr(|| connect(&socket, &address))?;
+    Ok(socket)
+}
+
+fn connect_error(path: &Path, waited: Duration, error: Errno) -> ControlError {
+    match error {
+        Errno::NOENT | Errno::CONNREFUSED => ControlError::DaemonNotRunning { path: path.to_owned() },
+        Errno::ACCESS | Errno::PERM => {
+            ControlError::PermissionDenied { path: path.to_owned(), access: access_of(path) }
+        }
+        Errno::AGAIN => timeout(path, waited),
+        error => ControlError::Connect { path: path.to_owned(), source: error.into() },
+    }
+}
+
+fn timeout(path: &Path, waited: Duration) -> ControlError {
+    ControlError::Timeout { path: path.to_owned(), timeout_ms: waited.as_millis() }
+}
+
+/// Mode and owner of `path` or, where this user cannot see it, of the directory nearest to it that shows.
+fn access_of(path: &Path) -> String {
+    path.ancestors()
+        .find_map(|place| Some((place, std::fs::metadata(place).ok()?)))
+        .map(|(place, metadata)| {
+            let subject = if place == path { String::new() } else { format!("{}: ", place.display()) };
+            let (mode, uid, gid) = (metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
+            format!("{subject}mode {mode:04o}, user {uid}, group {gid}")
+        })
+        .unwrap_or_else(|| "mode and owner unknown".to_owned())
+}
+
+/// Anybody can make the directory of the fallback socket, so a daemon there must be root's or the user's own.
+fn is_trusted(path: &Path, daemon_uid: u32, own_uid: u32) -> bool {
+    path != fallback_socket_path(own_uid) || daemon_uid == 0 || daemon_uid == own_uid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stranger_s_daemon_is_refused_in_the_directory_that_anybody_can_make() {
+        let fallback = fallback_socket_path(1000);
+        assert!(!is_trusted(&fallback, 1001, 1000));
+        assert!(is_trusted(&fallback, 1000, 1000));
+        assert!(is_trusted(&fallback, 0, 1000));
+        assert!(is_trusted(Path::new("/run/ringroad/ringroad.sock"), 1001, 1000));
+    }
+
+    #[test]
+    fn a_refused_permission_names_mode_and_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        std::fs::write(&path, "").unwrap();
+        rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
+        let text = connect_error(&path, DEFAULT_TIMEOUT, Errno::ACCESS).to_string();
+        let owner = rustix::process::geteuid().as_raw();
+        assert!(text.contains(&path.display().to_string()), "{text}");
+        assert!(text.contains(&format!("mode 0640, user {owner}")), "{text}");
+    }
+
+    #[test]
+    fn a_hidden_socket_is_explained_by_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = access_of(&directory.path().join("hidden"));
+        assert!(text.starts_with(&format!("{}: mode ", directory.path().display())), "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Bytes and descriptors over a UNIX socket, without blocking.
+//!
+//! Received descriptors are close-on-exec from the start and owned at once, so that none leaks on any path. A signal
+//! never shows as an error; a full or empty socket shows as [`io::ErrorKind::WouldBlock`]; a peer that is gone shows
+//! as [`io::ErrorKind::BrokenPipe`] without the signal.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use ringroad_ring::geometry::MAX_QUEUES;
+use rustix::cmsg_space;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+/// Most descriptors with one reply: a region, and two eventfds for each of the most queues a port has.
+pub const MAX_DESCRIPTORS: usize = 1 + 2 * MAX_QUEUES as usize;
+
+/// What one call of [`receive`] brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes stored; 0 where the peer will send no more.
+    pub bytes: usize,
+    /// Whether the kernel dropped descriptors for which there was no room.
+    pub descriptors_lost: bool,
+}
+
+/// Sends as much of `bytes` as the socket takes, with `descriptors` attached to the first byte, and returns how much it
+/// took. The descriptors are on their way as soon as that is not 0.
+///
+/// # Errors
+/// Those of sendmsg(2), among them `WouldBlock` and `BrokenPipe`; `InvalidInput` for more than [`MAX_DESCRIPTORS`].
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let attached =
+        descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
+    if descriptors.len() > MAX_DESCRIPTORS || !attached {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than one message carries"));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags))?)
+}
+
+/// Receives into `buffer`, and appends descriptors that came along to `descriptors`. There is room for
+/// [`MAX_DESCRIPTORS`].
+///
+/// # Errors
+/// Those of recvmsg(2), among them `WouldBlock`.
+pub fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Received> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = receive_message(socket, buffer, &mut control)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            descriptors.extend(fds);
+        }
+    }
+    Ok(received)
+}
+
+/// Receives into `buffer` without room for descriptors: the kernel drops all that come along, and says so.
+///
+/// # Errors
+/// Those of recvmsg(2), among them `WouldBlock`.
+pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_message(socket, buffer, &mut RecvAncillaryBuffer::default())
+}
+
+fn receive_message(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    control: &mut RecvAncillaryBuffer<'_>,
+) -> io::Result<Received> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let message = retry_on_intr(|| recvmsg(&socket, &mut [IoSliceMut::new(buffer)], control, flags))?;
+    Ok(Received { bytes: message.bytes, descriptors_lost: message.flags.contains(ReturnFlags::CTRUNC) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! What client library, CLI and the daemon `ringroadd` say to each other over a UNIX stream socket.
+//!
+//! # On the wire
+//!
+//! A frame is a `u32` (little-endian) with the length of the body in bytes, then the body: one JSON value, a
+//! [`Request`] towards the daemon and a [`Reply`] back. Each request gets exactly one reply, in order. Descriptors
+//! travel by `SCM_RIGHTS` with the first byte of a reply's frame; requests carry none.
+//!
+//! # Trust
+//!
+//! The daemon takes every byte of a request as hostile: [`codec::MAX_REQUEST_BYTES`] bounds a request, one frame at
+//! most is being assembled per connection, a request is taken only while no reply waits to be sent, descriptors never
+//! enter the daemon's table, and nothing blocks. A body that is no request is answered and the connection goes on; a
+//! length over the limit or a descriptor is answered and the connection ends. The client bounds replies too
+//! ([`codec::MAX_REPLY_BYTES`], [`fd_passing::MAX_DESCRIPTORS`]) and gives up after a timeout.
+//!
+//! - [`message`], [`report`]: what is said; [`codec`]: bytes to messages and back.
+//! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
+//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is.
+
+pub mod codec;
+pub mod connection;
+pub mod error;
+pub mod fd_passing;
+pub mod message;
+pub mod peer;
+pub mod report;
+pub mod server_connection;
+pub mod socket_path;
+
+pub use connection::Connection;
+pub use error::ControlError;
+pub use message::{PROTOCOL_VERSION, Reply, Request};
+pub use server_connection::ServerConnection;

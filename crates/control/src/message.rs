@@ -1,0 +1,259 @@
+//! Requests and replies.
+//!
+//! In JSON an enum's variant is its name in snake case, alone (`"status"`) or as the one key of an object
+//! (`{"detach":{"name":"vale0:a"}}`). Requests must not hold fields that the daemon does not know, so that a wish is
+//! never silently left out; replies may, so that an older client can read a newer daemon of the same protocol.
+
+use std::fmt;
+
+use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
+pub use ringroad_ring::region::HugePages;
+use serde::{Deserialize, Serialize};
+
+use crate::report::{ListReport, MacEntryReport, StatusReport};
+
+/// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// What a program asks of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Request {
+    /// Introduces the program; the first request of a connection. Answered by [`Reply::Hello`].
+    Hello {
+        /// [`PROTOCOL_VERSION`] of the program.
+        protocol: u32,
+        /// Name of the program, for reports to people; not trusted for anything.
+        program: String,
+    },
+    /// Opens a port for this program; it is closed with the connection. Answered by [`Reply::Opened`].
+    Open {
+        /// Port name as the user typed it: `vale0:a`, `x{1`, `vale0:a@share=vale0:b`.
+        name: String,
+        /// Size and mode wished for.
+        wish: PortWish,
+    },
+    /// Asks for everything that the daemon knows of itself. Answered by [`Reply::Status`].
+    Status,
+    /// Asks for the ports. Answered by [`Reply::List`].
+    List,
+    /// Makes a port that stays until it is detached. Answered by [`Reply::Done`].
+    Attach {
+        /// Port name as the user typed it.
+        name: String,
+        /// Driver to use; `None` lets the name decide.
+        driver: Option<String>,
+        /// Size and mode wished for.
+        wish: PortWish,
+    },
+    /// Removes an attached port. Answered by [`Reply::Done`].
+    Detach {
+        /// Port name as it was attached.
+        name: String,
+    },
+    /// Asks for the learned addresses of a switch. Answered by [`Reply::MacTable`].
+    MacTable {
+        /// Name of the switch, such as `vale0`.
+        switch: String,
+    },
+    /// Reads the configuration file again. Answered by [`Reply::Done`].
+    Reload,
+    /// Ends the daemon, after the reply. Answered by [`Reply::Done`].
+    Stop,
+}
+
+/// What a program wishes a port to be. `None` leaves the choice to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortWish {
+    /// Queues, each a tx ring and an rx ring.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Slots of each ring.
+    #[serde(default)]
+    pub slots: Option<u32>,
+    /// Size of a buffer, bytes.
+    #[serde(default)]
+    pub buffer_bytes: Option<u32>,
+    /// Buffers besides those in the rings, for programs that hold frames back.
+    #[serde(default)]
+    pub extra_buffers: u32,
+    /// Pages that the region is made of.
+    #[serde(default)]
+    pub huge_pages: HugePages,
+    /// Whether the program sends.
+    #[serde(default = "yes")]
+    pub tx: bool,
+    /// Whether the program receives.
+    #[serde(default = "yes")]
+    pub rx: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for PortWish {
+    /// The daemon's own choice, for sending and receiving.
+    fn default() -> Self {
+        Self {
+            queues: None,
+            slots: None,
+            buffer_bytes: None,
+            extra_buffers: 0,
+            huge_pages: HugePages::Auto,
+            tx: true,
+            rx: true,
+        }
+    }
+}
+
+/// What the daemon answers.
+// `OpenedPort` makes it large; there is one reply at a time, and none on a hot path.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reply {
+    /// Introduces the daemon.
+    Hello {
+        /// [`PROTOCOL_VERSION`] of the daemon.
+        protocol: u32,
+        /// Version of the daemon's program, such as `0.1.0`.
+        version: String,
+        /// The daemon's process, as it sees itself.
+        pid: u32,
+    },
+    /// The port is open; its descriptors come with the frame.
+    Opened(OpenedPort),
+    /// What was asked for is done.
+    Done,
+    /// The daemon's state.
+    Status(StatusReport),
+    /// The ports.
+    List(ListReport),
+    /// The learned addresses of a switch, in no order.
+    MacTable(Vec<MacEntryReport>),
+    /// The request was not served, and changed nothing.
+    Error(ErrorReply),
+}
+
+impl Reply {
+    /// How many descriptors travel with this reply.
+    #[must_use]
+    pub fn descriptor_count(&self) -> usize {
+        match self {
+            Self::Opened(port) => port.descriptor_count(),
+            _ => 0,
+        }
+    }
+}
+
+/// A port that the daemon opened for a program.
+///
+/// The descriptors that come with it, in this order: the region's memfd; then for each queue, from 0, two eventfds:
+/// `kick`, which the program writes to wake the other side, and `notify`, on which the program waits. The two ends of
+/// a pipe get the same pairs crossed: one end's `kick` is the other end's `notify`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedPort {
+    /// The port's full name.
+    pub name: String,
+    /// What the port is, and with it who works the other side of the rings.
+    pub kind: PortKind,
+    /// The mechanism in use, in words for people: page size, isolation and the like.
+    pub mode: String,
+    /// Where everything lies in the region. Foreign numbers: check them before the region is mapped.
+    pub geometry: RegionGeometry,
+    /// Which objects of the region are this port's. Foreign numbers: check them against the geometry.
+    pub placement: PortPlacement,
+    /// For a pipe's end: the other end's objects, since this end's tx rings feed its rx rings.
+    #[serde(default)]
+    pub peer_placement: Option<PortPlacement>,
+    /// Queues, each a tx ring, an rx ring and a pair of eventfds.
+    pub queue_count: u16,
+    /// Switch that the port is on.
+    pub switch: Option<String>,
+    /// Index of the port on its switch.
+    pub switch_index: Option<u8>,
+}
+
+impl OpenedPort {
+    /// How many descriptors travel with this port: one, and two per queue.
+    #[must_use]
+    pub fn descriptor_count(&self) -> usize {
+        1 + 2 * usize::from(self.queue_count)
+    }
+}
+
+/// What works the other side of an opened port's rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PortKind {
+    /// The daemon's datapath.
+    SwitchPort,
+    /// The program at the other end of the pipe.
+    PipeEnd,
+}
+
+/// Why a request was not served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReply {
+    /// Cause, for programs.
+    pub kind: ErrorKind,
+    /// Cause, for people: what failed, and on what.
+    pub message: String,
+    /// What the user can do about it; empty where there is nothing.
+    pub advice: String,
+}
+
+impl ErrorReply {
+    /// A refusal with its cause and advice.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), advice: advice.into() }
+    }
+}
+
+impl fmt::Display for ErrorReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, ": {}", self.advice) }
+    }
+}
+
+impl std::error::Error for ErrorReply {}
+
+/// Causes for which a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The port name does not follow the grammar.
+    BadName,
+    /// No port or switch has that name.
+    NoSuchPort,
+    /// Another program has the port.
+    PortTaken,
+    /// This user may not do that.
+    PermissionDenied,
+    /// The switch has no free port.
+    SwitchFull,
+    /// The port cannot be as wished.
+    BadWish,
+    /// There is no memory, or no huge page, for the region.
+    OutOfMemory,
+    /// The bytes are no request, or the request makes no sense here.
+    BadRequest,
+    /// Program and daemon speak different protocols.
+    VersionMismatch,
+    /// The user or the daemon has as many ports as are allowed.
+    TooManyPorts,
+    /// The daemon cannot do it now; later it may.
+    Busy,
+    /// This daemon, kernel or driver cannot do it.
+    Unsupported,
+    /// The daemon failed.
+    Internal,
+}

@@ -1,0 +1,177 @@
+//! What the daemon tells about itself and its ports: the replies to `Status`, `List` and `MacTable`, and what the
+//! CLI prints with `--json`, field by field.
+//!
+//! Counters run from the making of the thing counted and never go back. `received` are frames that the datapath took
+//! from the port, `delivered` those that it put into the port.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The whole daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Version of the daemon's program.
+    pub version: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Time since the daemon started, seconds.
+    pub uptime_s: u64,
+    /// Path of the control socket.
+    pub socket: String,
+    /// Path of the configuration file, if there is one.
+    pub config: Option<String>,
+    /// What started the daemon.
+    pub started: StartedBy,
+    /// The threads that move frames.
+    pub workers: Vec<WorkerReport>,
+    /// The switches.
+    pub switches: Vec<SwitchReport>,
+    /// The ports, those on switches and all others.
+    pub ports: Vec<PortReport>,
+    /// Memory of all regions together, bytes.
+    pub shared_memory_bytes: u64,
+    /// Part of `shared_memory_bytes` that lies in huge pages, bytes.
+    pub huge_page_bytes: u64,
+    /// Requests that were answered with an error, bytes that were no request included.
+    pub rejected_requests: u64,
+}
+
+/// What started the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StartedBy {
+    /// A program that needed it.
+    OnDemand,
+    /// A user, with `ringroad up` or by hand.
+    Command,
+    /// A service manager such as systemd.
+    ServiceManager,
+}
+
+/// A thread that moves frames.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Number of the worker, from 0.
+    pub index: u32,
+    /// CPU that it is pinned to, if it is.
+    pub cpu: Option<u32>,
+    /// Turns over its ports.
+    pub loops: u64,
+    /// Part of `loops` that moved at least one frame.
+    pub busy_loops: u64,
+    /// Times that it went to sleep for want of work.
+    pub sleeps: u64,
+    /// Times that a program's kick woke it.
+    pub kicks_received: u64,
+    /// CPU time used, ns.
+    pub cpu_time_ns: u64,
+    /// What it is doing.
+    pub state: WorkerState,
+}
+
+/// What a worker is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WorkerState {
+    /// Moves frames or looks for some.
+    Running,
+    /// Waits to be kicked.
+    Sleeping,
+    /// Ended.
+    Stopped,
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchReport {
+    /// Name, such as `vale0`.
+    pub name: String,
+    /// Number of ports.
+    pub ports: u32,
+    /// Number of addresses learned and not yet aged out.
+    pub macs: u32,
+    /// Frames that went to more than one port.
+    pub replicated_frames: u64,
+}
+
+/// The ports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListReport {
+    /// The ports, those on switches and all others.
+    pub ports: Vec<PortReport>,
+}
+
+/// A port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortReport {
+    /// Full name.
+    pub name: String,
+    /// Name of its driver: `shm`, `pipe`, `null`, `pcap`.
+    pub kind: String,
+    /// The mechanism in use, in words for people.
+    pub mode: String,
+    /// Switch that it is on.
+    pub switch: Option<String>,
+    /// Index on its switch.
+    pub index: Option<u8>,
+    /// Whether it was attached, and so outlives the program that uses it.
+    pub persistent: bool,
+    /// Whether a program or driver serves it now.
+    pub bound: bool,
+    /// The program that has it open.
+    pub owner: Option<Owner>,
+    /// Queues, each a tx ring and an rx ring.
+    pub queues: u16,
+    /// Slots of each ring.
+    pub slots: u32,
+    /// Size of a buffer, bytes.
+    pub buffer_bytes: u32,
+    /// What went through it.
+    pub counters: CounterReport,
+    /// Why it stands still, if it does.
+    pub error: Option<String>,
+}
+
+/// The program that has a port open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Its process when it connected; `None` where it lives in a PID namespace that the daemon does not see.
+    pub pid: Option<u32>,
+    /// Its effective user when it connected.
+    pub uid: u32,
+    /// What it calls itself.
+    pub program: String,
+}
+
+/// What went through a port, and what did not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CounterReport {
+    /// Frames that the datapath took from the port.
+    pub received_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub received_bytes: u64,
+    /// Frames that the datapath put into the port.
+    pub delivered_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub delivered_bytes: u64,
+    /// Frames dropped, by cause; causes that never happened may be left out.
+    pub drops: BTreeMap<String, u64>,
+    /// Times that the program broke a rule of shared memory; each stopped a ring.
+    pub violations: u64,
+    /// Times that the datapath woke the program.
+    pub wakeups: u64,
+}
+
+/// A learned address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacEntryReport {
+    /// Address in lower case with colons, such as `02:00:00:00:00:01`.
+    pub mac: String,
+    /// Name of the port behind which it was seen.
+    pub port: String,
+    /// Time since it was last seen, seconds.
+    pub age_s: u64,
+}

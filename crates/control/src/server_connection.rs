@@ -1,0 +1,290 @@
+//! The daemon's end of a control connection: never blocks, bounded in memory, hostile bytes in.
+//!
+//! For a level-triggered event loop. Whenever the socket is ready, or has hung up:
+//!
+//! 1. [`ServerConnection::flush`];
+//! 2. while [`ServerConnection::next_request`] gives something, serve it and [`ServerConnection::send`] the reply;
+//! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for input if
+//!    [`ServerConnection::wants_read`] and for output if [`ServerConnection::wants_write`].
+//!
+//! A loop that leaves step 2 early, to be fair to others, must come back by itself while
+//! [`ServerConnection::has_input`], of which the kernel knows nothing.
+//!
+//! What a hostile peer can hold: [`RECEIVE_BYTES`] and one frame of input, and one reply at a time, since no request is
+//! taken while a reply waits to be sent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::codec::{FrameDecoder, FrameError, HEAD_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES};
+use crate::codec::{decode_request, encode_reply};
+use crate::fd_passing::{receive_bytes, send};
+use crate::message::{ErrorKind, ErrorReply, Reply, Request};
+use crate::peer::PeerCredentials;
+
+/// Most bytes of input taken from the kernel before they are served.
+pub const RECEIVE_BYTES: usize = 16 << 10;
+/// Most bytes of replies that wait for a peer to read; one more and the connection is closed.
+pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + HEAD_BYTES;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseCause {
+    /// The peer hung up, or ended its side and has all its answers.
+    #[error("the program hung up")]
+    PeerClosed,
+    /// The peer announced a request that is too long.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The peer sent descriptors, which no request carries. None of them was taken.
+    #[error("the program sent descriptors with a request")]
+    UnexpectedDescriptors,
+    /// The peer does not read its replies.
+    #[error("the program left more than {MAX_QUEUED_BYTES} bytes of replies unread")]
+    SlowReader,
+    /// The kernel failed on the socket, or had no descriptor left to keep for a waiting reply.
+    #[error("control connection: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// A frame, or what is left of it, that waits for the peer to read.
+#[derive(Debug)]
+struct QueuedFrame {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// Sent with the first byte.
+    descriptors: Vec<OwnedFd>,
+}
+
+/// A connection that the daemon accepted.
+#[derive(Debug)]
+pub struct ServerConnection {
+    socket: OwnedFd,
+    peer: PeerCredentials,
+    decoder: FrameDecoder,
+    /// Bytes received and, from `served` on, not yet decoded.
+    input: Vec<u8>,
+    served: usize,
+    queue: VecDeque<QueuedFrame>,
+    queued_bytes: usize,
+    /// Why no more is read; the connection ends once the queue is empty.
+    ending: Option<CloseCause>,
+    closed: bool,
+}
+
+impl ServerConnection {
+    /// Takes over a connected UNIX stream socket, blocking or not.
+    ///
+    /// # Errors
+    /// That of getsockopt(2): it is no such socket.
+    pub fn new(socket: impl Into<OwnedFd>) -> io::Result<Self> {
+        let socket = socket.into();
+        Ok(Self {
+            peer: PeerCredentials::of(&socket)?,
+            socket,
+            decoder: FrameDecoder::new(MAX_REQUEST_BYTES),
+            input: Vec::new(),
+            served: 0,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            ending: None,
+            closed: false,
+        })
+    }
+
+    /// Who connected.
+    #[must_use]
+    pub fn peer(&self) -> PeerCredentials {
+        self.peer
+    }
+
+    /// The next request, or the refusal to send in place of an answer. `None`: nothing more for now, because the peer
+    /// sent nothing more, has replies to read first, or is gone.
+    pub fn next_request(&mut self) -> Option<Result<Request, ErrorReply>> {
+        while !self.closed && self.queue.is_empty() {
+            if self.ending.as_ref().is_some_and(|cause| !matches!(cause, CloseCause::PeerClosed)) {
+                // The refusal is out, and what follows it in the stream means nothing.
+                self.closed = true;
+                return None;
+            }
+            let mut rest = self.input.get(self.served..).unwrap_or_default();
+            let frame = self.decoder.take_frame(&mut rest);
+            self.served = self.input.len() - rest.len();
+            match frame {
+                Ok(Some(body)) => return Some(decode_request(&body)),
+                Ok(None) if self.ending.is_some() => self.closed = true,
+                Ok(None) => match self.receive() {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(cause @ CloseCause::PeerClosed) => self.ending = Some(cause),
+                    Err(CloseCause::UnexpectedDescriptors) => {
+                        let advice = "send requests without descriptors";
+                        return Some(Err(self.refuse_and_end(CloseCause::UnexpectedDescriptors, advice)));
+                    }
+                    Err(cause) => self.close(cause),
+                },
+                Err(error) => {
+                    let advice = format!("keep requests within {MAX_REQUEST_BYTES} bytes");
+                    return Some(Err(self.refuse_and_end(error.into(), advice)));
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads no more, and closes once the refusal is sent.
+    fn refuse_and_end(&mut self, cause: CloseCause, advice: impl Into<String>) -> ErrorReply {
+        let refusal = ErrorReply::new(ErrorKind::BadRequest, cause.to_string(), advice);
+        self.ending = Some(cause);
+        refusal
+    }
+
+    /// Refills the used-up input; false where the peer sent nothing more yet.
+    fn receive(&mut self) -> Result<bool, CloseCause> {
+        self.served = 0;
+        self.input.resize(RECEIVE_BYTES, 0);
+        let received = receive_bytes(&self.socket, &mut self.input);
+        self.input.truncate(received.as_ref().map_or(0, |received| received.bytes));
+        match received {
+            Ok(received) if received.descriptors_lost => {
+                Err(CloseCause::UnexpectedDescriptors)
+            }
+            Ok(received) if received.bytes == 0 => Err(CloseCause::PeerClosed),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // An idle connection holds no buffer.
+                self.input = Vec::new();
+                Ok(false)
+            }
+            Err(error) if is_hang_up(&error) => Err(CloseCause::PeerClosed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Closes at once: what is queued is lost.
+    fn close(&mut self, cause: CloseCause) {
+        self.closed = true;
+        self.ending = Some(cause);
+        self.queue = VecDeque::new();
+        self.queued_bytes = 0;
+        self.input = Vec::new();
+        self.served = 0;
+    }
+
+    /// Sends `reply` with `descriptors`, as much of it as the peer takes now; the rest is queued, with descriptors
+    /// duplicated, for [`Self::flush`]. A reply too long to send is replaced by an error. On a closed connection it
+    /// does nothing; where the peer reads too little ([`MAX_QUEUED_BYTES`]) the connection is closed.
+    pub fn send(&mut self, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
+        if self.closed {
+            return;
+        }
+        debug_assert_eq!(reply.descriptor_count(), descriptors.len());
+        match encode_reply(reply) {
+            Ok(bytes) => self.send_frame(bytes, descriptors),
+            Err(error) => {
+                let message = format!("the reply cannot be sent: {error}");
+                let refusal = ErrorReply::new(ErrorKind::Internal, message, "ask for less");
+                if let Ok(bytes) = encode_reply(&Reply::Error(refusal)) {
+                    self.send_frame(bytes, &[]);
+                }
+            }
+        }
+    }
+
+    fn send_frame(&mut self, bytes: Vec<u8>, descriptors: &[BorrowedFd<'_>]) {
+        let mut sent = 0;
+        while self.queue.is_empty() && sent < bytes.len() {
+            let with = if sent == 0 { descriptors } else { &[] };
+            match send(&self.socket, bytes.get(sent..).unwrap_or_default(), with) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return self.close_for(error),
+            }
+        }
+        if sent == bytes.len() {
+            return;
+        }
+        if self.queued_bytes + (bytes.len() - sent) > MAX_QUEUED_BYTES {
+            return self.close(CloseCause::SlowReader);
+        }
+        let waiting = if sent == 0 { descriptors } else { &[] };
+        match waiting.iter().map(BorrowedFd::try_clone_to_owned).collect() {
+            Ok(descriptors) => {
+                self.queued_bytes += bytes.len() - sent;
+                self.queue.push_back(QueuedFrame { bytes, sent, descriptors });
+            }
+            Err(error) => self.close(CloseCause::Socket(error)),
+        }
+    }
+
+    /// Sends of the queue what the peer takes now.
+    pub fn flush(&mut self) {
+        while let Some(frame) = self.queue.front_mut() {
+            let descriptors: Vec<BorrowedFd<'_>> = frame.descriptors.iter().map(AsFd::as_fd).collect();
+            match send(&self.socket, frame.bytes.get(frame.sent..).unwrap_or_default(), &descriptors) {
+                Ok(count) => {
+                    frame.sent += count;
+                    frame.descriptors.clear();
+                    self.queued_bytes -= count;
+                    if frame.sent == frame.bytes.len() {
+                        self.queue.pop_front();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return self.close_for(error),
+            }
+        }
+    }
+
+    fn close_for(&mut self, error: io::Error) {
+        self.close(if is_hang_up(&error) { CloseCause::PeerClosed } else { CloseCause::Socket(error) });
+    }
+
+    /// Whether to wait for input.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        !self.closed && self.ending.is_none() && self.queue.is_empty()
+    }
+
+    /// Whether to wait for room for output.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether [`Self::next_request`] has something to look at without waiting for the socket.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        !self.closed && self.queue.is_empty() && (self.served < self.input.len() || self.ending.is_some())
+    }
+
+    /// Bytes of replies that wait for the peer to read.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// Whether there is nothing left to do but to drop the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Why the connection ended or is about to.
+    #[must_use]
+    pub fn close_cause(&self) -> Option<&CloseCause> {
+        self.ending.as_ref()
+    }
+}
+
+impl AsFd for ServerConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}

@@ -1,0 +1,166 @@
+//! Every message survives its way through a frame, and its JSON is what the documentation says.
+
+use std::collections::BTreeMap;
+
+use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
+use ringroad_control::message::{ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish};
+use ringroad_control::report::{
+    CounterReport, ListReport, MacEntryReport, Owner, PortReport, StartedBy, StatusReport, SwitchReport, WorkerReport,
+    WorkerState,
+};
+use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
+use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
+
+fn wish() -> PortWish {
+    PortWish {
+        queues: Some(2),
+        slots: Some(512),
+        buffer_bytes: Some(4096),
+        extra_buffers: 3,
+        huge_pages: HugePages::Require,
+        tx: true,
+        rx: false,
+    }
+}
+
+fn requests() -> Vec<Request> {
+    vec![
+        Request::Hello { protocol: PROTOCOL_VERSION, program: "näme \"quoted\"".to_owned() },
+        Request::Open { name: "vale0:a@share=vale0:b".to_owned(), wish: wish() },
+        Request::Status,
+        Request::List,
+        Request::Attach { name: "pcap:x".to_owned(), driver: Some("pcap".to_owned()), wish: PortWish::default() },
+        Request::Detach { name: "x{1".to_owned() },
+        Request::MacTable { switch: "vale0".to_owned() },
+        Request::Reload,
+        Request::Stop,
+    ]
+}
+
+fn port() -> PortReport {
+    PortReport {
+        name: "vale0:a".to_owned(),
+        kind: "shm".to_owned(),
+        mode: "isolated region, 4 KiB pages".to_owned(),
+        switch: Some("vale0".to_owned()),
+        index: Some(253),
+        persistent: false,
+        bound: true,
+        owner: Some(Owner { pid: None, uid: 1000, program: "gen".to_owned() }),
+        queues: 1,
+        slots: 1024,
+        buffer_bytes: 2048,
+        counters: CounterReport {
+            received_frames: u64::MAX,
+            received_bytes: 2,
+            delivered_frames: 3,
+            delivered_bytes: 4,
+            drops: BTreeMap::from([("no_space".to_owned(), 5)]),
+            violations: 6,
+            wakeups: 7,
+        },
+        error: Some("ring stopped".to_owned()),
+    }
+}
+
+fn status() -> StatusReport {
+    StatusReport {
+        version: "0.1.0".to_owned(),
+        pid: 1,
+        uptime_s: 2,
+        socket: "/run/ringroad/ringroad.sock".to_owned(),
+        config: None,
+        started: StartedBy::OnDemand,
+        workers: vec![WorkerReport {
+            index: 0,
+            cpu: Some(1),
+            loops: 2,
+            busy_loops: 1,
+            sleeps: 3,
+            kicks_received: 4,
+            cpu_time_ns: 5,
+            state: WorkerState::Sleeping,
+        }],
+        switches: vec![SwitchReport { name: "vale0".to_owned(), ports: 1, macs: 2, replicated_frames: 3 }],
+        ports: vec![port()],
+        shared_memory_bytes: 1,
+        huge_page_bytes: 0,
+        rejected_requests: 9,
+    }
+}
+
+fn replies() -> Vec<Reply> {
+    vec![
+        Reply::Hello { protocol: PROTOCOL_VERSION, version: "0.1.0".to_owned(), pid: 7 },
+        Reply::Opened(OpenedPort {
+            name: "vale0:a".to_owned(),
+            kind: PortKind::SwitchPort,
+            mode: "4 KiB pages".to_owned(),
+            geometry: RegionGeometry::for_ports(1, 2, 64, 2048, 3).unwrap(),
+            placement: PortPlacement {
+                interface: 0,
+                tx_rings: vec![0, 2],
+                rx_rings: vec![1, 3],
+                slots: 64,
+                extra_buffers: 3,
+            },
+            queue_count: 2,
+            switch: Some("vale0".to_owned()),
+            switch_index: Some(0),
+        }),
+        Reply::Done,
+        Reply::Status(status()),
+        Reply::List(ListReport { ports: vec![port()] }),
+        Reply::MacTable(vec![MacEntryReport {
+            mac: "02:00:00:00:00:01".to_owned(),
+            port: "vale0:a".to_owned(),
+            age_s: 1,
+        }]),
+        Reply::Error(ErrorReply::new(ErrorKind::SwitchFull, "vale0 is full", "use another switch")),
+    ]
+}
+
+#[test]
+fn every_request_comes_back() {
+    for request in requests() {
+        let frame = encode_request(&request).unwrap();
+        assert_eq!(decode_request(&frame[HEAD_BYTES..]).unwrap(), request);
+    }
+}
+
+#[test]
+fn every_reply_comes_back() {
+    for reply in replies() {
+        let frame = encode_reply(&reply).unwrap();
+        assert_eq!(decode_reply(&frame[HEAD_BYTES..]).unwrap(), reply);
+    }
+}
+
+#[test]
+fn names_on_the_wire_are_snake_case() {
+    let body = |request: &Request| String::from_utf8(encode_request(request).unwrap()[HEAD_BYTES..].to_vec()).unwrap();
+    assert_eq!(body(&Request::Status), "\"status\"");
+    assert_eq!(body(&Request::MacTable { switch: "vale0".to_owned() }), r#"{"mac_table":{"switch":"vale0"}}"#);
+    let kinds = [ErrorKind::NoSuchPort, ErrorKind::TooManyPorts, ErrorKind::BadWish];
+    assert_eq!(serde_json::to_string(&kinds).unwrap(), r#"["no_such_port","too_many_ports","bad_wish"]"#);
+    assert_eq!(serde_json::to_string(&PortKind::PipeEnd).unwrap(), "\"pipe_end\"");
+    assert_eq!(serde_json::to_string(&StartedBy::OnDemand).unwrap(), "\"on_demand\"");
+}
+
+#[test]
+fn the_head_is_the_length_in_little_endian() {
+    assert_eq!(encode_request(&Request::Stop).unwrap(), b"\x06\0\0\0\"stop\"");
+}
+
+#[test]
+fn a_reply_may_hold_fields_that_a_newer_daemon_added() {
+    let mut json = serde_json::to_value(Reply::Status(status())).unwrap();
+    json["status"]["later"] = true.into();
+    assert_eq!(decode_reply(json.to_string().as_bytes()).unwrap(), Reply::Status(status()));
+}
+
+#[test]
+fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
+    let counts: Vec<usize> = replies().iter().map(Reply::descriptor_count).collect();
+    assert_eq!(counts, [0, 5, 0, 0, 0, 0, 0]);
+}

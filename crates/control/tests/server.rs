@@ -1,0 +1,280 @@
+//! The daemon's end against peers that do as they please. Everything runs in one thread: nothing here may block.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use ringroad_control::codec::{FrameDecoder, HEAD_BYTES, MAX_REPLY_BYTES, decode_reply, encode_request};
+use ringroad_control::message::{ErrorKind, OpenedPort, PortKind};
+use ringroad_control::report::MacEntryReport;
+use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
+use ringroad_control::{Reply, Request, ServerConnection, fd_passing};
+use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
+
+fn pair() -> (UnixStream, ServerConnection) {
+    let (peer, socket) = UnixStream::pair().unwrap();
+    (peer, ServerConnection::new(socket).unwrap())
+}
+
+/// One turn of the daemon's loop that answers every request with `reply`; the requests seen.
+fn turn(server: &mut ServerConnection, reply: &Reply) -> Vec<Request> {
+    server.flush();
+    let mut seen = Vec::new();
+    while let Some(request) = server.next_request() {
+        match request {
+            Ok(request) => {
+                seen.push(request);
+                server.send(reply, &[]);
+            }
+            Err(refusal) => server.send(&Reply::Error(refusal), &[]),
+        }
+    }
+    seen
+}
+
+/// The replies that have arrived at the peer.
+fn arrived(peer: &mut UnixStream) -> Vec<Reply> {
+    peer.set_nonblocking(true).unwrap();
+    let mut stream = Vec::new();
+    // Ends with `WouldBlock`, with a reset or at the end of the stream.
+    let _ = peer.read_to_end(&mut stream);
+    let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
+    let mut input = stream.as_slice();
+    let mut replies = Vec::new();
+    while let Some(body) = decoder.take_frame(&mut input).unwrap() {
+        replies.push(decode_reply(&body).unwrap());
+    }
+    replies
+}
+
+fn is_bad_request(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if error.kind == ErrorKind::BadRequest)
+}
+
+/// A reply of about `bytes` bytes.
+fn long_reply(bytes: usize) -> Reply {
+    Reply::MacTable(vec![MacEntryReport { mac: "x".repeat(bytes), port: String::new(), age_s: 0 }])
+}
+
+#[test]
+fn a_request_fed_byte_by_byte_is_served_once() {
+    let (mut peer, mut server) = pair();
+    let frame = encode_request(&Request::List).unwrap();
+    for (index, byte) in frame.iter().enumerate() {
+        assert_eq!(turn(&mut server, &Reply::Done), [], "before byte {index}");
+        peer.write_all(&[*byte]).unwrap();
+    }
+    assert_eq!(turn(&mut server, &Reply::Done), [Request::List]);
+    assert_eq!(arrived(&mut peer), [Reply::Done]);
+    assert!(!server.is_closed() && server.wants_read() && !server.wants_write());
+}
+
+#[test]
+fn requests_sent_together_are_answered_in_order() {
+    let (mut peer, mut server) = pair();
+    let requests = [Request::List, Request::Status, Request::Reload];
+    let stream: Vec<u8> = requests.iter().flat_map(|request| encode_request(request).unwrap()).collect();
+    peer.write_all(&stream).unwrap();
+    assert_eq!(server.next_request(), Some(Ok(Request::List)));
+    assert!(server.has_input());
+    assert_eq!(turn(&mut server, &Reply::Done), requests[1..]);
+    assert!(!server.has_input());
+}
+
+#[test]
+fn an_unknown_request_is_refused_and_the_connection_goes_on() {
+    let (mut peer, mut server) = pair();
+    peer.write_all(b"\x05\0\0\0\"fly\"\0\0\0\0").unwrap();
+    peer.write_all(&encode_request(&Request::Stop).unwrap()).unwrap();
+    assert_eq!(turn(&mut server, &Reply::Done), [Request::Stop]);
+    let replies = arrived(&mut peer);
+    assert_eq!(replies.len(), 3);
+    assert!(is_bad_request(&replies[0]) && is_bad_request(&replies[1]));
+    assert_eq!(replies[2], Reply::Done);
+    assert!(!server.is_closed());
+}
+
+#[test]
+fn a_length_over_the_limit_is_refused_and_the_connection_ends() {
+    let (mut peer, mut server) = pair();
+    peer.write_all(&encode_request(&Request::List).unwrap()).unwrap();
+    peer.write_all(&u32::MAX.to_le_bytes()).unwrap();
+    peer.write_all(&encode_request(&Request::Stop).unwrap()).unwrap();
+    assert_eq!(turn(&mut server, &Reply::Done), [Request::List]);
+    assert!(server.is_closed());
+    assert!(matches!(server.close_cause(), Some(CloseCause::Frame(_))));
+    drop(server);
+    let replies = arrived(&mut peer);
+    assert_eq!(replies.len(), 2);
+    assert!(is_bad_request(&replies[1]));
+}
+
+#[test]
+fn descriptors_with_a_request_are_refused_and_the_connection_ends() {
+    let (mut peer, mut server) = pair();
+    fd_passing::send(&peer, &encode_request(&Request::Stop).unwrap(), &[peer.as_fd()]).unwrap();
+    assert_eq!(turn(&mut server, &Reply::Done), []);
+    assert!(server.is_closed());
+    assert!(matches!(server.close_cause(), Some(CloseCause::UnexpectedDescriptors)));
+    let replies = arrived(&mut peer);
+    assert_eq!(replies.len(), 1);
+    assert!(is_bad_request(&replies[0]));
+}
+
+#[test]
+fn a_peer_that_ends_its_side_still_gets_its_answers() {
+    let (mut peer, mut server) = pair();
+    let stream: Vec<u8> = [encode_request(&Request::List).unwrap(), encode_request(&Request::Stop).unwrap()].concat();
+    // The second request is cut short.
+    peer.write_all(&stream[..stream.len() - 1]).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(turn(&mut server, &Reply::Done), [Request::List]);
+    assert!(server.is_closed());
+    assert!(matches!(server.close_cause(), Some(CloseCause::PeerClosed)));
+    assert_eq!(arrived(&mut peer), [Reply::Done]);
+}
+
+#[test]
+fn a_peer_that_half_closes_and_reads_slowly_gets_all_of_a_long_reply() {
+    let (mut peer, mut server) = pair();
+    peer.write_all(&encode_request(&Request::Status).unwrap()).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    let reply = long_reply(2 << 20);
+    assert_eq!(turn(&mut server, &reply), [Request::Status]);
+    assert!(server.wants_write() && !server.wants_read() && !server.is_closed());
+    peer.set_nonblocking(true).unwrap();
+    let mut stream = Vec::new();
+    while !server.is_closed() {
+        let mut piece = [0; 10_000];
+        let count = peer.read(&mut piece).unwrap();
+        stream.extend_from_slice(&piece[..count]);
+        turn(&mut server, &reply);
+    }
+    drop(server);
+    peer.read_to_end(&mut stream).unwrap();
+    assert_eq!(decode_reply(&stream[HEAD_BYTES..]).unwrap(), reply);
+}
+
+#[test]
+fn a_peer_that_hangs_up_while_a_reply_waits_closes_the_connection() {
+    let (mut peer, mut server) = pair();
+    peer.write_all(&encode_request(&Request::Status).unwrap()).unwrap();
+    turn(&mut server, &long_reply(2 << 20));
+    assert!(server.wants_write());
+    drop(peer);
+    turn(&mut server, &Reply::Done);
+    assert!(server.is_closed() && !server.wants_write());
+    assert!(matches!(server.close_cause(), Some(CloseCause::PeerClosed)));
+}
+
+#[test]
+fn no_request_is_taken_while_a_reply_waits() {
+    let (mut peer, mut server) = pair();
+    let request = encode_request(&Request::Status).unwrap();
+    peer.write_all(&request.repeat(10)).unwrap();
+    let reply = long_reply(1 << 20);
+    assert_eq!(turn(&mut server, &reply).len(), 1);
+    assert_eq!(turn(&mut server, &reply), []);
+    assert!(!server.has_input() && !server.wants_read() && server.wants_write());
+    assert!(server.queued_bytes() <= 2 << 20);
+}
+
+#[test]
+fn a_peer_that_never_reads_is_dropped_at_the_limit() {
+    let (_peer, mut server) = pair();
+    let reply = long_reply(1 << 20);
+    let mut sent = 0;
+    while !server.is_closed() {
+        server.send(&reply, &[]);
+        assert!(server.queued_bytes() <= MAX_QUEUED_BYTES);
+        sent += 1;
+        assert!(sent < 20, "the limit does not hold");
+    }
+    assert!(matches!(server.close_cause(), Some(CloseCause::SlowReader)));
+    assert_eq!(server.queued_bytes(), 0);
+}
+
+#[test]
+fn the_longest_reply_fits_the_queue_and_a_longer_one_becomes_an_error() {
+    let (mut peer, mut server) = pair();
+    let envelope = encode_reply_len(&long_reply(0));
+    server.send(&long_reply(MAX_REPLY_BYTES - envelope), &[]);
+    assert!(!server.is_closed());
+    drop(server);
+
+    let mut server = {
+        let (other, server) = pair();
+        peer = other;
+        server
+    };
+    server.send(&long_reply(MAX_REPLY_BYTES), &[]);
+    assert!(matches!(&arrived(&mut peer)[..], [Reply::Error(error)] if error.kind == ErrorKind::Internal));
+}
+
+fn encode_reply_len(reply: &Reply) -> usize {
+    ringroad_control::codec::encode_reply(reply).unwrap().len() - HEAD_BYTES
+}
+
+#[test]
+fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
+    let (peer, mut server) = pair();
+    server.send(&long_reply(1 << 20), &[]);
+    assert!(server.wants_write());
+    let opened = Reply::Opened(OpenedPort {
+        name: "vale0:a".to_owned(),
+        kind: PortKind::SwitchPort,
+        mode: String::new(),
+        geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
+        placement: PortPlacement { interface: 0, tx_rings: vec![0], rx_rings: vec![1], slots: 64, extra_buffers: 0 },
+        queue_count: 1,
+        switch: None,
+        switch_index: None,
+    });
+    let files: Vec<_> = (0..3).map(|_| tempfile::tempfile().unwrap()).collect();
+    let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    server.send(&opened, &borrowed);
+    drop(borrowed);
+    // The queue holds duplicates of its own.
+    drop(files);
+
+    let first_bytes = HEAD_BYTES + encode_reply_len(&long_reply(1 << 20));
+    let mut left = first_bytes;
+    let mut descriptors = Vec::new();
+    while left > 0 {
+        let mut piece = vec![0; left.min(50_000)];
+        left -= fd_passing::receive(&peer, &mut piece, &mut descriptors).unwrap().bytes;
+        server.flush();
+    }
+    assert!(descriptors.is_empty());
+    fd_passing::receive(&peer, &mut [0], &mut descriptors).unwrap();
+    assert_eq!(descriptors.len(), 3);
+    assert!(!server.wants_write());
+}
+
+#[test]
+fn the_peer_is_known() {
+    let (_peer, server) = pair();
+    assert_eq!(server.peer().pid, Some(std::process::id()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn garbage_never_panics_nor_blocks(
+        pieces in proptest::collection::vec(proptest::collection::vec(0u8..8, 0..100), 0..20),
+    ) {
+        let (mut peer, mut server) = pair();
+        for piece in pieces {
+            if peer.write_all(&piece).is_err() {
+                break;
+            }
+            turn(&mut server, &Reply::Done);
+            if server.is_closed() {
+                break;
+            }
+        }
+        drop(peer);
+        turn(&mut server, &Reply::Done);
+        proptest::prop_assert!(server.is_closed());
+    }
+}

@@ -1,0 +1,610 @@
+//! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
+//!
+//! A step serves every queue once: take a batch, decide, group by destination, deliver each group with one copy,
+//! release, and make it all visible. Every frame received is delivered or dropped by cause within the step, or handed to
+//! another worker, which then accounts for it.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::counters::QueueCounters;
+use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::port_queue::PortQueue;
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_switch::{DropReason, FrameHeader, MAX_PORTS, PortIndex, SourcePort, Verdict, classify};
+
+use crate::exchange::{Handoff, Inbox, Outbox, Target};
+use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView};
+use crate::grouping::Groups;
+
+/// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
+const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
+/// Most workers of one datapath.
+pub const MAX_WORKERS: usize = 16;
+
+/// Slots that can be released once other workers have copied the frames.
+#[derive(Debug)]
+struct PendingRelease {
+    fragments: usize,
+    positions: [u64; MAX_WORKERS],
+}
+
+/// A queue in the engine.
+pub struct EngineQueue {
+    port: Box<dyn PortQueue>,
+    forwarding: Forwarding,
+    counters: Arc<QueueCounters>,
+    pending: VecDeque<PendingRelease>,
+    dirty: bool,
+}
+
+impl std::fmt::Debug for EngineQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineQueue").field("forwarding", &self.forwarding).finish_non_exhaustive()
+    }
+}
+
+impl EngineQueue {
+    /// A queue whose frames go where `forwarding` says; `counters` is its account.
+    #[must_use]
+    pub fn new(port: Box<dyn PortQueue>, forwarding: Forwarding, counters: Arc<QueueCounters>) -> Self {
+        Self { port, forwarding, counters, pending: VecDeque::new(), dirty: false }
+    }
+
+    /// Back to the driver's part.
+    #[must_use]
+    pub fn into_port(self) -> Box<dyn PortQueue> {
+        self.port
+    }
+}
+
+/// One worker's share of the datapath.
+#[derive(Debug)]
+pub struct Engine {
+    index: u16,
+    queues: Vec<Option<Box<EngineQueue>>>,
+    /// Places in use, in the order they are served.
+    active: Vec<u32>,
+    switches: Vec<Option<SwitchView>>,
+    outboxes: Vec<Option<Outbox>>,
+    inboxes: Vec<Inbox>,
+    scratch: Scratch,
+}
+
+/// Working memory of a step, allocated once.
+#[derive(Debug)]
+struct Scratch {
+    batch: Batch,
+    headers: Vec<FrameHeader>,
+    /// Frame number of each header.
+    numbers: Vec<u16>,
+    verdicts: Vec<Verdict>,
+    /// Verdict of each frame of the batch, for frames that go to other workers.
+    by_frame: Vec<Verdict>,
+    groups: Groups,
+    flood_groups: Vec<u16>,
+    /// 0, 1, 2, ...
+    all: Vec<u16>,
+    /// Places with something to make visible.
+    dirty: Vec<u32>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            batch: Batch::new(),
+            headers: Vec::with_capacity(BATCH_FRAMES),
+            numbers: Vec::with_capacity(BATCH_FRAMES),
+            verdicts: vec![Verdict::Flood; BATCH_FRAMES],
+            by_frame: vec![Verdict::Flood; BATCH_FRAMES],
+            groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
+            flood_groups: Vec::with_capacity(MAX_PORTS),
+            all: (0..BATCH_FRAMES as u16).collect(),
+            dirty: Vec::with_capacity(MAX_PORTS),
+        }
+    }
+}
+
+impl Engine {
+    /// An engine without ports; `index` is its worker's number.
+    #[must_use]
+    pub fn new(index: u16) -> Self {
+        Self {
+            index,
+            queues: Vec::new(),
+            active: Vec::new(),
+            switches: Vec::new(),
+            outboxes: Vec::new(),
+            inboxes: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Connects the engine with other workers: `outboxes` indexed by worker, none for itself.
+    pub fn connect(&mut self, outboxes: Vec<Option<Outbox>>, inboxes: Vec<Inbox>) {
+        self.outboxes = outboxes;
+        self.inboxes = inboxes;
+    }
+
+    /// Puts a queue at `place`, which the caller has chosen and nobody else uses.
+    pub fn insert(&mut self, place: u32, queue: EngineQueue) {
+        let index = place as usize;
+        if self.queues.len() <= index {
+            self.queues.resize_with(index + 1, || None);
+        }
+        if let Some(entry) = self.queues.get_mut(index) {
+            *entry = Some(Box::new(queue));
+        }
+        if !self.active.contains(&place) {
+            self.active.push(place);
+        }
+    }
+
+    /// Takes the queue at `place` out. Before it, waits (spinning, while others work) until no other worker borrows
+    /// its frames any more. What had been delivered to it becomes visible.
+    pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
+        let mut queue = self.queues.get_mut(place as usize)?.take()?;
+        self.active.retain(|&other| other != place);
+        while !queue.pending.is_empty() {
+            settle(&mut queue, &self.outboxes);
+            self.receive_handoffs();
+            std::hint::spin_loop();
+        }
+        queue.port.flush();
+        Some(*queue)
+    }
+
+    /// Forwards what the queue at `place` has published so far and takes nothing from it any more: a program's last
+    /// frames are not lost because it ended right after sending them.
+    pub fn drain(&mut self, place: u32) {
+        // A ring holds at most 4096 slots; a program that goes on sending is not waited for.
+        for _ in 0..64 {
+            if self.serve(place) == 0 && !self.has_pending(place) {
+                break;
+            }
+        }
+        self.set_forwarding(place, Forwarding::Hold);
+    }
+
+    fn has_pending(&self, place: u32) -> bool {
+        matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty())
+    }
+
+    /// The queue at `place`, to look at.
+    pub fn queue_mut(&mut self, place: u32) -> Option<&mut dyn PortQueue> {
+        match self.queues.get_mut(place as usize)?.as_mut() {
+            Some(queue) => Some(queue.port.as_mut()),
+            None => None,
+        }
+    }
+
+    /// Changes where the frames of the queue at `place` go.
+    pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
+        if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+            queue.forwarding = forwarding;
+        }
+    }
+
+    /// Sets or removes the view of a switch.
+    pub fn set_switch(&mut self, id: SwitchId, view: Option<SwitchView>) {
+        let index = usize::from(id.0);
+        if self.switches.len() <= index {
+            self.switches.resize_with(index + 1, || None);
+        }
+        if let Some(entry) = self.switches.get_mut(index) {
+            *entry = view;
+        }
+    }
+
+    /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.
+    pub fn step(&mut self) -> usize {
+        let mut frames = self.receive_handoffs();
+        for turn in 0..self.active.len() {
+            if let Some(&place) = self.active.get(turn) {
+                frames += self.serve(place);
+            }
+        }
+        frames
+    }
+
+    /// Whether some queue or other worker has work, without taking it.
+    pub fn has_waiting(&mut self) -> bool {
+        let queues = &mut self.queues;
+        self.inboxes.iter().any(Inbox::has_waiting)
+            || self.active.iter().any(|&place| match queues.get_mut(place as usize) {
+                Some(Some(queue)) => {
+                    !queue.pending.is_empty()
+                        || (!matches!(queue.forwarding, Forwarding::Hold) && queue.port.has_waiting())
+                }
+                _ => false,
+            })
+    }
+
+    /// Announces or withdraws the engine's sleep on all its queues.
+    pub fn prepare_sleep(&mut self, sleeping: bool) {
+        for &place in &self.active {
+            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+                queue.port.prepare_sleep(sleeping);
+            }
+        }
+    }
+
+    /// The descriptors that wake a sleeping engine, with the place they belong to.
+    pub fn wake_descriptors(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.active.iter().filter_map(|&place| {
+            let queue = self.queues.get(place as usize)?.as_ref()?;
+            queue.port.wake_descriptor().map(|descriptor| (place, descriptor))
+        })
+    }
+
+    /// Takes the signal off the descriptor of the queue at `place`.
+    pub fn drain_wake(&mut self, place: u32) {
+        if let Some(queue) = self.queue_mut(place) {
+            queue.drain_wake();
+        }
+    }
+
+    fn serve(&mut self, place: u32) -> usize {
+        // The source leaves its place for the time, so that destinations can be borrowed beside it.
+        let Some(mut source) = self.queues.get_mut(place as usize).and_then(Option::take) else { return 0 };
+        let frames = self.serve_source(&mut source);
+        if frames != 0 {
+            source.dirty = false;
+            source.counters.wakeups(source.port.flush());
+        }
+        if let Some(entry) = self.queues.get_mut(place as usize) {
+            *entry = Some(source);
+        }
+        if frames != 0 {
+            self.flush();
+        }
+        frames
+    }
+
+    fn serve_source(&mut self, source: &mut EngineQueue) -> usize {
+        if !source.pending.is_empty() {
+            settle(source, &self.outboxes);
+        }
+        // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
+        let room = self.outboxes.iter().flatten().map(Outbox::free).min();
+        if room.is_some_and(|room| room < BATCH_FRAMES + MAX_FRAGMENTS) {
+            return 0;
+        }
+        if matches!(source.forwarding, Forwarding::Hold) {
+            return 0;
+        }
+        self.scratch.batch.reset(BATCH_FRAMES);
+        source.port.receive(&mut self.scratch.batch);
+        let frames = self.scratch.batch.frames();
+        if frames == 0 {
+            return 0;
+        }
+        source.counters.received(frames as u64, self.scratch.batch.bytes());
+        let mut dropped = DropTally::default();
+        match &mut source.forwarding {
+            Forwarding::Hold => {}
+            Forwarding::Wire(destination) => {
+                let scratch = &mut self.scratch;
+                let list = scratch.all.get(..frames).unwrap_or(&[]);
+                let dirty = &mut scratch.dirty;
+                if !deliver(&mut self.queues, *destination, &scratch.batch, list, dirty) {
+                    dropped.add(DropCause::PortGone, frames as u32);
+                }
+            }
+            Forwarding::Switch { switch, source: learning, queue } => {
+                match self.switches.get(usize::from(switch.0)) {
+                    Some(Some(view)) => {
+                        let scratch = &mut self.scratch;
+                        let replicated = decide(scratch, view, learning, *queue, self.index, &mut dropped);
+                        source.counters.replicated(replicated);
+                        let from = learning.index();
+                        let mut outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
+                        outlets.dispatch(scratch, view, *switch, from, *queue, &mut dropped);
+                    }
+                    _ => dropped.add(DropCause::PortGone, frames as u32),
+                }
+            }
+        }
+        source.counters.dropped(&dropped);
+        let fragments = self.scratch.batch.fragment_count();
+        release(source, fragments, &self.outboxes);
+        frames
+    }
+
+    /// Delivers what other workers handed over.
+    fn receive_handoffs(&mut self) -> usize {
+        let mut frames = 0;
+        for inbox in &mut self.inboxes {
+            let scratch = &mut self.scratch;
+            let mut waiting = None;
+            loop {
+                // Consecutive frames with one target make a batch.
+                scratch.batch.reset(BATCH_FRAMES);
+                let mut first = waiting.is_none();
+                let mut current: Option<Handoff> = None;
+                if let Some(handoff) = waiting.take() {
+                    let handoff: Handoff = handoff;
+                    scratch.batch.push(handoff.fragment, true);
+                    first = !handoff.fragment.has_more();
+                    current = Some(handoff);
+                }
+                while let Some(handoff) = inbox.take() {
+                    let fits = !first || scratch.batch.has_room(MAX_FRAGMENTS);
+                    let same = current.is_none_or(|known| known.target == handoff.target);
+                    if first && (!same || !fits) {
+                        waiting = Some(handoff);
+                        break;
+                    }
+                    scratch.batch.push(handoff.fragment, first);
+                    first = !handoff.fragment.has_more();
+                    current = Some(handoff);
+                }
+                let Some(handoff) = current else { break };
+                frames += scratch.batch.frames();
+                deliver_handoffs(&mut self.queues, &self.switches, self.index, scratch, handoff);
+            }
+            if inbox.has_taken() {
+                inbox.consume();
+            }
+        }
+        if frames != 0 {
+            self.flush();
+        }
+        frames
+    }
+
+    /// Makes everything delivered visible.
+    fn flush(&mut self) {
+        for place in self.scratch.dirty.drain(..) {
+            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+                queue.dirty = false;
+                queue.counters.wakeups(queue.port.flush());
+            }
+        }
+        for outbox in self.outboxes.iter_mut().flatten() {
+            outbox.flush();
+        }
+    }
+}
+
+/// Reads the headers of the batch, classifies them and groups the frames. Returns the number of copies beyond one
+/// per frame.
+fn decide(
+    scratch: &mut Scratch,
+    view: &SwitchView,
+    learning: &mut SourcePort,
+    queue: u16,
+    worker: u16,
+    dropped: &mut DropTally,
+) -> u64 {
+    scratch.headers.clear();
+    scratch.numbers.clear();
+    scratch.groups.clear();
+    for number in 0..scratch.batch.frames() {
+        let Some(head) = scratch.batch.head(number) else { break };
+        match head.ethernet_header() {
+            Some((first, second)) => {
+                scratch.headers.push(FrameHeader::from_words(first, second, head.flags()));
+                scratch.numbers.push(number as u16);
+            }
+            None => dropped.add(DropCause::TooShort, 1),
+        }
+    }
+    let count = scratch.headers.len();
+    let Some(verdicts) = scratch.verdicts.get_mut(..count) else { return 0 };
+    let state = &view.state;
+    classify(&scratch.headers, learning, &state.table, &state.ports, state.now(), verdicts);
+
+    let from = learning.index();
+    let mut replicated = 0;
+    let mut flood_groups_known = false;
+    let mut last: Option<(PortIndex, u16)> = None;
+    for (&number, &verdict) in scratch.numbers.iter().zip(verdicts.iter()) {
+        if let Some(entry) = scratch.by_frame.get_mut(usize::from(number)) {
+            *entry = verdict;
+        }
+        match verdict {
+            Verdict::Port(port) => {
+                let group = match last {
+                    Some((known, group)) if known == port => Some(group),
+                    _ => view.topology.queue(port, queue).map(|target| group_of(target, port, false, worker)),
+                };
+                match group {
+                    Some(group) => {
+                        last = Some((port, group));
+                        scratch.groups.add(group, number);
+                    }
+                    None => dropped.add(DropCause::PortGone, 1),
+                }
+            }
+            Verdict::Flood => {
+                if !flood_groups_known {
+                    flood_groups_known = true;
+                    list_flood_groups(&mut scratch.flood_groups, view, from, queue, worker);
+                }
+                match scratch.flood_groups.len() {
+                    0 => dropped.add(DropCause::NoDestination, 1),
+                    copies => replicated += copies as u64 - 1,
+                }
+                for &group in &scratch.flood_groups {
+                    scratch.groups.add(group, number);
+                }
+            }
+            Verdict::Drop(reason) => dropped.add(cause_of(reason), 1),
+        }
+    }
+    replicated
+}
+
+/// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
+/// differ only where the port has several queues. All frames for one other worker are one group.
+fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16) -> u16 {
+    if target.worker == worker {
+        2 * u16::from(port.0) + u16::from(to_flood_queue)
+    } else {
+        REMOTE_GROUPS as u16 + target.worker
+    }
+}
+
+fn list_flood_groups(groups: &mut Vec<u16>, view: &SwitchView, from: PortIndex, queue: u16, worker: u16) {
+    groups.clear();
+    for (port, target) in view.topology.flood(from) {
+        let apart = view.topology.queue(port, queue) != Some(target);
+        let group = group_of(target, port, apart, worker);
+        if usize::from(group) < REMOTE_GROUPS || !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+}
+
+/// Where groups are delivered to.
+struct Outlets<'engine> {
+    queues: &'engine mut Vec<Option<Box<EngineQueue>>>,
+    outboxes: &'engine mut Vec<Option<Outbox>>,
+}
+
+impl Outlets<'_> {
+    fn dispatch(
+        &mut self,
+        scratch: &mut Scratch,
+        view: &SwitchView,
+        switch: SwitchId,
+        from: PortIndex,
+        queue: u16,
+        dropped: &mut DropTally,
+    ) {
+        for &group in scratch.groups.touched() {
+            let list = scratch.groups.frames(group);
+            if usize::from(group) >= REMOTE_GROUPS {
+                let Some(Some(outbox)) = self.outboxes.get_mut(usize::from(group) - REMOTE_GROUPS) else {
+                    dropped.add(DropCause::PortGone, list.len() as u32);
+                    continue;
+                };
+                for &number in list {
+                    let verdict = scratch.by_frame.get(usize::from(number)).copied();
+                    let target = match verdict {
+                        Some(Verdict::Port(port)) => {
+                            view.topology.queue(port, queue).map(|target| Target::Queue(target.place))
+                        }
+                        _ => Some(Target::Flood { switch, from }),
+                    };
+                    let Some(target) = target else {
+                        dropped.add(DropCause::PortGone, 1);
+                        continue;
+                    };
+                    for &fragment in scratch.batch.frame(usize::from(number)) {
+                        outbox.push(Handoff { fragment, target, switch });
+                    }
+                }
+                continue;
+            }
+            let port = PortIndex((group / 2) as u8);
+            let source_queue = if group % 2 == 1 { 0 } else { queue };
+            let delivered = match view.topology.queue(port, source_queue) {
+                Some(target) => deliver(self.queues, target.place, &scratch.batch, list, &mut scratch.dirty),
+                None => false,
+            };
+            if !delivered {
+                dropped.add(DropCause::PortGone, list.len() as u32);
+            }
+        }
+    }
+}
+
+/// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
+fn deliver(
+    queues: &mut [Option<Box<EngineQueue>>],
+    place: u32,
+    batch: &Batch,
+    frames: &[u16],
+    dirty: &mut Vec<u32>,
+) -> bool {
+    let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
+    let delivery = queue.port.deliver(batch, frames);
+    debug_assert_eq!(delivery.frames + delivery.dropped.total(), frames.len() as u32);
+    queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
+    queue.counters.dropped(&delivery.dropped);
+    if !queue.dirty {
+        queue.dirty = true;
+        dirty.push(place);
+    }
+    true
+}
+
+/// Delivers the batch that another worker handed over.
+fn deliver_handoffs(
+    queues: &mut [Option<Box<EngineQueue>>],
+    switches: &[Option<SwitchView>],
+    worker: u16,
+    scratch: &mut Scratch,
+    handoff: Handoff,
+) {
+    let frames = scratch.batch.frames();
+    let list = scratch.all.get(..frames).unwrap_or(&[]);
+    let Some(Some(view)) = switches.get(usize::from(handoff.switch.0)) else { return };
+    let mut copies = 0;
+    match handoff.target {
+        Target::Queue(place) => {
+            copies += u64::from(deliver(queues, place, &scratch.batch, list, &mut scratch.dirty));
+        }
+        Target::Flood { from, .. } => {
+            for (_, target) in view.topology.flood(from) {
+                if target.worker == worker {
+                    copies +=
+                        u64::from(deliver(queues, target.place, &scratch.batch, list, &mut scratch.dirty));
+                }
+            }
+        }
+    }
+    if copies == 0 {
+        let mut gone = DropTally::default();
+        gone.add(DropCause::PortGone, frames as u32);
+        view.counters.dropped(&gone);
+    } else {
+        view.counters.replicated((copies - 1) * frames as u64);
+    }
+}
+
+/// Releases the batch's slots, now or when other workers are done with them.
+fn release(source: &mut EngineQueue, fragments: usize, outboxes: &[Option<Outbox>]) {
+    if source.pending.is_empty()
+        && outboxes.iter().flatten().all(|outbox| outbox.position() == outbox.consumed())
+    {
+        source.port.release(fragments);
+        return;
+    }
+    let mut positions = [0; MAX_WORKERS];
+    for (position, outbox) in positions.iter_mut().zip(outboxes) {
+        *position = outbox.as_ref().map_or(0, Outbox::position);
+    }
+    source.pending.push_back(PendingRelease { fragments, positions });
+}
+
+/// Releases what other workers are done with.
+fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>]) {
+    let mut any = false;
+    while let Some(pending) = source.pending.front() {
+        let done =
+            pending.positions.iter().zip(outboxes).all(|(&position, outbox)| {
+                outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position)
+            });
+        if !done {
+            break;
+        }
+        source.port.release(pending.fragments);
+        source.pending.pop_front();
+        any = true;
+    }
+    if any {
+        source.counters.wakeups(source.port.flush());
+    }
+}
+
+fn cause_of(reason: DropReason) -> DropCause {
+    match reason {
+        DropReason::ToSelf => DropCause::ToSelf,
+        DropReason::PortGone => DropCause::PortGone,
+    }
+}

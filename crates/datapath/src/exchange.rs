@@ -1,0 +1,211 @@
+//! Frames for queues of another worker: a ring with one writer and one reader per ordered pair of workers.
+//!
+//! The sending worker hands over the borrowed fragments themselves; the receiving one copies them to their
+//! destination and then moves `consumed`. Only then does the sender release the slots to their program. So a frame
+//! that crosses workers is copied once, like any other, and no lock is taken.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use ringroad_port::frame::Fragment;
+use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
+use ringroad_switch::PortIndex;
+
+use crate::forwarding::SwitchId;
+
+/// Entries of an exchange ring.
+pub const EXCHANGE_ENTRIES: usize = 2048;
+
+/// Where the receiving worker takes a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To one queue of the receiving worker.
+    Queue(u32),
+    /// To all ports of a switch that the receiving worker serves, but the one it came from.
+    Flood {
+        /// The switch.
+        switch: SwitchId,
+        /// Port the frame came from.
+        from: PortIndex,
+    },
+}
+
+/// One fragment on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Handoff {
+    /// The borrowed bytes.
+    pub fragment: Fragment,
+    /// Where to.
+    pub target: Target,
+    /// The switch in whose account the frame is.
+    pub switch: SwitchId,
+}
+
+/// The bell of a worker: rung by other workers and by commands.
+#[derive(Debug)]
+pub struct Doorbell {
+    sleeping: AtomicU32,
+    event: OwnedFd,
+}
+
+impl Doorbell {
+    /// A new bell.
+    ///
+    /// # Errors
+    /// What the kernel says to `eventfd`.
+    pub fn new() -> rustix::io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { sleeping: AtomicU32::new(0), event })
+    }
+
+    /// Wakes the worker whether or not it sleeps.
+    pub fn ring(&self) {
+        ring_eventfd(self.event.as_fd());
+    }
+
+    pub(crate) fn ring_if_sleeping(&self, kicker: &mut Kicker) {
+        if kicker.needs_kick(&self.sleeping) {
+            self.ring();
+        }
+    }
+
+    pub(crate) fn announce_sleep(&self, sleeper: &mut Sleeper) {
+        sleeper.announce([&self.sleeping]);
+    }
+
+    pub(crate) fn awake(&self) {
+        Sleeper::awake(&self.sleeping);
+        drain_eventfd(self.event.as_fd());
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// Adds 1 to an eventfd. A full counter already says what is to be said.
+pub fn ring_eventfd(event: BorrowedFd<'_>) {
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+/// Sets a non-blocking eventfd to zero.
+pub fn drain_eventfd(event: BorrowedFd<'_>) {
+    let mut count = [0; 8];
+    let _ = rustix::io::read(event, &mut count);
+}
+
+#[derive(Debug)]
+struct Shared {
+    entries: Box<[std::cell::UnsafeCell<Option<Handoff>>]>,
+    published: AtomicU64,
+    consumed: AtomicU64,
+}
+
+// SAFETY: an entry is written by the only sender before `published` passes it (release) and read by the only receiver
+// after (acquire); it is written again only after `consumed` passed it.
+#[allow(unsafe_code)]
+unsafe impl Sync for Shared {}
+// SAFETY: fragments may move between threads; see `Fragment`.
+#[allow(unsafe_code)]
+unsafe impl Send for Shared {}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Outbox {
+    shared: Arc<Shared>,
+    written: u64,
+    published: u64,
+    bell: Arc<Doorbell>,
+    kicker: Kicker,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Inbox {
+    shared: Arc<Shared>,
+    read: u64,
+}
+
+/// An exchange towards the worker behind `bell`.
+#[must_use]
+pub fn exchange(bell: Arc<Doorbell>) -> (Outbox, Inbox) {
+    let entries = (0..EXCHANGE_ENTRIES).map(|_| std::cell::UnsafeCell::new(None)).collect();
+    let shared = Arc::new(Shared { entries, published: AtomicU64::new(0), consumed: AtomicU64::new(0) });
+    let outbox =
+        Outbox { shared: Arc::clone(&shared), written: 0, published: 0, bell, kicker: Kicker::default() };
+    (outbox, Inbox { shared, read: 0 })
+}
+
+impl Outbox {
+    /// Entries that can be pushed.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        EXCHANGE_ENTRIES - (self.written - self.consumed()) as usize
+    }
+
+    /// Position behind the last entry pushed.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.written
+    }
+
+    /// Position up to which the receiver is done.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        self.shared.consumed.load(Ordering::Acquire)
+    }
+
+    /// Adds an entry; the caller has checked [`Outbox::free`].
+    #[allow(unsafe_code)]
+    pub fn push(&mut self, handoff: Handoff) {
+        assert!(self.free() > 0, "exchange overrun");
+        let entry = &self.shared.entries[self.written as usize % EXCHANGE_ENTRIES];
+        // SAFETY: the receiver has consumed this entry, asserted above, and does not look at it until published.
+        unsafe { *entry.get() = Some(handoff) };
+        self.written += 1;
+    }
+
+    /// Makes pushed entries visible and wakes the receiver where it sleeps.
+    pub fn flush(&mut self) {
+        if self.published != self.written {
+            self.published = self.written;
+            self.shared.published.store(self.written, Ordering::Release);
+            publish_fence();
+            self.bell.ring_if_sleeping(&mut self.kicker);
+        }
+    }
+}
+
+impl Inbox {
+    /// Whether anything waits.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.shared.published.load(Ordering::Acquire) != self.read
+    }
+
+    /// The next entry, without consuming it: its bytes stay borrowed until [`Inbox::consume`].
+    #[allow(unsafe_code)]
+    pub fn take(&mut self) -> Option<Handoff> {
+        if !self.has_waiting() {
+            return None;
+        }
+        let entry = &self.shared.entries[self.read as usize % EXCHANGE_ENTRIES];
+        // SAFETY: published, so the sender does not touch it until it is consumed.
+        let handoff = unsafe { *entry.get() };
+        self.read += 1;
+        handoff
+    }
+
+    /// Whether something taken was not handed back yet.
+    #[must_use]
+    pub fn has_taken(&self) -> bool {
+        self.shared.consumed.load(Ordering::Relaxed) != self.read
+    }
+
+    /// Hands everything taken back to the sender.
+    pub fn consume(&mut self) {
+        self.shared.consumed.store(self.read, Ordering::Release);
+    }
+}

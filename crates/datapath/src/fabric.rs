@@ -1,0 +1,497 @@
+//! The fabric: which ports exist, on which switch, served by which worker. The one place that changes the datapath.
+//!
+//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). Changes are made
+//! in an order that never lets a frame reach a port half removed: first the port set and the address table stop
+//! naming it, then every worker's map, then its queues are taken out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::port_queue::PortQueue;
+use ringroad_switch::{MAX_PORTS, MacEntry, MacTable, MacTableConfig, MacTableError, PortIndex, SourcePort};
+
+use crate::engine::{Engine, EngineQueue, MAX_WORKERS};
+use crate::exchange::{Doorbell, exchange};
+use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use crate::worker::{Worker, WorkerConfig, WorkerError};
+
+/// Most switches of one fabric.
+pub const MAX_SWITCHES: usize = 64;
+
+/// Where an engine runs.
+#[derive(Debug)]
+pub enum Runner {
+    /// On a thread of its own.
+    Thread(Worker),
+    /// In the context of whoever steps it.
+    Stepped(Arc<Mutex<Engine>>),
+}
+
+impl Runner {
+    fn call<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Engine) -> T + Send + 'static,
+    ) -> Result<T, FabricError> {
+        match self {
+            Self::Thread(worker) => Ok(worker.call(command)?),
+            Self::Stepped(engine) => {
+                // A panic of another thread between two steps leaves the engine whole: every step restores it.
+                Ok(command(&mut engine.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
+        }
+    }
+}
+
+/// Why the fabric cannot be changed as asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// All 254 ports of the switch are in use.
+    #[error("switch {0} has 254 ports, which is all it can have")]
+    SwitchFull(String),
+    /// Too many switches.
+    #[error("{MAX_SWITCHES} switches exist, which is all there can be")]
+    TooManySwitches,
+    /// The name is taken.
+    #[error("port {0} exists already")]
+    PortTaken(String),
+    /// No such port.
+    #[error("there is no port {0}")]
+    NoSuchPort(String),
+    /// A worker is gone or cannot be started.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// The kernel refused an eventfd or random bytes.
+    #[error("asking the kernel for an eventfd or random bytes: {0}")]
+    System(#[from] rustix::io::Errno),
+    /// Sizes of the address table.
+    #[error(transparent)]
+    Table(#[from] MacTableError),
+    /// Number of workers out of range.
+    #[error("{0} workers: choose from 1 to {MAX_WORKERS}")]
+    Workers(usize),
+}
+
+/// A queue and its account, as handed to the fabric.
+pub struct QueueParts {
+    /// The driver's part.
+    pub port: Box<dyn PortQueue>,
+    /// Its account.
+    pub counters: Arc<QueueCounters>,
+}
+
+/// Frames of `a` go to `b` and the other way round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireId(u64);
+
+#[derive(Debug)]
+struct FabricPort {
+    index: PortIndex,
+    queues: Vec<QueueRef>,
+    counters: Vec<Arc<QueueCounters>>,
+}
+
+#[derive(Debug)]
+struct Switch {
+    id: SwitchId,
+    state: Arc<SwitchState>,
+    topology: Topology,
+    ports: BTreeMap<String, FabricPort>,
+    /// One account per worker, for what it does in the name of the switch.
+    worker_counters: Vec<Arc<QueueCounters>>,
+    /// Accounts of ports that have left.
+    departed: CounterSnapshot,
+}
+
+/// What a switch has done in all, ports that left included.
+#[derive(Debug, Clone, Default)]
+pub struct SwitchTotals {
+    /// Sum over all ports.
+    pub totals: CounterSnapshot,
+    /// Addresses in the table.
+    pub macs: usize,
+    /// Ports now.
+    pub ports: usize,
+}
+
+/// All ports, switches and workers of one datapath.
+#[derive(Debug)]
+pub struct Fabric {
+    runners: Vec<Runner>,
+    /// Places in use, per worker.
+    places: Vec<Vec<bool>>,
+    switches: BTreeMap<String, Switch>,
+    wires: BTreeMap<u64, Vec<QueueRef>>,
+    next_wire: u64,
+    table: MacTableConfig,
+}
+
+impl Fabric {
+    /// A fabric whose only engine is stepped by its users; gives the engine too.
+    #[must_use]
+    pub fn stepped(table: MacTableConfig) -> (Self, Arc<Mutex<Engine>>) {
+        let engine = Arc::new(Mutex::new(Engine::new(0)));
+        (Self::with_runners(vec![Runner::Stepped(Arc::clone(&engine))], table), engine)
+    }
+
+    /// A fabric on threads, one per configuration, connected with each other.
+    ///
+    /// # Errors
+    /// [`FabricError::Workers`] for a number out of range, [`FabricError::Worker`] where a thread cannot be started.
+    pub fn threaded(workers: Vec<WorkerConfig>, table: MacTableConfig) -> Result<Self, FabricError> {
+        let count = workers.len();
+        if count == 0 || count > MAX_WORKERS {
+            return Err(FabricError::Workers(count));
+        }
+        let bells = (0..count).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let mut outboxes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
+        let mut inboxes: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        for (from, row) in outboxes.iter_mut().enumerate() {
+            for (to, (cell, bell)) in row.iter_mut().zip(&bells).enumerate() {
+                if from != to {
+                    let (outbox, inbox) = exchange(Arc::clone(bell));
+                    *cell = Some(outbox);
+                    if let Some(inboxes) = inboxes.get_mut(to) {
+                        inboxes.push(inbox);
+                    }
+                }
+            }
+        }
+        let mut runners = Vec::with_capacity(count);
+        for (((config, bell), outboxes), inboxes) in workers.into_iter().zip(bells).zip(outboxes).zip(inboxes)
+        {
+            let mut engine = Engine::new(config.index);
+            if count > 1 {
+                engine.connect(outboxes, inboxes);
+            }
+            runners.push(Runner::Thread(Worker::start(engine, bell, config)?));
+        }
+        Ok(Self::with_runners(runners, table))
+    }
+
+    fn with_runners(runners: Vec<Runner>, table: MacTableConfig) -> Self {
+        let places = runners.iter().map(|_| Vec::new()).collect();
+        Self { runners, places, switches: BTreeMap::new(), wires: BTreeMap::new(), next_wire: 0, table }
+    }
+
+    /// The workers.
+    #[must_use]
+    pub fn runners(&self) -> &[Runner] {
+        &self.runners
+    }
+
+    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers.
+    ///
+    /// # Errors
+    /// [`FabricError`]; nothing has changed then, but for frames that were already on their way.
+    pub fn attach(
+        &mut self,
+        switch: &str,
+        port: &str,
+        queues: Vec<QueueParts>,
+    ) -> Result<PortIndex, FabricError> {
+        self.ensure_switch(switch)?;
+        let result = self.attach_to(switch, port, queues);
+        self.remove_switch_if_empty(switch)?;
+        result
+    }
+
+    fn attach_to(
+        &mut self,
+        name: &str,
+        port: &str,
+        queues: Vec<QueueParts>,
+    ) -> Result<PortIndex, FabricError> {
+        let full_name = || format!("{name}:{port}");
+        let no_port = || FabricError::NoSuchPort(full_name());
+        let switch = self.switches.get(name).ok_or_else(no_port)?;
+        if switch.ports.contains_key(port) {
+            return Err(FabricError::PortTaken(full_name()));
+        }
+        let index = (0..MAX_PORTS as u8)
+            .map(PortIndex)
+            .find(|&index| !switch.ports.values().any(|port| port.index == index))
+            .ok_or_else(|| FabricError::SwitchFull(name.to_owned()))?;
+        let id = switch.id;
+        let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
+        let mut refs = Vec::with_capacity(queues.len());
+        for (number, parts) in (0u16..).zip(queues) {
+            let forwarding = Forwarding::Switch { switch: id, source: SourcePort::new(index), queue: number };
+            refs.push(self.place(parts, forwarding)?);
+        }
+        let switch = self.switches.get_mut(name).ok_or_else(no_port)?;
+        switch.topology.set(index, refs.clone());
+        switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, counters });
+        self.publish_topology(name)?;
+        if let Some(switch) = self.switches.get(name) {
+            switch.state.ports.insert(index);
+        }
+        Ok(index)
+    }
+
+    /// Puts other queues in the place of a port's: its index, learned addresses and account stay.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn replace(&mut self, switch: &str, port: &str, queues: Vec<QueueParts>) -> Result<(), FabricError> {
+        let no_port = || FabricError::NoSuchPort(format!("{switch}:{port}"));
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        let entry = state.ports.get_mut(port).ok_or_else(no_port)?;
+        let (id, index) = (state.id, entry.index);
+        let old = std::mem::take(&mut entry.queues);
+        self.drain(&old)?;
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        let entry = state.ports.get_mut(port).ok_or_else(no_port)?;
+        for counters in &entry.counters {
+            counters.add_to(&mut state.departed);
+        }
+        entry.counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
+        let mut refs = Vec::with_capacity(queues.len());
+        for (number, parts) in (0u16..).zip(queues) {
+            let forwarding = Forwarding::Switch { switch: id, source: SourcePort::new(index), queue: number };
+            refs.push(self.place(parts, forwarding)?);
+        }
+        if let Some(state) = self.switches.get_mut(switch) {
+            state.topology.set(index, refs.clone());
+            if let Some(entry) = state.ports.get_mut(port) {
+                entry.queues = refs;
+            }
+        }
+        self.publish_topology(switch)?;
+        self.take_out(&old)?;
+        Ok(())
+    }
+
+    /// Removes a port. What it had received before is forwarded or counted; the switch goes with its last port.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn detach(&mut self, switch: &str, port: &str) -> Result<CounterSnapshot, FabricError> {
+        let no_port = || FabricError::NoSuchPort(format!("{switch}:{port}"));
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        let queues = state.ports.get(port).ok_or_else(no_port)?.queues.clone();
+        self.drain(&queues)?;
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        let gone = state.ports.remove(port).ok_or_else(no_port)?;
+        state.state.ports.remove(gone.index);
+        state.state.table.forget_port(gone.index);
+        state.topology.set(gone.index, Vec::new());
+        self.publish_topology(switch)?;
+        self.take_out(&gone.queues)?;
+        let mut account = CounterSnapshot::default();
+        for counters in &gone.counters {
+            counters.add_to(&mut account);
+        }
+        if let Some(state) = self.switches.get_mut(switch) {
+            for counters in &gone.counters {
+                counters.add_to(&mut state.departed);
+            }
+        }
+        self.remove_switch_if_empty(switch)?;
+        Ok(account)
+    }
+
+    /// Joins the queues of two ports pairwise, on one worker, with no switch between them.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn wire(&mut self, a: Vec<QueueParts>, b: Vec<QueueParts>) -> Result<WireId, FabricError> {
+        let mut refs = Vec::with_capacity(2 * a.len());
+        for (a, b) in a.into_iter().zip(b) {
+            let a_ref = self.place(a, Forwarding::Hold)?;
+            let b_place = self.free_place(a_ref.worker);
+            let b_ref = QueueRef { worker: a_ref.worker, place: b_place };
+            let (a_place, worker) = (a_ref.place, a_ref.worker);
+            self.runner(worker)?.call(move |engine| {
+                engine.insert(b_place, EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters));
+                engine.set_forwarding(a_place, Forwarding::Wire(b_place));
+            })?;
+            refs.extend([a_ref, b_ref]);
+        }
+        self.next_wire += 1;
+        self.wires.insert(self.next_wire, refs);
+        Ok(WireId(self.next_wire))
+    }
+
+    /// Removes a wire and both its ports.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn unwire(&mut self, wire: WireId) -> Result<(), FabricError> {
+        match self.wires.remove(&wire.0) {
+            Some(refs) => self.take_out(&refs),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves the ageing clock of every switch on by one tick.
+    pub fn tick(&self) {
+        for switch in self.switches.values() {
+            switch.state.tick();
+        }
+    }
+
+    /// Names of the switches.
+    pub fn switch_names(&self) -> impl Iterator<Item = &str> {
+        self.switches.keys().map(String::as_str)
+    }
+
+    /// Learned addresses of a switch, with age in ticks.
+    #[must_use]
+    pub fn mac_table(&self, switch: &str) -> Option<Vec<MacEntry>> {
+        let switch = self.switches.get(switch)?;
+        Some(switch.state.table.entries(switch.state.now()).collect())
+    }
+
+    /// Name of the port with an index.
+    #[must_use]
+    pub fn port_name(&self, switch: &str, index: PortIndex) -> Option<&str> {
+        let switch = self.switches.get(switch)?;
+        switch.ports.iter().find(|(_, port)| port.index == index).map(|(name, _)| name.as_str())
+    }
+
+    /// What a port has done since it was attached or bound anew.
+    #[must_use]
+    pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
+        let port = self.switches.get(switch)?.ports.get(port)?;
+        let mut sum = CounterSnapshot::default();
+        for counters in &port.counters {
+            counters.add_to(&mut sum);
+        }
+        Some(sum)
+    }
+
+    /// Why a port stands still, if it does.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
+        let Some(port) = self.switches.get(switch).and_then(|switch| switch.ports.get(port)) else {
+            return Ok(None);
+        };
+        for queue in &port.queues {
+            let place = queue.place;
+            let fault = self
+                .runner(queue.worker)?
+                .call(move |engine| engine.queue_mut(place).and_then(|queue| queue.fault()))?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Totals of a switch, ports that left included: the conservation sum is made from them.
+    #[must_use]
+    pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
+        let switch = self.switches.get(switch)?;
+        let mut totals = switch.departed.clone();
+        let ports = switch.ports.values().flat_map(|port| &port.counters);
+        for counters in ports.chain(&switch.worker_counters) {
+            counters.add_to(&mut totals);
+        }
+        Some(SwitchTotals { totals, macs: switch.state.table.len(), ports: switch.ports.len() })
+    }
+
+    fn runner(&self, worker: u16) -> Result<&Runner, FabricError> {
+        self.runners.get(usize::from(worker)).ok_or(FabricError::Worker(WorkerError::Gone(worker)))
+    }
+
+    fn ensure_switch(&mut self, name: &str) -> Result<(), FabricError> {
+        if self.switches.contains_key(name) {
+            return Ok(());
+        }
+        let id = (0..MAX_SWITCHES as u16)
+            .map(SwitchId)
+            .find(|&id| !self.switches.values().any(|switch| switch.id == id))
+            .ok_or(FabricError::TooManySwitches)?;
+        // Each table has a secret of its own, so that nobody can aim at its sets.
+        let mut key = [0; 8];
+        rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+        let table = MacTableConfig { hash_key: u64::from_ne_bytes(key), ..self.table };
+        let switch = Switch {
+            id,
+            state: Arc::new(SwitchState::new(MacTable::new(table)?)),
+            topology: Topology::default(),
+            ports: BTreeMap::new(),
+            worker_counters: self.runners.iter().map(|_| Arc::default()).collect(),
+            departed: CounterSnapshot::default(),
+        };
+        self.switches.insert(name.to_owned(), switch);
+        self.publish_topology(name)
+    }
+
+    fn remove_switch_if_empty(&mut self, name: &str) -> Result<(), FabricError> {
+        if self.switches.get(name).is_none_or(|switch| !switch.ports.is_empty()) {
+            return Ok(());
+        }
+        if let Some(switch) = self.switches.remove(name) {
+            for runner in &self.runners {
+                runner.call(move |engine| engine.set_switch(switch.id, None))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_topology(&self, name: &str) -> Result<(), FabricError> {
+        let Some(switch) = self.switches.get(name) else { return Ok(()) };
+        let topology = Arc::new(switch.topology.clone());
+        for (runner, counters) in self.runners.iter().zip(&switch.worker_counters) {
+            let view = SwitchView {
+                state: Arc::clone(&switch.state),
+                topology: Arc::clone(&topology),
+                counters: Arc::clone(counters),
+            };
+            let id = switch.id;
+            runner.call(move |engine| engine.set_switch(id, Some(view)))?;
+        }
+        Ok(())
+    }
+
+    fn free_place(&mut self, worker: u16) -> u32 {
+        let Some(places) = self.places.get_mut(usize::from(worker)) else { return 0 };
+        let place = places.iter().position(|used| !used).unwrap_or(places.len());
+        if place == places.len() {
+            places.push(false);
+        }
+        places[place] = true;
+        place as u32
+    }
+
+    /// Gives a queue to the worker that has fewest.
+    fn place(&mut self, parts: QueueParts, forwarding: Forwarding) -> Result<QueueRef, FabricError> {
+        let load = |places: &Vec<bool>| places.iter().filter(|used| **used).count();
+        let worker =
+            (0u16..).zip(&self.places).min_by_key(|(_, places)| load(places)).map_or(0, |(worker, _)| worker);
+        let place = self.free_place(worker);
+        let queue = EngineQueue::new(parts.port, forwarding, parts.counters);
+        self.runner(worker)?.call(move |engine| engine.insert(place, queue))?;
+        Ok(QueueRef { worker, place })
+    }
+
+    fn drain(&self, queues: &[QueueRef]) -> Result<(), FabricError> {
+        for queue in queues {
+            let place = queue.place;
+            self.runner(queue.worker)?.call(move |engine| engine.drain(place))?;
+        }
+        Ok(())
+    }
+
+    fn take_out(&mut self, queues: &[QueueRef]) -> Result<(), FabricError> {
+        for queue in queues {
+            let place = queue.place;
+            // The driver's part is dropped here, not on the worker: closing may take time.
+            let removed = self.runner(queue.worker)?.call(move |engine| engine.remove(place))?;
+            drop(removed);
+            if let Some(used) = self
+                .places
+                .get_mut(usize::from(queue.worker))
+                .and_then(|places| places.get_mut(place as usize))
+            {
+                *used = false;
+            }
+        }
+        Ok(())
+    }
+}

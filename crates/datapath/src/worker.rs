@@ -1,0 +1,281 @@
+//! An engine on a thread of its own: commands, spinning while there is work and a little longer, then sleep.
+//!
+//! Nothing here is on the path of a packet but the loop itself. Commands are closures that run between two steps; the
+//! sleep follows [`ringroad_ring::wakeup`]: announce, look once more, wait in epoll.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringroad_port::clock::Clock;
+use ringroad_ring::wakeup::Sleeper;
+use rustix::event::epoll;
+
+use crate::engine::Engine;
+use crate::exchange::Doorbell;
+
+/// How a worker runs.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Number of the worker, from 0.
+    pub index: u16,
+    /// Processor to run on; `None` leaves it to the kernel.
+    pub cpu: Option<u32>,
+    /// How long it keeps looking for work before it sleeps.
+    pub spin: Duration,
+    /// Never sleep.
+    pub busy: bool,
+}
+
+/// What a worker has done, readable at any time.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// Steps made.
+    pub loops: AtomicU64,
+    /// Steps that moved frames.
+    pub busy_loops: AtomicU64,
+    /// Times it went to sleep.
+    pub sleeps: AtomicU64,
+    /// Wake-ups by programs.
+    pub kicks_received: AtomicU64,
+    /// Kernel thread id, 0 until it runs.
+    pub thread_id: AtomicU32,
+    state: AtomicU8,
+}
+
+impl WorkerStats {
+    /// `polling` or `sleeping`.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        if self.state.load(Ordering::Relaxed) == 0 { "polling" } else { "sleeping" }
+    }
+}
+
+/// Why a worker cannot be had or reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The kernel refused something at the start.
+    #[error("starting worker {index}: {source}")]
+    Start {
+        /// Which worker.
+        index: u16,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The thread has ended.
+    #[error("worker {0} has stopped; restart ringroadd and report its log")]
+    Gone(u16),
+}
+
+type Command = Box<dyn FnOnce(&mut Engine) + Send>;
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker {
+    config: WorkerConfig,
+    commands: Sender<Command>,
+    pending: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    bell: Arc<Doorbell>,
+    stats: Arc<WorkerStats>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts `engine` on a thread. `bell` is the bell of this worker that exchanges ring.
+    ///
+    /// # Errors
+    /// [`WorkerError::Start`].
+    pub fn start(engine: Engine, bell: Arc<Doorbell>, config: WorkerConfig) -> Result<Self, WorkerError> {
+        let failed = |source: std::io::Error| WorkerError::Start { index: config.index, source };
+        let (commands, receiver) = channel();
+        let pending = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
+        let stats = Arc::new(WorkerStats::default());
+        let mut running = Running {
+            engine,
+            commands: receiver,
+            pending: Arc::clone(&pending),
+            stop: Arc::clone(&stop),
+            bell: Arc::clone(&bell),
+            stats: Arc::clone(&stats),
+            sleeper: Sleeper::default(),
+            config: config.clone(),
+            epoll: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{}", config.index))
+            .spawn(move || running.run())
+            .map_err(failed)?;
+        Ok(Self { config, commands, pending, stop, bell, stats, thread: Some(thread) })
+    }
+
+    /// Runs `command` on the worker's engine between two steps, and waits for what it returns.
+    ///
+    /// # Errors
+    /// [`WorkerError::Gone`] where the thread has ended.
+    pub fn call<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Engine) -> T + Send + 'static,
+    ) -> Result<T, WorkerError> {
+        let gone = || WorkerError::Gone(self.config.index);
+        let (answer, result) = channel();
+        let wrapped: Command = Box::new(move |engine| {
+            // A caller that no longer waits needs no answer.
+            let _ = answer.send(command(engine));
+        });
+        self.commands.send(wrapped).map_err(|_| gone())?;
+        self.pending.store(true, Ordering::Release);
+        self.bell.ring();
+        result.recv().map_err(|_| gone())
+    }
+
+    /// What the worker has done.
+    #[must_use]
+    pub fn stats(&self) -> &WorkerStats {
+        &self.stats
+    }
+
+    /// How it runs.
+    #[must_use]
+    pub fn config(&self) -> &WorkerConfig {
+        &self.config
+    }
+
+    /// Whether the thread still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Running {
+    engine: Engine,
+    commands: Receiver<Command>,
+    pending: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    bell: Arc<Doorbell>,
+    stats: Arc<WorkerStats>,
+    sleeper: Sleeper,
+    config: WorkerConfig,
+    /// Kept between sleeps; commands may change the set of queues, so they discard it.
+    epoll: Option<OwnedFd>,
+}
+
+/// Empty steps between two looks at the clock.
+const STEPS_PER_CLOCK: u32 = 16;
+const BELL: u64 = u64::MAX;
+
+impl Running {
+    fn run(&mut self) {
+        let thread = rustix::thread::gettid();
+        self.stats.thread_id.store(thread.as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        if let Some(cpu) = self.config.cpu {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(cpu as usize);
+            // The daemon has checked the number; a processor taken offline since leaves the thread unpinned.
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        let clock = Clock::system();
+        let spin_ns = u64::try_from(self.config.spin.as_nanos()).unwrap_or(u64::MAX);
+        let mut empty_steps = 0u32;
+        let mut idle_since_ns = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            if self.pending.load(Ordering::Relaxed) {
+                self.run_commands();
+                empty_steps = 0;
+            }
+            bump(&self.stats.loops);
+            if self.engine.step() != 0 {
+                bump(&self.stats.busy_loops);
+                empty_steps = 0;
+                continue;
+            }
+            std::hint::spin_loop();
+            empty_steps = empty_steps.wrapping_add(1);
+            if self.config.busy || !empty_steps.is_multiple_of(STEPS_PER_CLOCK) {
+                continue;
+            }
+            let now_ns = clock.now_ns();
+            if empty_steps == STEPS_PER_CLOCK {
+                idle_since_ns = now_ns;
+            }
+            if now_ns - idle_since_ns >= spin_ns {
+                self.sleep();
+                empty_steps = 0;
+            }
+        }
+    }
+
+    fn run_commands(&mut self) {
+        self.pending.store(false, Ordering::Release);
+        // `pending` is cleared first: a command sent after this point sets it again.
+        while let Ok(command) = self.commands.try_recv() {
+            command(&mut self.engine);
+            self.epoll = None;
+        }
+    }
+
+    fn sleep(&mut self) {
+        self.bell.announce_sleep(&mut self.sleeper);
+        self.engine.prepare_sleep(true);
+        let work = self.pending.load(Ordering::Acquire)
+            || self.stop.load(Ordering::Acquire)
+            || self.engine.has_waiting();
+        if !work {
+            bump(&self.stats.sleeps);
+            self.stats.state.store(1, Ordering::Relaxed);
+            // A failure to wait (out of descriptors) turns sleeping into polling: slower, never wrong.
+            let _ = self.wait();
+            self.stats.state.store(0, Ordering::Relaxed);
+        }
+        self.bell.awake();
+        self.engine.prepare_sleep(false);
+    }
+
+    fn wait(&mut self) -> rustix::io::Result<()> {
+        if self.epoll.is_none() {
+            let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let readable = epoll::EventFlags::IN;
+            epoll::add(&set, self.bell.descriptor(), epoll::EventData::new_u64(BELL), readable)?;
+            for (place, descriptor) in self.engine.wake_descriptors() {
+                epoll::add(&set, descriptor, epoll::EventData::new_u64(u64::from(place)), readable)?;
+            }
+            self.epoll = Some(set);
+        }
+        let Some(set) = &self.epoll else { return Ok(()) };
+        let mut events: [epoll::Event; 32] =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
+        let ready = match epoll::wait(set.as_fd(), &mut events, None) {
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            result => result?,
+        };
+        for event in events.iter().take(ready) {
+            let place = event.data.u64();
+            if place != BELL {
+                bump(&self.stats.kicks_received);
+                self.engine.drain_wake(place as u32);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One writer: no locked instruction.
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}

@@ -1,0 +1,86 @@
+//! The null port: gives frames of one size without end and takes everything, to measure what the rest costs.
+//!
+//! Without `copy` a frame costs its bookkeeping only; with it, the bytes are copied once each way, as a device's
+//! driver would. The same two modes as DPDK's null driver has.
+#![allow(unsafe_code)]
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+/// EtherType for local experiments (IEEE 802): nobody takes these frames for something else.
+const LOCAL_EXPERIMENTAL: [u8; 2] = [0x88, 0xB5];
+
+/// One queue of a null port.
+#[derive(Debug)]
+pub struct NullQueue {
+    template: Vec<u8>,
+    copy: bool,
+    no_rx: bool,
+    /// One buffer per frame of a batch, where frames are copied.
+    arena: Vec<u8>,
+    sink: Vec<u8>,
+}
+
+impl NullQueue {
+    /// A queue that gives frames of `size_bytes` bytes (without FCS).
+    #[must_use]
+    pub fn new(size_bytes: u16, copy: bool, no_rx: bool) -> Self {
+        let size = usize::from(size_bytes);
+        let mut template = vec![0; size];
+        let header = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, LOCAL_EXPERIMENTAL[0], LOCAL_EXPERIMENTAL[1]];
+        for (to, from) in template.iter_mut().zip(header) {
+            *to = from;
+        }
+        let arena = if copy { vec![0; size * BATCH_FRAMES] } else { Vec::new() };
+        Self { template, copy, no_rx, arena, sink: vec![0; usize::from(u16::MAX)] }
+    }
+}
+
+impl PortQueue for NullQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.no_rx {
+            return;
+        }
+        if self.copy {
+            for buffer in self.arena.chunks_exact_mut(self.template.len()) {
+                if !batch.has_room(1) {
+                    return;
+                }
+                buffer.copy_from_slice(&self.template);
+                // SAFETY: the arena is never resized and lives as long as the queue.
+                batch.push(unsafe { Fragment::from_private(buffer, 0) }, true);
+            }
+        } else {
+            while batch.has_room(1) {
+                // SAFETY: the template never changes and lives as long as the queue.
+                batch.push(unsafe { Fragment::from_private(&self.template, 0) }, true);
+            }
+        }
+    }
+
+    fn release(&mut self, _fragments: usize) {}
+
+    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery { frames: frames.len() as u32, ..Delivery::default() };
+        for &frame in frames {
+            for fragment in batch.frame(usize::from(frame)) {
+                delivery.bytes += fragment.len() as u64;
+                if self.copy {
+                    fragment.bytes().read(&mut self.sink);
+                }
+            }
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        0
+    }
+
+    fn prepare_sleep(&mut self, _sleeping: bool) {}
+
+    fn has_waiting(&mut self) -> bool {
+        !self.no_rx
+    }
+}

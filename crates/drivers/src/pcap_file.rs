@@ -1,0 +1,160 @@
+//! A capture file as a port: its frames come in, frames delivered to it are written to another file.
+//!
+//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the disk
+//! for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
+#![allow(unsafe_code)]
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+/// Bytes of frames borrowed at a time.
+const ARENA_BYTES: usize = 1 << 20;
+/// Longest frame that a slot can describe, bytes.
+const MAX_FRAME_BYTES: usize = 65535;
+/// Longest frame kept whole in output files, bytes.
+const SNAPLEN_BYTES: u32 = 65535;
+
+/// The only queue of a capture-file port.
+#[derive(Debug)]
+pub struct PcapQueue {
+    input: Option<CaptureReader>,
+    output: Option<CaptureWriter>,
+    arena: Vec<u8>,
+    /// Fragments borrowed from the arena and not released yet: while there are any, it must not change.
+    borrowed: usize,
+    gathered: Vec<u8>,
+    fault: Option<String>,
+}
+
+impl PcapQueue {
+    /// Opens `input` and creates `output`.
+    ///
+    /// # Errors
+    /// [`CaptureError`] where the input is no Ethernet capture or a file cannot be opened.
+    pub fn open(input: Option<&Path>, output: Option<&Path>) -> Result<Self, CaptureError> {
+        let output = match output {
+            Some(path) => {
+                let format = ringroad_capture::CaptureFormat::from_path(path);
+                Some(CaptureWriter::create(path, format, SNAPLEN_BYTES)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            input: input.map(CaptureReader::open).transpose()?,
+            output,
+            arena: Vec::with_capacity(ARENA_BYTES),
+            borrowed: 0,
+            gathered: Vec::new(),
+            fault: None,
+        })
+    }
+
+    fn fail(&mut self, error: &CaptureError) {
+        self.fault.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Copies the next frame of the file into the arena; `None` at the end.
+    fn read_frame(&mut self) -> Option<std::ops::Range<usize>> {
+        let reader = self.input.as_mut()?;
+        match reader.next_frame() {
+            Ok(Some(frame)) => {
+                let start = self.arena.len();
+                let bytes = frame.bytes.get(..MAX_FRAME_BYTES).unwrap_or(frame.bytes);
+                self.arena.extend_from_slice(bytes);
+                Some(start..self.arena.len())
+            }
+            Ok(None) => {
+                self.input = None;
+                None
+            }
+            Err(error) => {
+                self.input = None;
+                self.fail(&error);
+                None
+            }
+        }
+    }
+}
+
+impl PortQueue for PcapQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.borrowed != 0 {
+            return;
+        }
+        self.arena.clear();
+        while batch.has_room(1) && self.arena.len() + MAX_FRAME_BYTES <= ARENA_BYTES {
+            let Some(range) = self.read_frame() else { break };
+            let bytes = self.arena.get(range).unwrap_or(&[]);
+            // SAFETY: the arena neither grows beyond its capacity, checked above, nor changes while anything of it is
+            // borrowed; it lives as long as the queue.
+            let fragment = unsafe { Fragment::from_private(bytes, 0) };
+            batch.push(fragment, true);
+            self.borrowed += 1;
+        }
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.borrowed = self.borrowed.saturating_sub(fragments);
+    }
+
+    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
+        for &frame in frames {
+            self.gathered.clear();
+            for fragment in batch.frame(usize::from(frame)) {
+                let start = self.gathered.len();
+                self.gathered.resize(start + fragment.len(), 0);
+                if let Some(room) = self.gathered.get_mut(start..) {
+                    fragment.bytes().read(room);
+                }
+            }
+            let len = self.gathered.len() as u32;
+            let written = match &mut self.output {
+                Some(writer) => writer.write_frame(now_ns, &self.gathered, len),
+                // A source only: like a wire with nobody at its end.
+                None => Ok(()),
+            };
+            match written {
+                Ok(()) => {
+                    delivery.frames += 1;
+                    delivery.bytes += u64::from(len);
+                }
+                Err(error) => {
+                    self.fail(&error);
+                    delivery.dropped.add(DropCause::WriteFailed, 1);
+                }
+            }
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        0
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        // What has been taken is to be on disk before a quiet time.
+        if sleeping
+            && let Some(writer) = &mut self.output
+            && let Err(error) = writer.flush()
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.borrowed == 0 && self.input.is_some()
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.clone()
+    }
+}

@@ -1,0 +1,70 @@
+//! A pipe: two ports in one region, each the other's far end. Frames pass from program to program by exchange of
+//! slots ([`ringroad_ring::pipe_end`]); this driver only makes the region.
+//!
+//! Trust: the two programs share the region and may scramble each other's frames on this pipe, nothing else.
+
+use std::sync::Arc;
+
+use ringroad_port::port_name::PipeSide;
+use ringroad_ring::geometry::{GeometryError, PortPlacement, RegionGeometry};
+use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::region::{HugePages, Region, RegionError};
+use ringroad_ring::ring_view::lay_out_port;
+
+/// A pipe's region and the place of both ends in it.
+#[derive(Debug)]
+pub struct Pipe {
+    region: Arc<Region>,
+    placements: [PortPlacement; 2],
+}
+
+impl Pipe {
+    /// Makes a pipe with `queues` ring pairs of `slots` slots at each end.
+    ///
+    /// # Errors
+    /// [`RegionError`] where the sizes are out of range or memory is short.
+    pub fn create(
+        name: &str,
+        queues: u16,
+        slots: u32,
+        buffer_bytes: u32,
+        extra_buffers: u32,
+        huge_pages: HugePages,
+    ) -> Result<Self, RegionError> {
+        let extra = extra_buffers.checked_mul(2).ok_or(GeometryError::Buffers(u64::from(extra_buffers)))?;
+        let geometry = RegionGeometry::for_ports(2, queues, slots, buffer_bytes, extra)?;
+        let region = Arc::new(Region::create(geometry, huge_pages)?);
+        let mut buffers = FIRST_BUFFER..geometry.buffers;
+        let place = |end: u32| {
+            let first = end * 2 * u32::from(queues);
+            let middle = first + u32::from(queues);
+            PortPlacement {
+                interface: end,
+                tx_rings: (first..middle).collect(),
+                rx_rings: (middle..middle + u32::from(queues)).collect(),
+                slots,
+                extra_buffers,
+            }
+        };
+        let placements = [place(0), place(1)];
+        for placement in &placements {
+            lay_out_port(&region, name, placement, &mut buffers)?;
+        }
+        Ok(Self { region, placements })
+    }
+
+    /// The region of both ends.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Where the end `side` lies. Its tx rings are paired with the other end's rx rings, queue by queue.
+    #[must_use]
+    pub fn placement(&self, side: PipeSide) -> &PortPlacement {
+        match side {
+            PipeSide::Master => &self.placements[0],
+            PipeSide::Slave => &self.placements[1],
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Opening a port of the daemon: ask, take the region and eventfds, map, and take up the rings.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ringroad_control::Connection;
+use ringroad_control::message::{OpenedPort, PortKind, PortWish, Reply, Request};
+use ringroad_drivers::shm::QueueEvents;
+use ringroad_port::port_name::PortName;
+use ringroad_ring::region::Region;
+
+use crate::daemon_start::ensure_daemon;
+use crate::embedded::{Sizes, pipe_queues, program_queues};
+use crate::error::OpenError;
+use crate::port::{OpenOptions, Port, PortInfo};
+use crate::waiter::Binding;
+
+pub(crate) fn open(text: &str, name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
+    let socket = options.socket.clone().unwrap_or_else(ringroad_control::socket_path::default_socket_path);
+    if !options.no_start {
+        ensure_daemon(&socket)?;
+    }
+    let mut connection = Connection::connect(&socket)?;
+    connection.hello(&program_name())?;
+    let sizes = Sizes::of(name, options);
+    let wish = PortWish {
+        queues: Some(sizes.queues),
+        slots: Some(sizes.slots),
+        buffer_bytes: Some(sizes.buffer_bytes),
+        extra_buffers: sizes.extra_buffers,
+        huge_pages: options.huge_pages,
+        ..PortWish::default()
+    };
+    let (reply, descriptors) = connection.request(&Request::Open { name: text.to_owned(), wish })?;
+    let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
+    let (region, events) = take_descriptors(&opened, descriptors)?;
+    opened.placement.check(&opened.geometry)?;
+    let binding = Arc::new(Binding { connection: Some(connection), _embedded: None });
+    let queues = match (&opened.kind, &opened.peer_placement) {
+        (PortKind::PipeEnd, Some(peer)) => {
+            peer.check(&opened.geometry)?;
+            pipe_queues(&region, &opened.placement, peer, events, &binding)?
+        }
+        _ => program_queues(&region, &opened.placement, events, &binding, None)?,
+    };
+    let driver = match opened.kind {
+        PortKind::PipeEnd => "pipe",
+        _ => "shm",
+    };
+    let info = PortInfo {
+        name: opened.name,
+        driver: driver.into(),
+        mode: opened.mode,
+        switch_index: opened.switch_index,
+    };
+    Port::new(info, queues, &binding)
+}
+
+/// The region's memfd, then kick and notify of each queue.
+fn take_descriptors(
+    opened: &OpenedPort,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(Arc<Region>, Vec<QueueEvents>), OpenError> {
+    if descriptors.len() != 1 + 2 * opened.placement.tx_rings.len() {
+        return Err(OpenError::UnexpectedReply);
+    }
+    let mut descriptors = descriptors.into_iter();
+    let memory = descriptors.next().ok_or(OpenError::UnexpectedReply)?;
+    let region = Arc::new(Region::open(opened.geometry, memory)?);
+    let mut events = Vec::new();
+    while let (Some(kick), Some(notify)) = (descriptors.next(), descriptors.next()) {
+        events.push(QueueEvents { kick, notify });
+    }
+    Ok((region, events))
+}
+
+fn program_name() -> String {
+    std::env::args_os()
+        .next()
+        .map(|path| std::path::Path::new(&path).file_name().unwrap_or(&path).to_string_lossy().into_owned())
+        .unwrap_or_else(|| "unknown".into())
+}

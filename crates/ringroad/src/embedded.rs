@@ -1,0 +1,429 @@
+//! Embedded mode: the daemon's datapath inside the program, stepped by `sync` itself or on a thread of its own.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, WireId};
+use ringroad_datapath::worker::WorkerConfig;
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::registry::open_device;
+use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::port_name::{PipeSide, PortBase, PortName};
+use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, PortPlacement};
+use ringroad_ring::layout::Direction;
+use ringroad_ring::pipe_end::PipeSendEnd;
+use ringroad_ring::program_end::ProgramEnd;
+use ringroad_ring::region::Region;
+use ringroad_ring::ring_view::RingView;
+use ringroad_switch::MacTableConfig;
+
+use crate::error::OpenError;
+use crate::port::{OpenOptions, Port, PortInfo};
+use crate::queue::Queue;
+use crate::ring::{OtherSide, RxRing, TxEnd, TxRing};
+use crate::waiter::Binding;
+
+/// A datapath of one's own: switches, pipes and devices, with no daemon.
+///
+/// Ports opened here behave as the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in that
+/// caller's context, which makes tests deterministic.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// The worker of an embedded datapath on a thread; a configuration for [`Embedded::on_thread`].
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedThread {
+    /// Processor to run on.
+    pub cpu: Option<u32>,
+    /// Never sleep.
+    pub busy: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    fabric: Fabric,
+    /// The engine where ports step it; none on a thread.
+    engine: Option<Arc<Mutex<Engine>>>,
+    pipes: Vec<(String, Weak<PipeState>)>,
+    /// Regions of switch ports, for those that come to share them.
+    homes: Vec<(String, Weak<ShmRegion>)>,
+}
+
+/// A pipe and its eventfds, alive while an end is open.
+#[derive(Debug)]
+struct PipeState {
+    pipe: Pipe,
+    events: Vec<QueueEvents>,
+    taken: Mutex<[bool; 2]>,
+}
+
+/// Ends an embedded port when its last ring goes.
+#[derive(Debug)]
+pub(crate) struct EmbeddedBinding {
+    inner: Arc<Mutex<Inner>>,
+    what: Bound,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Switch {
+        switch: String,
+        port: String,
+        /// Holds the place in the region until the port has left the switch.
+        _shm: ShmPort,
+    },
+    Wire(WireId),
+    Pipe(Arc<PipeState>, PipeSide),
+}
+
+impl Drop for EmbeddedBinding {
+    fn drop(&mut self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // The worker of an embedded datapath lives as long as this lock's owner, so nothing can fail here that matters.
+        let _ = match &self.what {
+            Bound::Switch { switch, port, .. } => inner.fabric.detach(switch, port).map(|_| ()),
+            Bound::Wire(wire) => inner.fabric.unwire(*wire),
+            Bound::Pipe(state, side) => {
+                state.taken.lock().unwrap_or_else(PoisonError::into_inner)[*side as usize] = false;
+                Ok(())
+            }
+        };
+    }
+}
+
+impl Default for Embedded {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Embedded {
+    /// A datapath that moves frames whenever a port of it is synced.
+    #[must_use]
+    pub fn new() -> Self {
+        let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                fabric,
+                engine: Some(engine),
+                pipes: Vec::new(),
+                homes: Vec::new(),
+            })),
+        }
+    }
+
+    /// A datapath on a thread of its own, which sleeps when there is nothing to do.
+    ///
+    /// # Errors
+    /// [`OpenError::Fabric`] where the thread cannot be started.
+    pub fn on_thread(thread: &EmbeddedThread) -> Result<Self, OpenError> {
+        let worker =
+            WorkerConfig { index: 0, cpu: thread.cpu, spin: Duration::from_micros(50), busy: thread.busy };
+        let fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0))?;
+        Ok(Self {
+            inner: Arc::new(Mutex::new(Inner { fabric, engine: None, pipes: Vec::new(), homes: Vec::new() })),
+        })
+    }
+
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, name: &str) -> Result<Port, OpenError> {
+        self.open_with(name, &OpenOptions::default())
+    }
+
+    /// Opens a port with wishes.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_with(&self, name: &str, options: &OpenOptions) -> Result<Port, OpenError> {
+        self.open_parsed(&name.parse()?, options)
+    }
+
+    fn open_parsed(&self, name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
+        let sizes = Sizes::of(name, options);
+        match &name.base {
+            PortBase::Switch { switch, port } => self.open_switch_port(name, switch, port, &sizes, options),
+            PortBase::Pipe { parent, id, side } => {
+                self.open_pipe(name, &format!("{parent}/{id}"), *side, &sizes, options)
+            }
+            _ => self.open_device(name, &sizes, options),
+        }
+    }
+
+    /// Moves frames once, where ports step this datapath; returns how many were taken.
+    pub fn step(&self) -> usize {
+        let engine = self.lock().engine.clone();
+        engine.map_or(0, |engine| engine.lock().unwrap_or_else(PoisonError::into_inner).step())
+    }
+
+    /// Moves the switches' ageing clock on by one tick.
+    pub fn tick(&self) {
+        self.lock().fabric.tick();
+    }
+
+    /// What the ports of a switch have done in all, those that left included.
+    #[must_use]
+    pub fn switch_counters(&self, switch: &str) -> Option<CounterSnapshot> {
+        self.lock().fabric.switch_totals(switch).map(|totals| totals.totals)
+    }
+
+    /// What one port has done.
+    #[must_use]
+    pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
+        self.lock().fabric.port_counters(switch, port)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn binding(&self, what: Bound) -> Arc<Binding> {
+        let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), what };
+        Arc::new(Binding { connection: None, _embedded: Some(embedded) })
+    }
+
+    fn open_switch_port(
+        &self,
+        name: &PortName,
+        switch: &str,
+        port: &str,
+        sizes: &Sizes,
+        options: &OpenOptions,
+    ) -> Result<Port, OpenError> {
+        let full_name = name.base.to_string();
+        let home = match &name.options.share {
+            Some(other) => self.home_of(other)?,
+            None => make_home(sizes, options)?,
+        };
+        let (shm, queues) = place_shm(&home, &full_name)?;
+        let index = {
+            let mut inner = self.lock();
+            let index = inner.fabric.attach(switch, port, queues)?;
+            inner.homes.retain(|(_, home)| home.strong_count() > 0);
+            inner.homes.push((full_name, Arc::downgrade(&home)));
+            index
+        };
+        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
+        let events = shm.clone_events()?;
+        let binding =
+            self.binding(Bound::Switch { switch: switch.to_owned(), port: port.to_owned(), _shm: shm });
+        let info = PortInfo {
+            name: name.base.to_string(),
+            driver: "shm".into(),
+            mode: "embedded".into(),
+            switch_index: Some(index.0),
+        };
+        self.program_port(info, &region, &placement, events, &binding)
+    }
+
+    fn home_of(&self, port: &str) -> Result<Arc<ShmRegion>, OpenError> {
+        let inner = self.lock();
+        let known = inner.homes.iter().find(|(name, _)| name == port).and_then(|(_, home)| home.upgrade());
+        known.ok_or_else(|| FabricError::NoSuchPort(port.to_owned()).into())
+    }
+
+    fn open_device(&self, name: &PortName, sizes: &Sizes, options: &OpenOptions) -> Result<Port, OpenError> {
+        let device = open_device(&name.base, sizes.queues)?;
+        let (shm, queues) = place_shm(&make_home(sizes, options)?, &name.base.to_string())?;
+        let device_queues =
+            device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
+        let wire = self.lock().fabric.wire(queues, device_queues)?;
+        let binding = self.binding(Bound::Wire(wire));
+        let info = PortInfo {
+            name: name.base.to_string(),
+            driver: device.capabilities.driver.into(),
+            mode: device.capabilities.mode,
+            switch_index: None,
+        };
+        self.program_port(info, shm.region(), shm.placement(), shm.clone_events()?, &binding)
+    }
+
+    fn open_pipe(
+        &self,
+        name: &PortName,
+        key: &str,
+        side: PipeSide,
+        sizes: &Sizes,
+        options: &OpenOptions,
+    ) -> Result<Port, OpenError> {
+        let state = {
+            let mut inner = self.lock();
+            inner.pipes.retain(|(_, pipe)| pipe.strong_count() > 0);
+            let known =
+                inner.pipes.iter().find(|(known, _)| known == key).and_then(|(_, pipe)| pipe.upgrade());
+            match known {
+                Some(state) => state,
+                None => {
+                    let pipe = Pipe::create(
+                        &name.base.to_string(),
+                        sizes.queues,
+                        sizes.slots,
+                        sizes.buffer_bytes,
+                        options.extra_buffers,
+                        options.huge_pages,
+                    )?;
+                    let events = make_events(sizes.queues)?;
+                    let state = Arc::new(PipeState { pipe, events, taken: Mutex::new([false; 2]) });
+                    inner.pipes.push((key.to_owned(), Arc::downgrade(&state)));
+                    state
+                }
+            }
+        };
+        let taken = std::mem::replace(
+            &mut state.taken.lock().unwrap_or_else(PoisonError::into_inner)[side as usize],
+            true,
+        );
+        if taken {
+            return Err(OpenError::NotHere {
+                name: name.base.to_string(),
+                place: "twice",
+                why: "this end of the pipe is open already",
+            });
+        }
+        let binding = self.binding(Bound::Pipe(Arc::clone(&state), side));
+        // The pair is crossed: what one end waits on, the other rings.
+        let mut events = Vec::new();
+        for pair in &state.events {
+            let pair = pair.try_clone()?;
+            events.push(match side {
+                PipeSide::Master => pair,
+                PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
+            });
+        }
+        let info = PortInfo {
+            name: name.base.to_string(),
+            driver: "pipe".into(),
+            mode: "embedded".into(),
+            switch_index: None,
+        };
+        let (own, peer) = (state.pipe.placement(side), state.pipe.placement(side.other()));
+        let queues = pipe_queues(state.pipe.region(), own, peer, events, &binding)?;
+        Port::new(info, queues, &binding)
+    }
+
+    fn program_port(
+        &self,
+        info: PortInfo,
+        region: &Arc<Region>,
+        placement: &PortPlacement,
+        events: Vec<QueueEvents>,
+        binding: &Arc<Binding>,
+    ) -> Result<Port, OpenError> {
+        let engine = self.lock().engine.clone();
+        let queues = program_queues(region, placement, events, binding, engine.as_ref())?;
+        Port::new(info, queues, binding)
+    }
+}
+
+/// Sizes of a port: the name's own options first, then the program's, then the defaults.
+pub(crate) struct Sizes {
+    pub(crate) queues: u16,
+    pub(crate) slots: u32,
+    pub(crate) buffer_bytes: u32,
+    pub(crate) extra_buffers: u32,
+}
+
+impl Sizes {
+    pub(crate) fn of(name: &PortName, options: &OpenOptions) -> Self {
+        Self {
+            queues: name.options.queues.or(options.queues).unwrap_or(1),
+            slots: name.options.slots.or(options.slots).unwrap_or(DEFAULT_SLOTS),
+            buffer_bytes: name.options.buffer_bytes.or(options.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
+            extra_buffers: name.options.extra_buffers.unwrap_or(options.extra_buffers),
+        }
+    }
+}
+
+fn events_failed(source: std::io::Error) -> OpenError {
+    OpenError::System { what: "making the queues' eventfds", source }
+}
+
+fn make_events(queues: u16) -> Result<Vec<QueueEvents>, OpenError> {
+    (0..queues).map(|_| QueueEvents::new().map_err(|errno| events_failed(errno.into()))).collect()
+}
+
+fn make_home(sizes: &Sizes, options: &OpenOptions) -> Result<Arc<ShmRegion>, OpenError> {
+    let Sizes { queues, slots, buffer_bytes, extra_buffers } = *sizes;
+    Ok(ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, options.huge_pages)?)
+}
+
+/// A port in `home`, and the datapath's side of it.
+fn place_shm(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), OpenError> {
+    let shm = home.place(name)?;
+    let mut queues = Vec::new();
+    for queue in 0..shm.placement().tx_rings.len() as u16 {
+        let counters = Arc::<QueueCounters>::default();
+        let port = shm.queue(queue, Arc::clone(&counters))?;
+        queues.push(QueueParts { port: Box::new(port), counters });
+    }
+    Ok((shm, queues))
+}
+
+/// A device in an embedded datapath of its own, stepped by the port's syncs.
+pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
+    Embedded::new().open_parsed(name, options)
+}
+
+/// The rings of a port whose other side is a datapath: elsewhere, or `engine`.
+pub(crate) fn program_queues(
+    region: &Arc<Region>,
+    placement: &PortPlacement,
+    events: Vec<QueueEvents>,
+    binding: &Arc<Binding>,
+    engine: Option<&Arc<Mutex<Engine>>>,
+) -> Result<Vec<Queue>, OpenError> {
+    let identity = region_identity(region)?;
+    let mut queues = Vec::new();
+    for ((&tx, &rx), events) in placement.tx_rings.iter().zip(&placement.rx_rings).zip(events) {
+        let other = |event: OwnedFd| match engine {
+            Some(engine) => OtherSide::Here(Arc::clone(engine)),
+            None => OtherSide::Elsewhere(event),
+        };
+        let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);
+        let rx_end = ProgramEnd::take_up(RingView::new(region, rx, placement.slots)?, Direction::Rx);
+        let kick = events.kick.try_clone().map_err(events_failed)?;
+        let tx = TxRing::new(TxEnd::Program(tx_end), other(kick), Arc::clone(binding), identity);
+        let rx = RxRing::new(rx_end, other(events.kick), Arc::clone(binding), identity);
+        queues.push(Queue::new(tx, rx, events.notify, binding).map_err(|errno| events_failed(errno.into()))?);
+    }
+    Ok(queues)
+}
+
+/// The rings of a pipe's end.
+pub(crate) fn pipe_queues(
+    region: &Arc<Region>,
+    own: &PortPlacement,
+    peer: &PortPlacement,
+    events: Vec<QueueEvents>,
+    binding: &Arc<Binding>,
+) -> Result<Vec<Queue>, OpenError> {
+    let identity = region_identity(region)?;
+    let mut queues = Vec::new();
+    let rings = own.tx_rings.iter().zip(&own.rx_rings).zip(&peer.rx_rings);
+    for (((&tx, &rx), &peer_rx), events) in rings.zip(events) {
+        let send = PipeSendEnd::take_up(
+            RingView::new(region, tx, own.slots)?,
+            RingView::new(region, peer_rx, own.slots)?,
+        );
+        let receive = ProgramEnd::take_up(RingView::new(region, rx, own.slots)?, Direction::Rx);
+        let kick = events.kick.try_clone().map_err(events_failed)?;
+        let tx = TxRing::new(TxEnd::Pipe(send), OtherSide::Elsewhere(kick), Arc::clone(binding), identity);
+        let rx = RxRing::new(receive, OtherSide::Elsewhere(events.kick), Arc::clone(binding), identity);
+        queues.push(Queue::new(tx, rx, events.notify, binding).map_err(|errno| events_failed(errno.into()))?);
+    }
+    Ok(queues)
+}
+
+/// What tells two mappings of one region apart from two regions.
+fn region_identity(region: &Region) -> Result<(u64, u64), OpenError> {
+    let status = rustix::fs::fstat(region)
+        .map_err(|errno| OpenError::System { what: "looking at a region", source: errno.into() })?;
+    Ok((status.st_dev, status.st_ino))
+}

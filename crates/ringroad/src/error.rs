@@ -1,0 +1,85 @@
+//! What can go wrong with a port, when it is opened and afterwards.
+
+use ringroad_control::ControlError;
+use ringroad_datapath::fabric::FabricError;
+use ringroad_drivers::registry::DeviceError;
+use ringroad_port::port_name::PortNameError;
+use ringroad_ring::geometry::GeometryError;
+use ringroad_ring::region::RegionError;
+use ringroad_ring::violation::RingViolation;
+
+use crate::daemon_start::StartError;
+
+/// Why a port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The name does not parse.
+    #[error(transparent)]
+    Name(#[from] PortNameError),
+    /// The daemon is not there and cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The daemon said no, or cannot be talked to.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The daemon's region cannot be used.
+    #[error("mapping the port's region: {0}")]
+    Region(#[from] RegionError),
+    /// A size is out of range.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// An embedded datapath refused the port.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The kernel refused something small.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// This kind of port is not for here.
+    #[error("{name} cannot be opened {place}: {why}")]
+    NotHere {
+        /// The port.
+        name: String,
+        /// Where it was tried.
+        place: &'static str,
+        /// What to do instead.
+        why: &'static str,
+    },
+    /// The daemon's answer does not fit the request.
+    #[error("ringroadd answered an open request with something else; are library and daemon of one version?")]
+    UnexpectedReply,
+}
+
+/// Why a port that was open stopped working.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// A rule of the ring was broken, and the ring stands still. Close the port and open it again.
+    #[error("the ring was stopped: {0}; close the port and open it again")]
+    RingStopped(#[from] RingViolation),
+    /// The daemon ended or removed the port.
+    #[error("the daemon is gone or has removed the port; open it again")]
+    DaemonGone,
+    /// A frame that no ring of this port can hold.
+    #[error("a frame of {len} bytes does not fit: the port takes frames up to {most} bytes")]
+    FrameTooLong {
+        /// Length of the frame, bytes.
+        len: usize,
+        /// Longest frame, bytes.
+        most: usize,
+    },
+    /// The embedded device stopped: the end of a truncated capture file, a full disk.
+    #[error("{0}")]
+    Device(String),
+    /// The kernel refused to wait.
+    #[error("waiting on a port: {0}")]
+    Wait(#[from] rustix::io::Errno),
+}

@@ -1,0 +1,60 @@
+//! Ringroad: packets around the kernel's network stack, in netmap's programming model.
+//!
+//! A [`Port`] is anything packets enter and leave by, opened by name. It has one or more [`Queue`]s, each a transmit
+//! and a receive ring of slots; a slot names a buffer in shared memory. The program owns the slots between head
+//! and tail, fills or reads them where they lie, and hands them over in batches with `sync`.
+//!
+//! ```
+//! use ringroad::Embedded;
+//!
+//! let switch = Embedded::new();
+//! let mut a = switch.open("vale0:a")?;
+//! let mut b = switch.open("vale0:b")?;
+//!
+//! // Addressed to nobody the switch has learned, so it is flooded to every other port.
+//! a.tx().send(&[0xFF; 60])?;
+//! a.tx().sync()?;
+//!
+//! assert_eq!(b.rx().sync()?, 1);
+//! let mut frame = [0; 60];
+//! b.rx().frame(0).read(&mut frame);
+//! assert_eq!(frame, [0xFF; 60]);
+//! b.rx().release(1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The same two ports in two programs: `Port::open("vale0:a")` starts the daemon where none runs and attaches to it.
+//!
+//! | name | port |
+//! |---|---|
+//! | `vale0:a` | port `a` of the learning switch `vale0` |
+//! | `x{1`, `x}1` | the two ends of a pipe between programs |
+//! | `null:size=60` | frames without end, to measure overhead |
+//! | `pcap:FILE` | the frames of a capture file |
+//!
+//! Threads: a `Port` splits into its queues ([`Port::into_queues`]), each of which may move to a thread of its own.
+//! Event loops: see [`Queue::arm`]; a queue and a port are [`AsFd`](std::os::fd::AsFd).
+
+mod attach;
+mod daemon_start;
+mod embedded;
+mod error;
+mod port;
+mod queue;
+mod ring;
+mod waiter;
+
+pub use daemon_start::{StartError, daemon_program, ensure_daemon, start_daemon};
+pub use embedded::{Embedded, EmbeddedThread};
+pub use error::{OpenError, PortError};
+pub use port::{OpenOptions, Port, PortInfo};
+pub use queue::{Interest, Queue};
+pub use ring::{Forwarded, RxRing, TxRing};
+
+pub use ringroad_control as control;
+pub use ringroad_port::drop_cause::DropCause;
+pub use ringroad_port::port_name::{PortBase, PortName, PortNameError};
+pub use ringroad_ring::layout::{Slot, slot_flags};
+pub use ringroad_ring::region::HugePages;
+pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
+pub use ringroad_ring::violation::RingViolation;

@@ -1,0 +1,180 @@
+//! A port as a program holds it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringroad_port::port_name::PortName;
+use ringroad_ring::region::HugePages;
+
+use crate::error::{OpenError, PortError};
+use crate::queue::{Interest, Queue};
+use crate::ring::{RxRing, TxRing};
+use crate::waiter::{Binding, Waiter, Woken};
+
+/// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// Number of queues; 1 where nobody says otherwise.
+    pub queues: Option<u16>,
+    /// Slots per ring, 4 to 4096; 1024 where nobody says otherwise.
+    pub slots: Option<u32>,
+    /// Size of a buffer, bytes, a multiple of 64 up to 65536; 2048 where nobody says otherwise.
+    pub buffer_bytes: Option<u32>,
+    /// Buffers besides those in the slots.
+    pub extra_buffers: u32,
+    /// Pages of the region.
+    pub huge_pages: HugePages,
+    /// Socket of the daemon; else `$RINGROAD_SOCKET` or the usual place.
+    pub socket: Option<PathBuf>,
+    /// Fail where no daemon runs instead of starting one.
+    pub no_start: bool,
+}
+
+/// What a port turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Full name.
+    pub name: String,
+    /// Driver that serves it.
+    pub driver: String,
+    /// The mechanism in use, in words.
+    pub mode: String,
+    /// Index on its switch.
+    pub switch_index: Option<u8>,
+}
+
+/// An open port. Dropping it ends the binding: what was synced before is still forwarded.
+#[derive(Debug)]
+pub struct Port {
+    info: PortInfo,
+    queues: Vec<Queue>,
+    waiter: Waiter,
+}
+
+impl Port {
+    /// Opens the port `name`, starting the daemon where one is needed and none runs.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(name: &str) -> Result<Self, OpenError> {
+        Self::open_with(name, &OpenOptions::default())
+    }
+
+    /// Opens the port `name` with wishes.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+        let parsed: PortName = name.parse()?;
+        if ringroad_drivers::registry::is_device(&parsed.base) {
+            return crate::embedded::open_device_port(&parsed, options);
+        }
+        crate::attach::open(name, &parsed, options)
+    }
+
+    pub(crate) fn new(info: PortInfo, queues: Vec<Queue>, binding: &Arc<Binding>) -> Result<Self, OpenError> {
+        let waiter = Waiter::new(queues.iter().map(Queue::notify), binding)
+            .map_err(|source| OpenError::System { what: "making an epoll set", source: source.into() })?;
+        Ok(Self { info, queues, waiter })
+    }
+
+    /// What the port turned out to be.
+    #[must_use]
+    pub fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    /// All queues.
+    pub fn queues(&mut self) -> &mut [Queue] {
+        &mut self.queues
+    }
+
+    /// Splits the port into its queues, each of which may move to a thread of its own. The binding lives as long as
+    /// any of them.
+    #[must_use]
+    pub fn into_queues(self) -> Vec<Queue> {
+        self.queues
+    }
+
+    /// The first queue.
+    #[inline]
+    pub fn queue(&mut self) -> &mut Queue {
+        // A port has at least one queue: both ways to make one refuse less.
+        &mut self.queues[0]
+    }
+
+    /// The transmit ring of the first queue.
+    #[inline]
+    pub fn tx(&mut self) -> &mut TxRing {
+        &mut self.queue().tx
+    }
+
+    /// The receive ring of the first queue.
+    #[inline]
+    pub fn rx(&mut self) -> &mut RxRing {
+        &mut self.queue().rx
+    }
+
+    /// Syncs all rings.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn sync(&mut self) -> Result<(), PortError> {
+        self.queues.iter_mut().try_for_each(Queue::sync)
+    }
+
+    /// As [`Queue::arm`], for all queues.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
+        let mut ready = false;
+        for queue in &mut self.queues {
+            ready |= queue.arm(interest)?;
+        }
+        if ready {
+            self.disarm()?;
+        }
+        Ok(ready)
+    }
+
+    /// As [`Queue::disarm`], for all queues.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn disarm(&mut self) -> Result<(), PortError> {
+        self.queues.iter_mut().try_for_each(Queue::disarm)
+    }
+
+    /// As [`Queue::wait`], for all queues: ready when any of them is.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.arm(interest)? {
+                return Ok(true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let woken = self.waiter.wait(left);
+            self.disarm()?;
+            if self.queues.iter().any(|queue| queue.is_ready(interest)) {
+                return Ok(true);
+            }
+            match woken? {
+                Woken::Timeout | Woken::Signal => return Ok(false),
+                Woken::Event => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Port {
+    /// Readable after [`Port::arm`] when something has come. An epoll descriptor: add it to any event loop.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}

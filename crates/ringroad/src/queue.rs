@@ -1,0 +1,160 @@
+//! A queue: one transmit and one receive ring, the unit that moves to a thread.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::PortError;
+use crate::ring::{RxRing, TxRing};
+use crate::waiter::{Binding, Waiter, Woken};
+
+/// What a program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Received frames.
+    Rx,
+    /// Free slots to transmit.
+    Tx,
+    /// Either.
+    Both,
+}
+
+impl Interest {
+    fn rx(self) -> bool {
+        self != Self::Tx
+    }
+
+    fn tx(self) -> bool {
+        self != Self::Rx
+    }
+}
+
+/// One queue of a port.
+#[derive(Debug)]
+pub struct Queue {
+    pub(crate) tx: TxRing,
+    pub(crate) rx: RxRing,
+    notify: OwnedFd,
+    waiter: Waiter,
+}
+
+impl Queue {
+    pub(crate) fn new(
+        tx: TxRing,
+        rx: RxRing,
+        notify: OwnedFd,
+        binding: &Arc<Binding>,
+    ) -> rustix::io::Result<Self> {
+        let waiter = Waiter::new(std::iter::once(notify.as_fd()), binding)?;
+        Ok(Self { tx, rx, notify, waiter })
+    }
+
+    pub(crate) fn notify(&self) -> BorrowedFd<'_> {
+        self.notify.as_fd()
+    }
+
+    /// The transmit ring.
+    #[inline]
+    pub fn tx(&mut self) -> &mut TxRing {
+        &mut self.tx
+    }
+
+    /// The receive ring.
+    #[inline]
+    pub fn rx(&mut self) -> &mut RxRing {
+        &mut self.rx
+    }
+
+    /// Both rings at once.
+    #[inline]
+    pub fn split(&mut self) -> (&mut TxRing, &mut RxRing) {
+        (&mut self.tx, &mut self.rx)
+    }
+
+    /// Syncs both rings.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    #[inline]
+    pub fn sync(&mut self) -> Result<(), PortError> {
+        self.tx.sync()?;
+        self.rx.sync()?;
+        Ok(())
+    }
+
+    /// Whether there is what `interest` asks for, as of the last sync.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self, interest: Interest) -> bool {
+        (interest.rx() && self.rx.available() > 0) || (interest.tx() && self.tx.available() > 0)
+    }
+
+    /// Prepares a wait outside of this library (select, poll, epoll, tokio): syncs, announces the sleep, and syncs
+    /// again. `Ok(true)`: there is something already, do not wait. `Ok(false)`: the queue's descriptor becomes readable
+    /// when there is, or when the daemon is gone; then call [`Queue::disarm`].
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
+        self.sync()?;
+        if self.is_ready(interest) {
+            return Ok(true);
+        }
+        if interest.rx() {
+            self.rx.announce_sleep();
+        }
+        if interest.tx() {
+            self.tx.announce_sleep();
+        }
+        self.sync()?;
+        if self.is_ready(interest) {
+            self.disarm()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Ends what [`Queue::arm`] began: takes the signal off the descriptor, withdraws the announcement and syncs.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn disarm(&mut self) -> Result<(), PortError> {
+        // The signal goes first: one that comes after it stands for something the sync below, or the next, will see.
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.notify, &mut count);
+        self.rx.awake();
+        self.tx.awake();
+        self.sync()
+    }
+
+    /// Sleeps until there is what `interest` asks for; `Ok(false)` when `timeout` has passed, or a signal handler ran,
+    /// before that. No timeout waits for ever.
+    ///
+    /// # Errors
+    /// As [`TxRing::sync`].
+    pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.arm(interest)? {
+                return Ok(true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let woken = self.waiter.wait(left);
+            self.disarm()?;
+            if self.is_ready(interest) {
+                return Ok(true);
+            }
+            match woken? {
+                Woken::Timeout | Woken::Signal => return Ok(false),
+                Woken::Event => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Queue {
+    /// Readable after [`Queue::arm`] when something has come. An epoll descriptor: add it to any event loop.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiter.as_fd()
+    }
+}

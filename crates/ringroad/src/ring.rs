@@ -1,0 +1,484 @@
+//! The rings as programs hold them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringroad_datapath::engine::Engine;
+use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
+use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
+use ringroad_ring::pipe_end::PipeSendEnd;
+use ringroad_ring::program_end::{ProgramEnd, Synced};
+use ringroad_ring::program_window::ProgramWindow;
+use ringroad_ring::shared::SharedBytes;
+use ringroad_ring::violation::RingViolation;
+
+use crate::error::PortError;
+use crate::waiter::Binding;
+
+/// Idle syncs between two looks at the connection, for programs that never wait.
+const SYNCS_PER_CHECK: u32 = 4096;
+
+/// Who moves the frames on the other side.
+#[derive(Debug)]
+pub(crate) enum OtherSide {
+    /// Somebody else, who sleeps and is woken by this eventfd.
+    Elsewhere(OwnedFd),
+    /// This thread, by stepping the engine.
+    Here(Arc<Mutex<Engine>>),
+}
+
+#[derive(Debug)]
+pub(crate) enum TxEnd {
+    Program(ProgramEnd),
+    Pipe(PipeSendEnd),
+}
+
+/// What both rings share.
+#[derive(Debug)]
+struct Half {
+    other: OtherSide,
+    binding: Arc<Binding>,
+    region: (u64, u64),
+    idle_syncs: u32,
+}
+
+impl Half {
+    /// After a sync: wake or step the other side. Says whether another look is due.
+    #[inline]
+    fn follow(&mut self, synced: Synced) -> Result<bool, PortError> {
+        match &self.other {
+            OtherSide::Elsewhere(event) => {
+                if synced.kick {
+                    ring(event);
+                }
+                if synced.gained == 0 {
+                    self.idle_syncs = self.idle_syncs.wrapping_add(1);
+                    if self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK) && self.binding.is_gone() {
+                        return Err(PortError::DaemonGone);
+                    }
+                }
+                Ok(false)
+            }
+            OtherSide::Here(engine) => {
+                engine.lock().unwrap_or_else(PoisonError::into_inner).step();
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn ring(event: &OwnedFd) {
+    // A full counter already says what is to be said.
+    let _ = rustix::io::write(event.as_fd(), &1u64.to_ne_bytes());
+}
+
+/// A transmit ring: the program fills slots from the front and gives them away.
+#[derive(Debug)]
+pub struct TxRing {
+    end: TxEnd,
+    half: Half,
+}
+
+/// A receive ring: the program reads slots from the front and gives them back.
+#[derive(Debug)]
+pub struct RxRing {
+    end: ProgramEnd,
+    half: Half,
+}
+
+/// What [`RxRing::forward`] moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    /// Frames moved.
+    pub frames: u32,
+    /// Frames released without being moved, since the other port can never hold them.
+    pub too_long: u32,
+    /// Whether buffers were exchanged instead of copied.
+    pub zero_copy: bool,
+}
+
+impl TxRing {
+    pub(crate) fn new(end: TxEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+        Self { end, half: Half { other, binding, region, idle_syncs: 0 } }
+    }
+
+    #[inline]
+    fn window(&self) -> &ProgramWindow {
+        match &self.end {
+            TxEnd::Program(end) => end.window(),
+            TxEnd::Pipe(end) => end.window(),
+        }
+    }
+
+    #[inline]
+    fn window_mut(&mut self) -> &mut ProgramWindow {
+        match &mut self.end {
+            TxEnd::Program(end) => end.window_mut(),
+            TxEnd::Pipe(end) => end.window_mut(),
+        }
+    }
+
+    /// Slots that can be filled now, as of the last sync.
+    #[inline]
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        self.window().available()
+    }
+
+    /// Number of slots of the ring; one always stays unused.
+    #[must_use]
+    pub fn slot_count(&self) -> u32 {
+        self.window().slot_count()
+    }
+
+    /// Slots given away that have not come back.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        match &self.end {
+            TxEnd::Program(end) => end.window().slot_count() - 1 - end.window().available(),
+            TxEnd::Pipe(end) => end.pending(),
+        }
+    }
+
+    /// Size of a buffer, bytes: the most that one slot carries (a length is at most 65535).
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        self.window().buffer_bytes()
+    }
+
+    /// Longest frame that the ring can carry, over as many slots as a frame may have, bytes.
+    #[must_use]
+    pub fn max_frame_bytes(&self) -> usize {
+        let slots = (self.slot_count() as usize - 1).min(MAX_FRAGMENTS);
+        slots * self.slot_bytes()
+    }
+
+    fn slot_bytes(&self) -> usize {
+        (self.buffer_bytes() as usize).min(usize::from(u16::MAX))
+    }
+
+    /// The buffer of the slot `offset` after the first, to fill it where it lies. Follow with [`TxRing::set`] and
+    /// [`TxRing::advance`].
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`TxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn buffer(&mut self, offset: u32) -> SharedBytes<'_> {
+        self.window().buffer(offset)
+    }
+
+    /// The slot `offset` after the first.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`TxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, offset: u32) -> Slot {
+        self.window().slot(offset)
+    }
+
+    /// Sets length (bytes) and [`slot_flags`](crate::slot_flags) of the slot `offset` after the first.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`TxRing::available`].
+    #[inline]
+    pub fn set(&mut self, offset: u32, len: u16, flags: u16) {
+        self.window_mut().set(offset, len, flags);
+    }
+
+    /// Replaces a slot with its buffer. The buffer must be of this ring's region and in no other slot or list.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`TxRing::available`].
+    #[inline]
+    pub fn exchange(&mut self, offset: u32, slot: Slot) {
+        self.window_mut().exchange(offset, slot);
+    }
+
+    /// Address of the buffer of the slot `offset` after the first, for [`prefetch_write`](crate::prefetch_write).
+    #[inline]
+    #[must_use]
+    pub fn prefetch_address(&self, offset: u32) -> Option<*const u8> {
+        self.window().prefetch_address(offset)
+    }
+
+    /// Gives the first `count` slots away; the other side sees them at the next sync.
+    #[inline]
+    pub fn advance(&mut self, count: u32) {
+        self.window_mut().advance(count);
+    }
+
+    /// Copies a whole frame into the ring, over several slots where it is longer than a buffer. `Ok(false)` where
+    /// there is no room now: sync, wait, and try again.
+    ///
+    /// # Errors
+    /// [`PortError::FrameTooLong`] for a frame that can never fit.
+    #[inline]
+    pub fn send(&mut self, frame: &[u8]) -> Result<bool, PortError> {
+        if frame.len() <= self.slot_bytes() {
+            if self.available() == 0 {
+                return Ok(false);
+            }
+            let window = self.window_mut();
+            window.buffer(0).write(frame);
+            window.set(0, frame.len() as u16, 0);
+            window.advance(1);
+            return Ok(true);
+        }
+        self.send_fragmented(frame)
+    }
+
+    fn send_fragmented(&mut self, frame: &[u8]) -> Result<bool, PortError> {
+        let most = self.max_frame_bytes();
+        if frame.len() > most {
+            return Err(PortError::FrameTooLong { len: frame.len(), most });
+        }
+        let slot_bytes = self.slot_bytes();
+        let slots = frame.len().div_ceil(slot_bytes) as u32;
+        if self.available() < slots {
+            return Ok(false);
+        }
+        let window = self.window_mut();
+        for (offset, part) in (0u32..).zip(frame.chunks(slot_bytes)) {
+            window.buffer(offset).write(part);
+            let more = if offset + 1 < slots { MORE_FRAGMENTS } else { 0 };
+            window.set(offset, part.len() as u16, more);
+        }
+        window.advance(slots);
+        Ok(true)
+    }
+
+    /// Hands over what was given away and takes back what is done. Returns the number of slots that came back.
+    ///
+    /// # Errors
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`].
+    #[inline]
+    pub fn sync(&mut self) -> Result<u32, PortError> {
+        let synced = self.sync_end()?;
+        if self.half.follow(synced)? {
+            return Ok(synced.gained + self.sync_end()?.gained);
+        }
+        Ok(synced.gained)
+    }
+
+    #[inline]
+    fn sync_end(&mut self) -> Result<Synced, RingViolation> {
+        match &mut self.end {
+            TxEnd::Program(end) => end.sync(),
+            TxEnd::Pipe(end) => end.sync(),
+        }
+    }
+
+    pub(crate) fn announce_sleep(&mut self) {
+        match &mut self.end {
+            TxEnd::Program(end) => end.announce_sleep(),
+            TxEnd::Pipe(end) => end.announce_sleep(),
+        }
+    }
+
+    pub(crate) fn awake(&mut self) {
+        match &mut self.end {
+            TxEnd::Program(end) => end.awake(),
+            TxEnd::Pipe(end) => end.awake(),
+        }
+    }
+}
+
+impl RxRing {
+    pub(crate) fn new(end: ProgramEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+        Self { end, half: Half { other, binding, region, idle_syncs: 0 } }
+    }
+
+    /// Slots that hold received fragments, as of the last sync.
+    #[inline]
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        self.end.window().available()
+    }
+
+    /// Number of slots of the ring; one always stays unused.
+    #[must_use]
+    pub fn slot_count(&self) -> u32 {
+        self.end.window().slot_count()
+    }
+
+    /// Size of a buffer, bytes.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u32 {
+        self.end.window().buffer_bytes()
+    }
+
+    /// The slot `offset` after the first.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`RxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, offset: u32) -> Slot {
+        self.end.window().slot(offset)
+    }
+
+    /// The bytes of the slot `offset` after the first: a whole frame unless the slot says that more fragments follow.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`RxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn frame(&self, offset: u32) -> SharedBytes<'_> {
+        self.end.window().bytes(offset)
+    }
+
+    /// Slots of the frame that starts `offset` slots after the first; 0 where not all of it is there.
+    #[must_use]
+    pub fn frame_slots(&self, offset: u32) -> u32 {
+        for end in offset..self.available() {
+            if self.slot(end).flags & MORE_FRAGMENTS == 0 {
+                return end - offset + 1;
+            }
+        }
+        0
+    }
+
+    /// Copies the first whole frame to the end of `into` and releases its slots. `None` where there is none; else its
+    /// length in bytes.
+    pub fn receive(&mut self, into: &mut Vec<u8>) -> Option<usize> {
+        let slots = self.frame_slots(0);
+        if slots == 0 {
+            return None;
+        }
+        let start = into.len();
+        for offset in 0..slots {
+            let bytes = self.frame(offset);
+            let end = into.len();
+            into.resize(end + bytes.len(), 0);
+            if let Some(room) = into.get_mut(end..) {
+                bytes.read(room);
+            }
+        }
+        self.release(slots);
+        Some(into.len() - start)
+    }
+
+    /// Replaces a slot with its buffer. The buffer must be of this ring's region and in no other slot or list.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`RxRing::available`].
+    #[inline]
+    pub fn exchange(&mut self, offset: u32, slot: Slot) {
+        self.end.window_mut().exchange(offset, slot);
+    }
+
+    /// Address of the buffer of the slot `offset` after the first, for [`prefetch_read`](crate::prefetch_read).
+    #[inline]
+    #[must_use]
+    pub fn prefetch_address(&self, offset: u32) -> Option<*const u8> {
+        self.end.window().prefetch_address(offset)
+    }
+
+    /// Gives the first `count` slots back; the other side sees it at the next sync.
+    #[inline]
+    pub fn release(&mut self, count: u32) {
+        self.end.window_mut().advance(count);
+    }
+
+    /// Hands back what was released and takes what has arrived. Returns the number of new slots.
+    ///
+    /// # Errors
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`].
+    #[inline]
+    pub fn sync(&mut self) -> Result<u32, PortError> {
+        let synced = self.end.sync()?;
+        if self.half.follow(synced)? {
+            return Ok(synced.gained + self.end.sync()?.gained);
+        }
+        Ok(synced.gained)
+    }
+
+    /// Moves whole frames of up to `limit` received slots to `tx`: by exchange of buffers where both rings lie in one
+    /// region, else by one copy (over more slots where the buffers of `tx` are smaller). Neither ring is synced.
+    pub fn forward(&mut self, tx: &mut TxRing, limit: u32) -> Forwarded {
+        let mut result = Forwarded { zero_copy: self.half.region == tx.half.region, ..Forwarded::default() };
+        let limit = limit.min(self.available());
+        let (mut taken, mut filled) = (0, 0);
+        while taken < limit {
+            let slots = self.frame_slots(taken);
+            if slots == 0 || taken + slots > limit {
+                break;
+            }
+            let put = if result.zero_copy {
+                self.exchange_frame(tx, taken, slots, filled)
+            } else {
+                match self.copy_frame(tx, taken, slots, filled) {
+                    Some(put) => put,
+                    None => {
+                        // No ring of that port can ever hold it.
+                        result.too_long += 1;
+                        taken += slots;
+                        continue;
+                    }
+                }
+            };
+            if put == 0 {
+                break;
+            }
+            taken += slots;
+            filled += put;
+            result.frames += 1;
+        }
+        tx.advance(filled);
+        self.release(taken);
+        result
+    }
+
+    /// Exchanges the buffers of one frame; returns the slots filled, 0 for want of room.
+    fn exchange_frame(&mut self, tx: &mut TxRing, first: u32, slots: u32, filled: u32) -> u32 {
+        if tx.available() - filled < slots {
+            return 0;
+        }
+        for offset in 0..slots {
+            let from = self.slot(first + offset);
+            let to = tx.slot(filled + offset);
+            // The fragment count that a switch leaves in the high bits would force a destination on the way out.
+            let flags = from.flags & MORE_FRAGMENTS | BUF_CHANGED;
+            tx.exchange(filled + offset, Slot { flags, ..from });
+            self.exchange(
+                first + offset,
+                Slot { buffer: to.buffer, flags: BUF_CHANGED, len: from.len, ptr: 0 },
+            );
+        }
+        slots
+    }
+
+    /// Copies one frame; returns the slots filled, 0 for want of room, `None` where it can never fit.
+    fn copy_frame(&self, tx: &mut TxRing, first: u32, slots: u32, filled: u32) -> Option<u32> {
+        let part_bytes = tx.slot_bytes();
+        let parts = |offset: u32| self.frame(first + offset).len().div_ceil(part_bytes).max(1) as u32;
+        let needed: u32 = (0..slots).map(parts).sum();
+        if needed as usize > MAX_FRAGMENTS || needed >= tx.slot_count() {
+            return None;
+        }
+        if tx.available() - filled < needed {
+            return Some(0);
+        }
+        let mut put = 0;
+        for offset in 0..slots {
+            for part in 0..parts(offset) {
+                let bytes = self.frame(first + offset).skip(part as usize * part_bytes);
+                let len = tx.buffer(filled + put).copy_from(&bytes);
+                put += 1;
+                let more = if put < needed { MORE_FRAGMENTS } else { 0 };
+                tx.set(filled + put - 1, len as u16, more);
+            }
+        }
+        Some(put)
+    }
+
+    pub(crate) fn announce_sleep(&mut self) {
+        self.end.announce_sleep();
+    }
+
+    pub(crate) fn awake(&mut self) {
+        self.end.awake();
+    }
+}

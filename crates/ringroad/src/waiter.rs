@@ -1,0 +1,85 @@
+//! Waiting for the other side: an epoll set of eventfds and the connection whose end means that the daemon is gone.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::error::PortError;
+
+/// What keeps a binding alive, dropped with the last ring of a port.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    /// The connection to the daemon; none in embedded mode.
+    pub(crate) connection: Option<ringroad_control::Connection>,
+    /// Ends an embedded port.
+    pub(crate) _embedded: Option<crate::embedded::EmbeddedBinding>,
+}
+
+impl Binding {
+    /// Whether the daemon has closed the connection.
+    pub(crate) fn is_gone(&self) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        let mut set = [rustix::event::PollFd::new(connection, rustix::event::PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(rustix::event::poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
+    }
+}
+
+const BINDING: u64 = u64::MAX;
+
+/// An epoll set over the queues of a port, or one of them.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    set: OwnedFd,
+}
+
+/// What ended a wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Event,
+    Signal,
+    Timeout,
+}
+
+impl Waiter {
+    pub(crate) fn new<'a>(
+        events: impl Iterator<Item = BorrowedFd<'a>>,
+        binding: &Arc<Binding>,
+    ) -> rustix::io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (number, event) in (0u64..).zip(events) {
+            epoll::add(&set, event, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        }
+        if let Some(connection) = &binding.connection {
+            let flags = epoll::EventFlags::RDHUP;
+            epoll::add(&set, connection, epoll::EventData::new_u64(BINDING), flags)?;
+        }
+        Ok(Self { set })
+    }
+
+    /// Waits for any event. A signal ends the wait, so that programs which watch a flag see it.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Woken, PortError> {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let mut events = [empty; 4];
+        let ready = match epoll::wait(&self.set, &mut events, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
+            result => result?,
+        };
+        if events.iter().take(ready).any(|event| event.data.u64() == BINDING) {
+            return Err(PortError::DaemonGone);
+        }
+        Ok(if ready == 0 { Woken::Timeout } else { Woken::Event })
+    }
+}
+
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+}

@@ -1,0 +1,366 @@
+//! The datapath in one process: what the switch, pipes and devices do with frames.
+
+use ringroad::{DropCause, Embedded, Forwarded, Interest, OpenOptions, Port, PortError, RingViolation, Slot};
+
+fn frame(destination: [u8; 6], source: [u8; 6], len: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(len);
+    frame.extend_from_slice(&destination);
+    frame.extend_from_slice(&source);
+    frame.extend_from_slice(&[0x88, 0xB5]);
+    frame.extend((frame.len()..len).map(|index| index as u8));
+    frame
+}
+
+/// Only a failure waits so long: every wait below ends with an event.
+const PATIENCE: Option<std::time::Duration> = Some(std::time::Duration::from_secs(20));
+
+const A: [u8; 6] = [2, 0, 0, 0, 0, 0xA];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 0xB];
+const C: [u8; 6] = [2, 0, 0, 0, 0, 0xC];
+
+fn send(port: &mut Port, frame: &[u8]) {
+    assert!(port.tx().send(frame).unwrap());
+    port.tx().sync().unwrap();
+}
+
+fn received(port: &mut Port) -> Vec<Vec<u8>> {
+    port.rx().sync().unwrap();
+    let mut frames = Vec::new();
+    let mut frame = Vec::new();
+    while port.rx().receive(&mut frame).is_some() {
+        frames.push(std::mem::take(&mut frame));
+    }
+    port.rx().sync().unwrap();
+    frames
+}
+
+fn assert_conserved(net: &Embedded, switch: &str) {
+    let totals = net.switch_counters(switch).unwrap();
+    assert_eq!(
+        totals.received_frames + totals.replicated_frames,
+        totals.delivered_frames + totals.dropped_frames(),
+        "{totals:?}"
+    );
+}
+
+#[test]
+fn unknown_destinations_are_flooded_and_learned_ones_are_not() {
+    let net = Embedded::new();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| net.open(name).unwrap());
+    let first = frame(B, A, 60);
+    send(&mut a, &first);
+    assert_eq!(received(&mut b), [first.clone()]);
+    assert_eq!(received(&mut c), [first]);
+    let answer = frame(A, B, 80);
+    send(&mut b, &answer);
+    assert_eq!(received(&mut a), [answer]);
+    assert!(received(&mut c).is_empty());
+    let direct = frame(B, A, 100);
+    send(&mut a, &direct);
+    assert_eq!(received(&mut b), [direct]);
+    assert!(received(&mut c).is_empty());
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn frames_for_a_full_ring_are_dropped_and_counted_there() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a").unwrap();
+    let mut b = net.open("vale0:b@slots=8").unwrap();
+    for _ in 0..20 {
+        send(&mut a, &frame(B, A, 60));
+    }
+    assert_eq!(received(&mut b).len(), 7);
+    assert_eq!(net.port_counters("vale0", "b").unwrap().dropped_for(DropCause::NoSpace), 13);
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn frames_too_short_for_ethernet_and_to_nobody_are_counted() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a").unwrap();
+    send(&mut a, &[1; 13]);
+    send(&mut a, &frame(B, A, 60));
+    let account = net.port_counters("vale0", "a").unwrap();
+    assert_eq!(account.dropped_for(DropCause::TooShort), 1);
+    assert_eq!(account.dropped_for(DropCause::NoDestination), 1);
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn jumbo_frames_cross_over_several_slots_and_buffer_sizes() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a").unwrap();
+    let mut small = net.open("vale0:b@buf-size=512").unwrap();
+    let mut large = net.open("vale0:c@buf-size=65536").unwrap();
+    for len in [2048, 2049, 9000, 30_000] {
+        let jumbo = frame(C, A, len);
+        send(&mut a, &jumbo);
+        assert_eq!(received(&mut small), [jumbo.clone()], "{len} bytes into buffers of 512");
+        assert_eq!(received(&mut large), [jumbo], "{len} bytes into buffers of 65536");
+    }
+    // 64 fragments of 512 bytes are all that a frame may have.
+    send(&mut a, &frame(C, A, 33_000));
+    assert_eq!(net.port_counters("vale0", "b").unwrap().dropped_for(DropCause::TooLong), 1);
+    assert_eq!(received(&mut large).len(), 1);
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn a_frame_longer_than_any_ring_is_refused_at_the_sender() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a@slots=4,buf-size=64").unwrap();
+    assert!(matches!(a.tx().send(&[0; 500]), Err(PortError::FrameTooLong { most: 192, .. })));
+}
+
+#[test]
+fn an_unfinished_frame_waits_for_its_rest() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a").unwrap();
+    let mut b = net.open("vale0:b").unwrap();
+    let whole = frame(B, A, 100);
+    a.tx().buffer(0).write(&whole[..60]);
+    a.tx().set(0, 60, ringroad::slot_flags::MORE_FRAGMENTS);
+    a.tx().advance(1);
+    a.tx().sync().unwrap();
+    assert!(received(&mut b).is_empty());
+    a.tx().buffer(0).write(&whole[60..]);
+    a.tx().set(0, 40, 0);
+    a.tx().advance(1);
+    a.tx().sync().unwrap();
+    assert_eq!(received(&mut b), [whole]);
+}
+
+#[test]
+fn forced_destination_and_no_learn_flags_are_obeyed() {
+    let net = Embedded::new();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| net.open(name).unwrap());
+    let to_c = u16::from(c.info().switch_index.unwrap()) << ringroad::slot_flags::PORT_SHIFT;
+    a.tx().buffer(0).write(&frame(B, A, 60));
+    a.tx().set(0, 60, to_c | ringroad::slot_flags::NO_LEARN);
+    a.tx().advance(1);
+    a.tx().sync().unwrap();
+    assert!(received(&mut b).is_empty());
+    assert_eq!(received(&mut c).len(), 1);
+    // A was not learned, so a frame to it is flooded.
+    send(&mut b, &frame(A, B, 60));
+    assert_eq!(received(&mut a).len(), 1);
+    assert_eq!(received(&mut c).len(), 1);
+}
+
+#[test]
+fn a_program_that_breaks_its_ring_is_told_and_disturbs_nobody() {
+    let net = Embedded::new();
+    let [mut bad, mut a, mut b] = ["vale0:x", "vale0:a", "vale0:b"].map(|name| net.open(name).unwrap());
+    bad.tx().exchange(0, Slot { buffer: 1 << 30, len: 60, flags: 0, ptr: 0 });
+    bad.tx().advance(1);
+    assert!(matches!(bad.tx().sync(), Err(PortError::RingStopped(RingViolation::BufferIndex))));
+    assert_eq!(net.port_counters("vale0", "x").unwrap().violations, 1);
+    send(&mut a, &frame(B, A, 60));
+    assert_eq!(received(&mut b).len(), 1);
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn a_switch_has_254_ports_and_no_more() {
+    let net = Embedded::new();
+    let small = OpenOptions { slots: Some(4), buffer_bytes: Some(64), ..OpenOptions::default() };
+    let mut ports: Vec<Port> =
+        (0..254).map(|index| net.open_with(&format!("vale0:p{index}"), &small).unwrap()).collect();
+    let refused = net.open_with("vale0:one-more", &small).unwrap_err().to_string();
+    assert!(refused.contains("254"), "{refused}");
+    send(&mut ports[0], &frame([0xFF; 6], A, 60));
+    for port in &mut ports[1..] {
+        assert_eq!(received(port).len(), 1);
+    }
+    assert_conserved(&net, "vale0");
+    drop(ports);
+    net.open_with("vale0:again", &small).unwrap();
+}
+
+#[test]
+fn a_port_that_leaves_is_forgotten_and_its_account_is_kept() {
+    let net = Embedded::new();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| net.open(name).unwrap());
+    send(&mut b, &frame(A, B, 60));
+    received(&mut a);
+    received(&mut c);
+    drop(b);
+    send(&mut a, &frame(B, A, 60));
+    assert_eq!(received(&mut c).len(), 1, "flooded, since B is unknown again");
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn frames_synced_right_before_closing_arrive() {
+    let net = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
+    let mut b = net.open("vale0:b").unwrap();
+    for round in 0u8..50 {
+        let mut a = net.open("vale0:a").unwrap();
+        for _ in 0..10 {
+            assert!(a.tx().send(&frame(B, [2, 0, 0, 0, 1, round], 60)).unwrap());
+        }
+        a.tx().sync().unwrap();
+        drop(a);
+        let mut count = 0;
+        while count < 10 {
+            assert!(b.wait(Interest::Rx, PATIENCE).unwrap());
+            count += received(&mut b).len();
+        }
+    }
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn sleeping_programs_are_woken_in_both_directions() {
+    let net = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
+    let mut a = net.open("vale0:a").unwrap();
+    let mut b = net.open("vale0:b").unwrap();
+    let echo = std::thread::spawn(move || {
+        for _ in 0..2000 {
+            assert!(b.wait(Interest::Rx, PATIENCE).unwrap());
+            for frame in received(&mut b) {
+                let mut back = frame.clone();
+                back[..6].copy_from_slice(&frame[6..12]);
+                back[6..12].copy_from_slice(&frame[..6]);
+                while !b.tx().send(&back).unwrap() {
+                    b.wait(Interest::Tx, PATIENCE).unwrap();
+                }
+                b.tx().sync().unwrap();
+            }
+        }
+    });
+    for _ in 0..2000 {
+        send(&mut a, &frame(B, A, 60));
+        assert!(a.wait(Interest::Rx, PATIENCE).unwrap());
+        assert_eq!(received(&mut a).len(), 1);
+    }
+    echo.join().unwrap();
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn a_pipe_carries_frames_in_order_and_survives_a_sender_that_returns() {
+    let net = Embedded::new();
+    let mut a = net.open("x{1").unwrap();
+    let mut b = net.open("x}1").unwrap();
+    assert!(net.open("x{1").is_err(), "an end is taken by one program");
+    let mut sent = Vec::new();
+    for len in 20..60 {
+        sent.push(frame(B, A, len));
+        send(&mut a, &sent[sent.len() - 1]);
+    }
+    drop(a);
+    let mut a = net.open("x{1").unwrap();
+    sent.push(frame(B, A, 99));
+    send(&mut a, &sent[sent.len() - 1]);
+    assert_eq!(received(&mut b), sent);
+    send(&mut b, &sent[0]);
+    assert_eq!(received(&mut a), sent[..1]);
+}
+
+#[test]
+fn a_full_pipe_makes_the_sender_wait_and_loses_nothing() {
+    let net = Embedded::new();
+    let mut a = net.open("x{1").unwrap();
+    let mut b = net.open("x}1").unwrap();
+    let total = 100_000u32;
+    let receiver = std::thread::spawn(move || {
+        let mut expected = 0u32;
+        let mut bytes = [0; 4];
+        while expected < total {
+            assert!(b.wait(Interest::Rx, PATIENCE).unwrap());
+            while b.rx().available() > 0 {
+                b.rx().frame(0).read(&mut bytes);
+                assert_eq!(u32::from_ne_bytes(bytes), expected);
+                b.rx().release(1);
+                expected += 1;
+            }
+            b.rx().sync().unwrap();
+        }
+    });
+    for number in 0..total {
+        while !a.tx().send(&number.to_ne_bytes()).unwrap() {
+            a.wait(Interest::Tx, PATIENCE).unwrap();
+        }
+        if number % 7 == 0 {
+            a.tx().sync().unwrap();
+        }
+    }
+    a.tx().sync().unwrap();
+    receiver.join().unwrap();
+}
+
+#[test]
+fn forwarding_within_one_region_exchanges_buffers() {
+    let net = Embedded::new();
+    let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| net.open(name).unwrap());
+    let [mut out, mut c] = ["vale1:out@share=vale0:b", "vale1:c"].map(|name| net.open(name).unwrap());
+    for round in 0..3000u32 {
+        let mut ping = frame(B, A, 60);
+        ping[20..24].copy_from_slice(&round.to_ne_bytes());
+        send(&mut a, &ping);
+        b.rx().sync().unwrap();
+        assert_eq!(b.rx().forward(out.tx(), 10), Forwarded { frames: 1, too_long: 0, zero_copy: true });
+        out.sync().unwrap();
+        b.sync().unwrap();
+        assert_eq!(received(&mut c), [ping]);
+    }
+    // A port that leaves gives back the buffers its slots hold by then, and the next one gets only free ones.
+    drop(out);
+    let mut again = net.open("vale1:again@share=vale0:b").unwrap();
+    send(&mut again, &frame(C, B, 70));
+    assert_eq!(received(&mut c), [frame(C, B, 70)]);
+    assert_conserved(&net, "vale0");
+    assert_conserved(&net, "vale1");
+}
+
+#[test]
+fn forwarding_between_regions_copies() {
+    let net = Embedded::new();
+    let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| net.open(name).unwrap());
+    let [mut c, mut d] = ["x{1@buf-size=64", "x}1"].map(|name| net.open(name).unwrap());
+    send(&mut a, &frame(B, A, 177));
+    b.rx().sync().unwrap();
+    assert_eq!(b.rx().forward(c.tx(), 10), Forwarded { frames: 1, too_long: 0, zero_copy: false });
+    c.tx().sync().unwrap();
+    assert_eq!(received(&mut d), [frame(B, A, 177)]);
+}
+
+#[test]
+fn a_null_port_gives_and_takes_without_end() {
+    let mut null = Port::open("null:size=100,copy=1").unwrap();
+    null.rx().sync().unwrap();
+    assert!(null.rx().available() >= 256);
+    assert_eq!(null.rx().frame(0).len(), 100);
+    for _ in 0..5000 {
+        while !null.tx().send(&[0; 60]).unwrap() {
+            null.tx().sync().unwrap();
+        }
+    }
+}
+
+#[test]
+fn several_queues_keep_their_number() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a@queues=3").unwrap();
+    let mut b = net.open("vale0:b@queues=3").unwrap();
+    send(&mut b, &frame(A, B, 60));
+    a.sync().unwrap();
+    for queue in 0..3 {
+        let queue_frame = frame(B, A, 60 + queue);
+        let queue = &mut a.queues()[queue];
+        assert!(queue.tx().send(&queue_frame).unwrap());
+        queue.tx().sync().unwrap();
+    }
+    b.sync().unwrap();
+    for (number, queue) in b.queues().iter_mut().enumerate() {
+        assert_eq!(queue.rx().available(), 1);
+        assert_eq!(queue.rx().frame(0).len(), 60 + number);
+    }
+    // Flooding goes to ring 0.
+    assert!(a.queues()[2].tx().send(&frame([0xFF; 6], A, 70)).unwrap());
+    a.sync().unwrap();
+    b.sync().unwrap();
+    assert_eq!(b.queues()[0].rx().available(), 2);
+}

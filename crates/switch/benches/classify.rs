@@ -1,0 +1,94 @@
+//! Cost of classifying a frame: one sender's batches, all sources and destinations known, in random order.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use ringroad_switch::{
+    FrameHeader, Mac, MacTable, MacTableConfig, PortIndex, PortSet, SourcePort, Tick, Verdict, classify,
+};
+
+const NOW: Tick = Tick(1);
+/// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart by
+/// a branch predictor.
+const STREAM_FRAMES: usize = 16384;
+
+fn address(side: u8, number: u32) -> Mac {
+    let [_, b, c, d] = number.to_be_bytes();
+    Mac::from([2, side, 0, b, c, d])
+}
+
+/// Frames from `sources` stations on one port to `destinations` stations on another.
+fn stream(sources: u32, destinations: u32) -> Vec<FrameHeader> {
+    let mut state = 1u64;
+    let mut pick = |below: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % below
+    };
+    (0..STREAM_FRAMES)
+        .map(|_| FrameHeader {
+            destination: address(2, pick(destinations)),
+            source: address(1, pick(sources)),
+            flags: 0,
+        })
+        .collect()
+}
+
+fn known(sources: u32, destinations: u32) -> (MacTable, PortSet, SourcePort) {
+    let table = MacTable::new(MacTableConfig::new(0x5eed)).expect("valid");
+    let ports = PortSet::new();
+    ports.insert(PortIndex(1));
+    ports.insert(PortIndex(2));
+    (0..sources).for_each(|number| table.learn(address(1, number), PortIndex(1), NOW));
+    (0..destinations).for_each(|number| table.learn(address(2, number), PortIndex(2), NOW));
+    (table, ports, SourcePort::new(PortIndex(1)))
+}
+
+fn bench(criterion: &mut Criterion) {
+    for (name, sources, destinations) in [
+        ("1 MAC to 1", 1, 1),
+        ("1 MAC to 64", 1, 64),
+        ("64 MACs to 64", 64, 64),
+        ("1 MAC to 4096", 1, 4096),
+        ("4096 MACs to 4096", 4096, 4096),
+    ] {
+        let mut group = criterion.benchmark_group(name);
+        for batch in [32, 256] {
+            let (table, ports, source) = known(sources, destinations);
+            let frames = stream(sources, destinations);
+            let mut verdicts = vec![Verdict::Flood; batch];
+            let mut batches = frames.chunks_exact(batch).cycle();
+            group.throughput(Throughput::Elements(batch as u64));
+            group.bench_function(format!("batch {batch}"), |bencher| {
+                bencher.iter(|| {
+                    let frames = batches.next().unwrap_or_default();
+                    classify(black_box(frames), &source, &table, &ports, NOW, &mut verdicts);
+                    black_box(&mut verdicts);
+                });
+            });
+        }
+        group.finish();
+    }
+
+    // The worst a sender can do: every frame from an invented source, so that each one displaces another.
+    let mut group = criterion.benchmark_group("invented sources");
+    let (table, ports, source) = known(1, 1);
+    let mut verdicts = vec![Verdict::Flood; 256];
+    let mut number = 0;
+    group.throughput(Throughput::Elements(256));
+    group.bench_function("batch 256", |bencher| {
+        bencher.iter_batched(
+            || {
+                std::array::from_fn::<_, 256, _>(|_| {
+                    number += 1;
+                    FrameHeader { destination: address(2, 0), source: address(3, number), flags: 0 }
+                })
+            },
+            |frames| classify(&frames, &source, &table, &ports, NOW, &mut verdicts),
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

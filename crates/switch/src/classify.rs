@@ -1,0 +1,167 @@
+//! Where the frames of a batch go.
+//!
+//! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
+//! address that the same batch shows to be on the source port is dropped, whatever their order in the batch.
+//!
+//! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other multicast.
+
+use crate::mac::Mac;
+use crate::mac_table::{Entry, MacTable, Tick};
+use crate::port_set::{BROADCAST_INDEX, PortIndex, PortSet};
+
+/// What the switch needs to know of a frame: 24 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameHeader {
+    /// The destination address.
+    pub destination: Mac,
+    /// The source address.
+    pub source: Mac,
+    /// Flags of the frame's first slot, as netmap defines them for a transmit slot (API 14): [`Self::NO_LEARN`]; and in
+    /// the high 8 bits, if they are not zero, the port to which the frame is forced, 254 for all others. So a frame
+    /// cannot be forced to port 0. Other bits are ignored.
+    pub flags: u16,
+}
+
+impl FrameHeader {
+    /// `NS_NO_LEARN`: the switch shall not learn this frame's source.
+    pub const NO_LEARN: u16 = 0x0008;
+    /// How far left the forced destination is in the flags (`NS_PORT_SHIFT`).
+    pub const FORCED_PORT_SHIFT: u32 = 8;
+
+    /// From two native-endian loads of eight bytes each, at byte 0 and at byte 6 of the frame.
+    #[inline]
+    #[must_use]
+    pub const fn from_words(bytes_0_to_8: u64, bytes_6_to_14: u64, flags: u16) -> Self {
+        Self { destination: Mac::from_word(bytes_0_to_8), source: Mac::from_word(bytes_6_to_14), flags }
+    }
+
+    /// From an Ethernet header of 14 bytes.
+    #[inline]
+    #[must_use]
+    pub const fn from_bytes(header: &[u8; 14], flags: u16) -> Self {
+        let &[a, b, c, d, e, f, g, h, i, j, k, l, _, _] = header;
+        Self {
+            destination: Mac::from_octets([a, b, c, d, e, f]),
+            source: Mac::from_octets([g, h, i, j, k, l]),
+            flags,
+        }
+    }
+
+    /// The port to which the frame is forced, [`BROADCAST_INDEX`] for all others.
+    #[inline]
+    #[must_use]
+    pub const fn forced_port(&self) -> Option<PortIndex> {
+        match (self.flags >> Self::FORCED_PORT_SHIFT) as u8 {
+            0 => None,
+            index => Some(PortIndex(index)),
+        }
+    }
+}
+
+/// Why the switch drops a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// Its destination is on the port it came from.
+    ToSelf,
+    /// Its destination, learned or forced, is a port that the switch does not have.
+    PortGone,
+}
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// To this port.
+    Port(PortIndex),
+    /// To all ports but the one it came from.
+    Flood,
+    /// Nowhere.
+    Drop(DropReason),
+}
+
+/// The port from which a batch comes.
+///
+/// It has no memory of the sources it sent, and so none that could be wrong. VALE keeps the last source of a port, and
+/// leaves an address that went to another port and came back where it was last learned. A memory that is checked
+/// against the table each time costs what learning again costs: within a batch, repeated sources are learned once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourcePort {
+    index: PortIndex,
+}
+
+impl SourcePort {
+    /// The port with this index. From an index that cannot be a port nothing is learned.
+    #[must_use]
+    pub const fn new(index: PortIndex) -> Self {
+        Self { index }
+    }
+
+    /// The port's index.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self) -> PortIndex {
+        self.index
+    }
+
+    fn learn_batch(self, frames: &[FrameHeader], table: &MacTable, now: Tick) {
+        if !self.index.is_port() {
+            return;
+        }
+        let mut last = Entry::EMPTY;
+        for frame in frames {
+            if frame.source.is_multicast() || frame.flags & FrameHeader::NO_LEARN != 0 {
+                continue;
+            }
+            let entry = Entry::new(frame.source, self.index, now);
+            if entry != last {
+                last = entry;
+                table.learn_entry(frame.source, entry, now);
+            }
+        }
+    }
+}
+
+/// Learns the sources of `frames`, all of which come from the port `from`, and writes one verdict for each.
+///
+/// A source is learned unless it is multicast or the frame says [`FrameHeader::NO_LEARN`]. A frame goes where it is
+/// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
+/// back to its own port or to a port not in `ports` is dropped. If one slice is longer than the other, its excess is
+/// ignored: not learned from, not written.
+pub fn classify(
+    frames: &[FrameHeader],
+    from: &SourcePort,
+    table: &MacTable,
+    ports: &PortSet,
+    now: Tick,
+    verdicts: &mut [Verdict],
+) {
+    let frames = frames.get(..verdicts.len()).unwrap_or(frames);
+    from.learn_batch(frames, table, now);
+
+    let to_port = |port: PortIndex| {
+        if port == from.index {
+            Verdict::Drop(DropReason::ToSelf)
+        } else if ports.contains(port) {
+            Verdict::Port(port)
+        } else {
+            Verdict::Drop(DropReason::PortGone)
+        }
+    };
+    // The last destination looked up and its verdict; this pair is true of any switch.
+    let (mut destination, mut verdict) = (Mac::BROADCAST, Verdict::Flood);
+    for (frame, result) in frames.iter().zip(verdicts) {
+        *result = match frame.forced_port() {
+            None if frame.destination == destination => verdict,
+            None => {
+                destination = frame.destination;
+                let port = if destination.is_multicast() { None } else { table.lookup(destination, now) };
+                verdict = port.map_or(Verdict::Flood, to_port);
+                verdict
+            }
+            Some(BROADCAST_INDEX) => Verdict::Flood,
+            Some(port) => to_port(port),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+//! Which port each address was last seen on.
+//!
+//! # Layout
+//! The table is a power of two of sets, each half a cache line of four entries. An address belongs to one set, chosen by
+//! a keyed hash. An entry is one atomic word, so it is read and replaced whole:
+//!
+//! | bits | content |
+//! |---|---|
+//! | 0..8 | tick at which the address was last seen |
+//! | 8..16 | index of the port |
+//! | 16..64 | the complement of the address, first octet least significant |
+//!
+//! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned, so no entry in use is
+//! zero and an empty one matches no address that can be looked up. The exclusive-or of an entry and the word of an
+//! address, its lower 16 bits zero, is less than 2^16 just if the entry is that address's, and is then its port and tick: a
+//! lookup takes the least of the four, without a branch that depends on where in the set the entry is.
+//!
+//! # Threads
+//! Any thread may call anything at any time. Entries are independent facts that publish no other memory, so all
+//! accesses are relaxed. Entries change by compare-exchange only, tried at most twice: a sweep cannot clear an entry
+//! that was refreshed meanwhile, and no thread overwrites what it has not seen. A learner that loses twice leaves; the
+//! next frame of that source tries again. In steady state nothing is stored: a refresh stores only if the tick or the
+//! port changed, so an address costs one store a tick, and cache lines stay shared between cores.
+//!
+//! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can
+//! leave it in two entries. This does no harm: both are what was just seen; all lookups take the same one of them (lower
+//! port, then lower tick); the learner that next changes either, one tick later at the latest if the address is still
+//! in use, clears the other; and an address not in use ages out of both.
+//!
+//! # Time
+//! The caller counts ticks in a wrapping byte. An entry more than `ageing_ticks` old is not returned and not counted as
+//! evicted, and [`MacTable::sweep`] clears it. Called at each tick, it does so when the entry's age is `ageing_ticks` + 1,
+//! at most 201, while an entry would have to stay until 240 to seem young again: 39 sweeps in a row may fail to happen.
+//! Ages from 240 up count as 0, since they come from threads that read the clock a moment before the one that wrote.
+
+use std::error::Error;
+use std::fmt;
+use std::hint::select_unpredictable;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mac::Mac;
+use crate::port_set::PortIndex;
+
+/// Entries of a set. Twice as many would take 2 to 4 ns longer to search, for which a table twice as large has fewer
+/// addresses without a place.
+const WAYS: usize = 4;
+
+/// Ages from here up are those of entries stamped by a thread whose clock was ahead of the reader's.
+const AHEAD_OF_CLOCK_TICKS: u8 = 240;
+
+/// A moment in the caller's time: a counter that wraps after 255. How long a tick lasts is the caller's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Tick(pub u8);
+
+/// Size, ageing and key of a [`MacTable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MacTableConfig {
+    /// Number of entries, a power of two from [`Self::MIN_ENTRIES`] to [`Self::MAX_ENTRIES`]; 8 bytes each.
+    pub entries: usize,
+    /// Age in ticks up to which an entry is used, from 1 to [`Self::MAX_AGEING_TICKS`].
+    pub ageing_ticks: u8,
+    /// Secret of the hash, random for each table: who does not know it cannot choose addresses that meet in one set.
+    pub hash_key: u64,
+}
+
+impl MacTableConfig {
+    /// Least number of entries: one set.
+    pub const MIN_ENTRIES: usize = WAYS;
+    /// Most entries: 8 MiB.
+    pub const MAX_ENTRIES: usize = 1 << 20;
+    /// Number of entries unless told otherwise: 128 KiB. With 4096 addresses fewer than 1 in 100 lack a place.
+    pub const DEFAULT_ENTRIES: usize = 16384;
+    /// Longest ageing, in ticks.
+    pub const MAX_AGEING_TICKS: u8 = 200;
+    /// Ageing unless told otherwise, in ticks: with ticks of 5 s the 300 s that IEEE 802.1Q recommends.
+    pub const DEFAULT_AGEING_TICKS: u8 = 60;
+
+    /// The default size and ageing with the caller's random key.
+    #[must_use]
+    pub const fn new(hash_key: u64) -> Self {
+        Self { entries: Self::DEFAULT_ENTRIES, ageing_ticks: Self::DEFAULT_AGEING_TICKS, hash_key }
+    }
+}
+
+/// Why a table cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MacTableError {
+    /// The number of entries is no power of two or out of range.
+    Entries(usize),
+    /// The ageing is out of range.
+    AgeingTicks(u8),
+}
+
+impl fmt::Display for MacTableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(entries) => write!(
+                f,
+                "a MAC table cannot have {entries} entries: choose a power of two from {} to {}",
+                MacTableConfig::MIN_ENTRIES,
+                MacTableConfig::MAX_ENTRIES
+            ),
+            Self::AgeingTicks(ticks) => write!(
+                f,
+                "a MAC table cannot age in {ticks} ticks: choose 1 to {} and make ticks longer or shorter",
+                MacTableConfig::MAX_AGEING_TICKS
+            ),
+        }
+    }
+}
+
+impl Error for MacTableError {}
+
+/// One entry as [`MacTable::entries`] reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MacEntry {
+    /// The address.
+    pub mac: Mac,
+    /// The port on which it was last seen.
+    pub port: PortIndex,
+    /// Ticks since then.
+    pub age_ticks: u8,
+}
+
+/// The word of an entry, as the module's documentation lays it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Never empty if `mac` is not multicast.
+    #[inline]
+    pub(crate) fn new(mac: Mac, port: PortIndex, seen: Tick) -> Self {
+        Self(!mac.bits() << 16 | u64::from(port.0) << 8 | u64::from(seen.0))
+    }
+
+    #[inline]
+    fn mac(self) -> Mac {
+        Mac::from_bits(!self.0 >> 16)
+    }
+
+    #[inline]
+    fn port(self) -> PortIndex {
+        PortIndex((self.0 >> 8) as u8)
+    }
+
+    #[inline]
+    fn seen(self) -> Tick {
+        Tick(self.0 as u8)
+    }
+
+    #[inline]
+    fn age_ticks(self, now: Tick) -> u8 {
+        let age = now.0.wrapping_sub(self.seen().0);
+        if age >= AHEAD_OF_CLOCK_TICKS { 0 } else { age }
+    }
+}
+
+#[repr(align(32))]
+#[derive(Default)]
+struct Set([AtomicU64; WAYS]);
+
+impl Set {
+    #[inline]
+    fn load(&self) -> [Entry; WAYS] {
+        self.0.each_ref().map(|word| Entry(word.load(Ordering::Relaxed)))
+    }
+
+    /// The least exclusive-or of `word` and an entry. Without a branch, since the way is random.
+    #[inline]
+    fn nearest(&self, word: u64) -> u64 {
+        let [a, b, c, d] = self.load().map(|entry| entry.0 ^ word);
+        let least = |one: u64, other: u64| select_unpredictable(one < other, one, other);
+        least(least(a, b), least(c, d))
+    }
+
+    #[inline]
+    fn replace(&self, way: usize, old: Entry, new: Entry) -> bool {
+        self.0.get(way).is_some_and(|word| replace(word, old, new))
+    }
+}
+
+#[inline]
+fn replace(word: &AtomicU64, old: Entry, new: Entry) -> bool {
+    word.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// The addresses of a switch and their ports, shared by all its workers. See the [module](self).
+pub struct MacTable {
+    sets: Box<[Set]>,
+    /// Both odd, so that each step of the hash is one-to-one.
+    hash_keys: (u64, u64),
+    ageing_ticks: u8,
+    evictions: AtomicU64,
+}
+
+impl MacTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// A size or an ageing out of range.
+    pub fn new(config: MacTableConfig) -> Result<Self, MacTableError> {
+        let MacTableConfig { entries, ageing_ticks, hash_key } = config;
+        if !entries.is_power_of_two()
+            || !(MacTableConfig::MIN_ENTRIES..=MacTableConfig::MAX_ENTRIES).contains(&entries)
+        {
+            return Err(MacTableError::Entries(entries));
+        }
+        if !(1..=MacTableConfig::MAX_AGEING_TICKS).contains(&ageing_ticks) {
+            return Err(MacTableError::AgeingTicks(ageing_ticks));
+        }
+        Ok(Self {
+            sets: (0..entries / WAYS).map(|_| Set::default()).collect(),
+            hash_keys: (splitmix(hash_key) | 1, splitmix(!hash_key) | 1),
+            ageing_ticks,
+            evictions: AtomicU64::new(0),
+        })
+    }
+
+    /// The port on which `mac` was last seen, unless that is too long ago or was forgotten.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, mac: Mac, now: Tick) -> Option<PortIndex> {
+        let found = self.set_of(mac)?.nearest(Entry::new(mac, PortIndex(0), Tick(0)).0);
+        let entry = Entry(found);
+        (found < 1 << 16 && entry.age_ticks(now) <= self.ageing_ticks).then(|| entry.port())
+    }
+
+    /// Notes that `mac` was seen on `port`; what was known of it before is replaced.
+    ///
+    /// In a full set the entry that was seen longest ago makes room: an expired one if there is one, of equals the last.
+    /// A multicast address and an index that cannot be a port are not learned.
+    pub fn learn(&self, mac: Mac, port: PortIndex, now: Tick) {
+        if port.is_port() && !mac.is_multicast() {
+            self.learn_entry(mac, Entry::new(mac, port, now), now);
+        }
+    }
+
+    /// As [`Self::learn`], for what it learns; `entry` is that of `mac` at `now`.
+    #[inline]
+    pub(crate) fn learn_entry(&self, mac: Mac, entry: Entry, now: Tick) {
+        if let Some(set) = self.set_of(mac)
+            && set.nearest(entry.0) != 0
+        {
+            self.change_set(set, mac, entry, now);
+        }
+    }
+
+    /// Clears entries that are too old; how many. Call it at each tick.
+    pub fn sweep(&self, now: Tick) -> usize {
+        self.clear(|entry| entry.age_ticks(now) > self.ageing_ticks)
+    }
+
+    /// Forgets what was learned on `port`; how many addresses.
+    ///
+    /// A worker that still classifies frames of this port may learn from them afterwards. So before the index goes to
+    /// another port, see that no worker has the old one any more, then call this.
+    pub fn forget_port(&self, port: PortIndex) -> usize {
+        self.clear(|entry| entry.port() == port)
+    }
+
+    /// Forgets everything; how many addresses.
+    pub fn forget_all(&self) -> usize {
+        self.clear(|_| true)
+    }
+
+    /// The entries that are not too old, in no order. Each is read when the iterator comes to it: an address that moves
+    /// or is relearned meanwhile may be missed.
+    pub fn entries(&self, now: Tick) -> impl Iterator<Item = MacEntry> + '_ {
+        self.words().filter_map(move |word| {
+            let entry = Entry(word.load(Ordering::Relaxed));
+            let age_ticks = entry.age_ticks(now);
+            (entry != Entry::EMPTY && age_ticks <= self.ageing_ticks).then(|| MacEntry {
+                mac: entry.mac(),
+                port: entry.port(),
+                age_ticks,
+            })
+        })
+    }
+
+    /// How many entries are in use, those included that are too old and not yet swept. Reads the whole table.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words().filter(|word| word.load(Ordering::Relaxed) != Entry::EMPTY.0).count()
+    }
+
+    /// Whether no entry is in use. Reads the table up to the first one that is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words().all(|word| word.load(Ordering::Relaxed) == Entry::EMPTY.0)
+    }
+
+    /// How many addresses the table has room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.sets.len() * WAYS
+    }
+
+    /// How many addresses have lost their place to others before their time, since the table was made. Many of them say
+    /// that the table is too small, or that someone invents addresses.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) {
+        for _attempt in 0..2 {
+            let entries = set.load();
+            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are.
+            let rank = |known: Entry| match known {
+                known if known.mac() == mac => u16::MAX,
+                Entry::EMPTY => u16::MAX - 1,
+                known => u16::from(known.age_ticks(now)),
+            };
+            let Some((way, old)) = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known))
+            else {
+                return;
+            };
+            let is_known = old.mac() == mac;
+            if is_known && old.port() == entry.port() && old.age_ticks(now) == 0 {
+                return;
+            }
+            if !set.replace(way, old, entry) {
+                continue;
+            }
+            if !is_known && rank(old) <= u16::from(self.ageing_ticks) {
+                self.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            for (other, known) in entries.into_iter().enumerate() {
+                if other != way && known.mac() == mac {
+                    set.replace(other, known, Entry::EMPTY);
+                }
+            }
+            return;
+        }
+    }
+
+    fn clear(&self, is_unwanted: impl Fn(Entry) -> bool) -> usize {
+        self.words()
+            .filter(|word| {
+                let entry = Entry(word.load(Ordering::Relaxed));
+                entry != Entry::EMPTY && is_unwanted(entry) && replace(word, entry, Entry::EMPTY)
+            })
+            .count()
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.sets.iter().flat_map(|set| &set.0)
+    }
+
+    /// The set of an address; always there. Two keyed multiplications, since one alone maps addresses in
+    /// sequence to few sets under an unlucky key; the shift between them brings high bits where the second reaches them.
+    #[inline]
+    fn set_of(&self, mac: Mac) -> Option<&Set> {
+        let once = mac.bits().wrapping_mul(self.hash_keys.0);
+        let twice = (once ^ once >> 32).wrapping_mul(self.hash_keys.1);
+        let index = (twice >> 40) as usize & self.sets.len().wrapping_sub(1);
+        self.sets.get(index)
+    }
+}
+
+impl fmt::Debug for MacTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MacTable")
+            .field("capacity", &self.capacity())
+            .field("ageing_ticks", &self.ageing_ticks)
+            .field("evictions", &self.evictions())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood 2014): makes well-mixed words from any key, even a poor one.
+fn splitmix(key: u64) -> u64 {
+    let mut word = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests;

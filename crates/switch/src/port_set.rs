@@ -1,0 +1,161 @@
+//! Which ports a switch has, readable by workers while the control thread changes it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most ports of one switch; their indexes are 0 to 253 (VALE).
+pub const MAX_PORTS: usize = 254;
+
+/// Not a port: the index that means all ports but the source (VALE).
+pub const BROADCAST_INDEX: PortIndex = PortIndex(254);
+
+/// Not a port: the index that means none (VALE).
+pub const NO_PORT_INDEX: PortIndex = PortIndex(255);
+
+/// The number of a port in its switch: 0 to 253, or [`BROADCAST_INDEX`] or [`NO_PORT_INDEX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortIndex(pub u8);
+
+impl PortIndex {
+    /// Whether the index can be that of a port: less than [`MAX_PORTS`].
+    #[inline]
+    #[must_use]
+    pub const fn is_port(self) -> bool {
+        (self.0 as usize) < MAX_PORTS
+    }
+}
+
+impl fmt::Display for PortIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A set of port indexes: 256 bits, of which the two that are no ports stay clear.
+///
+/// Any thread may read or change it at any time. A change says nothing of other memory (all accesses are relaxed): how
+/// a reader finds what belongs to the port must be published by other means.
+#[derive(Default)]
+pub struct PortSet([AtomicU64; 4]);
+
+impl PortSet {
+    /// A set without ports.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 4])
+    }
+
+    /// Adds a port; whether it was not there before. An index that cannot be a port is not added.
+    pub fn insert(&self, port: PortIndex) -> bool {
+        let (word, bit) = self.place(port);
+        port.is_port() && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Takes a port out; whether it was there before.
+    pub fn remove(&self, port: PortIndex) -> bool {
+        let (word, bit) = self.place(port);
+        word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    }
+
+    /// Whether the port is in the set.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, port: PortIndex) -> bool {
+        let (word, bit) = self.place(port);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// The ports in ascending order, as they were at the time of this call. Each group of 64 indexes is read in one
+    /// moment, the four groups one after another.
+    pub fn iter(&self) -> impl Iterator<Item = PortIndex> + use<> {
+        let words = [0, 1, 2, 3].map(|group: u8| (group, self.word(group).load(Ordering::Relaxed)));
+        words.into_iter().flat_map(|(group, word)| {
+            (0..64u8).filter(move |bit| word >> bit & 1 != 0).map(move |bit| PortIndex(group * 64 + bit))
+        })
+    }
+
+    /// How many ports are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
+    /// Whether no port is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    fn place(&self, port: PortIndex) -> (&AtomicU64, u64) {
+        (self.word(port.0 >> 6), 1 << (port.0 & 63))
+    }
+
+    /// The word of a group of 64 indexes; the mask makes the index provably in range.
+    #[inline]
+    fn word(&self, group: u8) -> &AtomicU64 {
+        &self.0[usize::from(group & 3)]
+    }
+}
+
+impl fmt::Debug for PortSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|port| port.0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_in_the_set_from_insertion_to_removal() {
+        let ports = PortSet::new();
+        assert!(ports.is_empty());
+        for index in [0, 63, 64, 127, 128, 191, 192, 253] {
+            let port = PortIndex(index);
+            assert!(!ports.contains(port));
+            assert!(ports.insert(port));
+            assert!(!ports.insert(port), "already there");
+            assert!(ports.contains(port));
+            assert_eq!(ports.iter().collect::<Vec<_>>(), [port]);
+            assert!(ports.remove(port));
+            assert!(!ports.remove(port), "already gone");
+            assert!(!ports.contains(port));
+        }
+    }
+
+    #[test]
+    fn every_port_index_fits_and_iterates_in_order() {
+        let ports = PortSet::new();
+        for index in (0..=255).rev() {
+            assert_eq!(ports.insert(PortIndex(index)), index <= 253);
+        }
+        assert_eq!(ports.len(), MAX_PORTS);
+        assert!(ports.iter().map(|port| port.0).eq(0..=253));
+        assert!(!ports.contains(BROADCAST_INDEX));
+        assert!(!ports.contains(NO_PORT_INDEX));
+    }
+
+    #[test]
+    fn changes_by_two_threads_in_one_word_are_both_kept() {
+        let ports = PortSet::new();
+        std::thread::scope(|scope| {
+            for parity in 0..2 {
+                let ports = &ports;
+                scope.spawn(move || {
+                    for round in 0..1001 {
+                        for index in (0..64).filter(|index| index % 2 == parity) {
+                            if round % 2 == 0 {
+                                assert!(ports.insert(PortIndex(index)));
+                            } else {
+                                assert!(ports.remove(PortIndex(index)));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(ports.len(), 64);
+    }
+}
