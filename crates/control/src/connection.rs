@@ -127,7 +127,9 @@ impl Connection {
         while !frame.is_empty() {
             match send(&self.socket, frame, &[]) {
                 Ok(sent) => frame = frame.get(sent..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::OUT, deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::OUT, deadline)?
+                }
                 // The daemon may have said why before it hung up: read on.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 Err(error) => return Err(self.socket_error(error)),
@@ -154,7 +156,8 @@ impl Connection {
             };
             if received.descriptors_lost || descriptors.len() > MAX_DESCRIPTORS {
                 return Err(ControlError::ProtocolViolation(
-                    "more descriptors came than fit; the limit of open files may be too low (`ulimit -n`)".to_owned(),
+                    "more descriptors came than fit; the limit of open files may be too low (`ulimit -n`)"
+                        .to_owned(),
                 ));
             }
             if received.bytes == 0 {

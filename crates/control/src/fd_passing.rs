@@ -12,8 +12,8 @@ use ringroad_ring::geometry::MAX_QUEUES;
 use rustix::cmsg_space;
 use rustix::io::retry_on_intr;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
 /// Most descriptors with one reply: a region, and two eventfds for each of the most queues a port has.
@@ -36,8 +36,7 @@ pub struct Received {
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let attached =
-        descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
+    let attached = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
     if descriptors.len() > MAX_DESCRIPTORS || !attached {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than one message carries"));
     }
@@ -50,11 +49,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 ///
 /// # Errors
 /// Those of recvmsg(2), among them `WouldBlock`.
-pub fn receive(
-    socket: impl AsFd,
-    buffer: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> io::Result<Received> {
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = receive_message(socket, buffer, &mut control)?;

@@ -95,6 +95,9 @@ pub struct SwitchReport {
     pub macs: u32,
     /// Frames that went to more than one port.
     pub replicated_frames: u64,
+    /// Sum over all ports, those that left included: once traffic has stopped, `received_frames + replicated_frames` is
+    /// `delivered_frames` plus all drops.
+    pub totals: CounterReport,
 }
 
 /// The ports.

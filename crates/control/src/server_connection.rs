@@ -148,9 +148,7 @@ impl ServerConnection {
         let received = receive_bytes(&self.socket, &mut self.input);
         self.input.truncate(received.as_ref().map_or(0, |received| received.bytes));
         match received {
-            Ok(received) if received.descriptors_lost => {
-                Err(CloseCause::UnexpectedDescriptors)
-            }
+            Ok(received) if received.descriptors_lost => Err(CloseCause::UnexpectedDescriptors),
             Ok(received) if received.bytes == 0 => Err(CloseCause::PeerClosed),
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

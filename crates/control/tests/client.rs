@@ -1,4 +1,5 @@
 //! A program's end against daemons good and bad, each a thread behind a socket of its own.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,9 @@ use std::time::Duration;
 use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
 use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
 use ringroad_control::report::MacEntryReport;
-use ringroad_control::{Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing};
+use ringroad_control::{
+    Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
+};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_getfd};
@@ -96,6 +99,7 @@ fn opened(queue_count: u16) -> Reply {
             slots: 64,
             extra_buffers: 0,
         },
+        peer_placement: None,
         queue_count,
         switch: Some("vale0".to_owned()),
         switch_index: Some(1),

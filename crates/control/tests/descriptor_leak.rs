@@ -1,4 +1,5 @@
 //! Alone in its process, so that the count of open descriptors is its own.
+#![allow(clippy::unwrap_used)]
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -19,7 +20,14 @@ fn opened() -> Reply {
         kind: PortKind::SwitchPort,
         mode: String::new(),
         geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
-        placement: PortPlacement { interface: 0, tx_rings: vec![0], rx_rings: vec![1], slots: 64, extra_buffers: 0 },
+        placement: PortPlacement {
+            interface: 0,
+            tx_rings: vec![0],
+            rx_rings: vec![1],
+            slots: 64,
+            extra_buffers: 0,
+        },
+        peer_placement: None,
         queue_count: 1,
         switch: None,
         switch_index: None,

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,14 +43,14 @@ pub struct WorkerStats {
     pub kicks_received: AtomicU64,
     /// Kernel thread id, 0 until it runs.
     pub thread_id: AtomicU32,
-    state: AtomicU8,
+    sleeping: AtomicBool,
 }
 
 impl WorkerStats {
-    /// `polling` or `sleeping`.
+    /// Whether it sleeps at this moment.
     #[must_use]
-    pub fn state(&self) -> &'static str {
-        if self.state.load(Ordering::Relaxed) == 0 { "polling" } else { "sleeping" }
+    pub fn is_sleeping(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed)
     }
 }
 
@@ -238,10 +238,10 @@ impl Running {
             || self.engine.has_waiting();
         if !work {
             bump(&self.stats.sleeps);
-            self.stats.state.store(1, Ordering::Relaxed);
+            self.stats.sleeping.store(true, Ordering::Relaxed);
             // A failure to wait (out of descriptors) turns sleeping into polling: slower, never wrong.
             let _ = self.wait();
-            self.stats.state.store(0, Ordering::Relaxed);
+            self.stats.sleeping.store(false, Ordering::Relaxed);
         }
         self.bell.awake();
         self.engine.prepare_sleep(false);

@@ -1,0 +1,286 @@
+//! The configuration file: TOML, every key optional, unknown keys refused.
+
+use std::path::{Path, PathBuf};
+
+use ringroad_port::port_name::{PortBase, PortName};
+use serde::Deserialize;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("reading the configuration {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or has a key that does not exist.
+    #[error("configuration {path}: {source}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// Line and reason.
+        source: Box<toml::de::Error>,
+    },
+    /// A value makes no sense.
+    #[error("configuration {path}: {what}")]
+    Value {
+        /// The file.
+        path: String,
+        /// Which value, and what would do.
+        what: String,
+    },
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[workers]`
+    pub workers: Workers,
+    /// `[socket]`
+    pub socket: Socket,
+    /// `[switch]`
+    pub switch: Switch,
+    /// `[log]`
+    pub log: Log,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[[port]]`: ports that exist without a program.
+    pub port: Vec<StaticPort>,
+    /// `[[allow]]`: who may open which ports.
+    pub allow: Vec<Allow>,
+}
+
+/// Threads of the datapath.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workers {
+    /// How many, 1 to 16.
+    pub count: u16,
+    /// Processors to run them on, in order; fewer or none leave the rest to the kernel.
+    pub cpus: Vec<u32>,
+    /// How long an idle worker keeps looking before it sleeps, microseconds.
+    pub spin_us: u64,
+    /// Never sleep.
+    pub busy: bool,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { count: 1, cpus: Vec::new(), spin_us: 50, busy: false }
+    }
+}
+
+/// The control socket.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Socket {
+    /// Permission bits in octal, as a string: who may connect at all.
+    pub mode: String,
+    /// Group id that the socket is given to.
+    pub gid: Option<u32>,
+}
+
+impl Default for Socket {
+    fn default() -> Self {
+        Self { mode: "0600".into(), gid: None }
+    }
+}
+
+/// Address learning.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Switch {
+    /// How long an address is remembered after it was last seen, seconds.
+    pub ageing_s: u32,
+    /// Addresses per switch, a power of two.
+    pub mac_entries: usize,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self { ageing_s: 300, mac_entries: 8192 }
+    }
+}
+
+/// Log output.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `ringroadd=debug`.
+    pub level: String,
+    /// `text` or `json`.
+    pub format: LogFormat,
+    /// File to append to; standard error where none is named and the daemon runs in the foreground.
+    pub file: Option<PathBuf>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Text, file: None }
+    }
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What clients may use up together.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Control connections.
+    pub connections: usize,
+    /// Shared memory of all regions, MiB; 0 stands for half of the machine's memory.
+    pub shared_memory_mib: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 2048, shared_memory_mib: 0 }
+    }
+}
+
+/// A port that the configuration makes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticPort {
+    /// `vale0:name`.
+    pub name: String,
+    /// Device at the port, such as `pcap:out=FILE`; none makes a port for programs.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// Queues.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Slots per ring.
+    #[serde(default)]
+    pub slots: Option<u32>,
+    /// Size of a buffer, bytes.
+    #[serde(default)]
+    pub buffer_bytes: Option<u32>,
+}
+
+/// Who may open the ports whose name matches.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allow {
+    /// Pattern of port names: `vale0:*`.
+    pub port: String,
+    /// User ids.
+    #[serde(default)]
+    pub uids: Vec<u32>,
+    /// Group ids (the primary group of the connecting process counts).
+    #[serde(default)]
+    pub gids: Vec<u32>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming file, line and what would do.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: name.clone(), source })?;
+        Self::parse(&text, &name)
+    }
+
+    /// Parses and checks the text of a configuration; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
+            .map_err(|source| ConfigError::Parse { path: name.to_owned(), source: Box::new(source) })?;
+        config.check().map_err(|what| ConfigError::Value { path: name.to_owned(), what })?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let most = ringroad_datapath::engine::MAX_WORKERS;
+        if self.workers.count == 0 || usize::from(self.workers.count) > most {
+            return Err(format!("workers.count is {}; choose from 1 to {most}", self.workers.count));
+        }
+        self.socket_mode()?;
+        if !(1..=86_400).contains(&self.switch.ageing_s) {
+            return Err(format!("switch.ageing_s is {}; choose from 1 to 86400", self.switch.ageing_s));
+        }
+        let (entries, range) = (
+            self.switch.mac_entries,
+            ringroad_switch::MacTableConfig::MIN_ENTRIES..=ringroad_switch::MacTableConfig::MAX_ENTRIES,
+        );
+        if !entries.is_power_of_two() || !range.contains(&entries) {
+            let (least, most) = range.into_inner();
+            return Err(format!("switch.mac_entries is {entries}; choose a power of two from {least} to {most}"));
+        }
+        for (index, port) in self.port.iter().enumerate() {
+            let parsed: PortName = port.name.parse().map_err(|error| format!("[[port]]: {error}"))?;
+            if !matches!(parsed.base, PortBase::Switch { .. }) {
+                return Err(format!("[[port]] {:?}: only ports of a switch (vale0:name) can be made here", port.name));
+            }
+            if let Some(driver) = &port.driver {
+                driver.parse::<PortName>().map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
+            }
+            if self.port.iter().skip(index + 1).any(|other| other.name == port.name) {
+                return Err(format!("[[port]] {:?} stands there twice", port.name));
+            }
+        }
+        for allow in &self.allow {
+            globset::Glob::new(&allow.port).map_err(|error| format!("[[allow]] port {:?}: {error}", allow.port))?;
+            if allow.uids.is_empty() && allow.gids.is_empty() {
+                return Err(format!("[[allow]] port {:?} allows nobody: give uids or gids", allow.port));
+            }
+        }
+        Ok(())
+    }
+
+    /// Permission bits of the socket.
+    ///
+    /// # Errors
+    /// A description where the text is no octal mode.
+    pub fn socket_mode(&self) -> Result<u32, String> {
+        u32::from_str_radix(&self.socket.mode, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+            format!("socket.mode is {:?}; write octal permission bits such as \"0660\"", self.socket.mode)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_gives_the_defaults() {
+        assert_eq!(Config::parse("", "x").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn bad_values_are_named_with_what_would_do() {
+        for (text, part) in [
+            ("colour = 3", "colour"),
+            ("[workers]\ncount = 0", "1 to 16"),
+            ("[socket]\nmode = \"rw\"", "octal"),
+            ("[switch]\nmac_entries = 1000", "power of two"),
+            ("[[port]]\nname = \"x{1\"", "switch"),
+            ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a\"", "twice"),
+            ("[[port]]\nname = \"vale0:a\"\ndriver = \"eth\"", "driver"),
+            ("[[allow]]\nport = \"vale0:*\"", "nobody"),
+            ("[[allow]]\nport = \"vale[\"\nuids = [1]", "vale["),
+        ] {
+            let error = Config::parse(text, "test.toml").unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("test.toml"), "{text:?} gave {error:?}");
+        }
+    }
+}

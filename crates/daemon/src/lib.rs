@@ -1,0 +1,17 @@
+//! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
+//!
+//! - [`config`]: the TOML file; [`permissions`]: who may do what.
+//! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
+//! - [`server`]: the control socket's loop; [`reload`]: a new configuration while traffic runs.
+//! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go.
+//!
+//! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
+
+pub mod config;
+pub mod listen;
+pub mod logging;
+pub mod permissions;
+pub mod ports;
+pub mod reload;
+pub mod server;
+pub mod status;

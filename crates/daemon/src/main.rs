@@ -1,0 +1,204 @@
+//! `ringroadd`, the daemon.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+use ringroad_control::report::StartedBy;
+use ringroad_control::socket_path::default_socket_path;
+use ringroad_daemon::config::Config;
+use ringroad_daemon::listen::{ListenError, listen};
+use ringroad_daemon::ports::Ports;
+use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
+use ringroad_daemon::{logging, reload};
+use ringroad_datapath::fabric::Fabric;
+use ringroad_datapath::worker::WorkerConfig;
+use ringroad_switch::MacTableConfig;
+
+/// Ringroad's daemon: owns switches and devices, and hands rings to programs.
+///
+/// `ringroad up` starts it, and so does any program that opens a port while none runs.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Control socket [default: $RINGROAD_SOCKET, else the usual place of the user]
+    #[arg(long)]
+    socket: Option<PathBuf>,
+    /// Configuration (TOML); read again on SIGHUP
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Append log lines to this file instead of standard error
+    #[arg(long)]
+    log_file: Option<PathBuf>,
+    /// Run in the background: return when the socket is ready
+    #[arg(long)]
+    background: bool,
+    /// End when there have been no ports and no connections for a while
+    #[arg(long)]
+    on_demand: bool,
+    /// The process in the background
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "ringroadd: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts this program once more in a session of its own. It writes "ready" to the inherited standard output and
+/// then lets go of all inherited descriptors, so whoever reads them sees the end.
+fn start_in_background(arguments: &Arguments) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg("--detached").stdin(Stdio::null());
+    for (option, value) in
+        [("--socket", &arguments.socket), ("--config", &arguments.config), ("--log-file", &arguments.log_file)]
+    {
+        if let Some(value) = value {
+            let value = std::path::absolute(value).unwrap_or_else(|_| value.clone());
+            command.arg(option).arg(value);
+        }
+    }
+    if arguments.on_demand {
+        command.arg("--on-demand");
+    }
+    command.spawn().map_err(|error| format!("starting in the background: {error}"))?;
+    Ok(())
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.detached {
+        // A session of its own: signals for the terminal of whoever started it are not for the daemon.
+        let _ = rustix::process::setsid();
+        std::env::set_current_dir("/").map_err(|error| format!("changing to /: {error}"))?;
+    }
+    let config = match &arguments.config {
+        Some(path) => Config::read(path).map_err(|error| error.to_string())?,
+        None => Config::default(),
+    };
+    let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
+    let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+    raise_descriptor_limit();
+
+    let listener = match listen(&socket, config.socket_mode()?, config.socket.gid) {
+        // Another was quicker: what the caller wanted is there.
+        Err(ListenError::AlreadyRunning(_)) if arguments.on_demand => return say_ready(arguments.detached),
+        other => other.map_err(|error| error.to_string())?,
+    };
+    let log_file = match &arguments.log_file {
+        Some(path) => Some(path.clone()),
+        None if arguments.detached && config.log.file.is_none() => Some(beside(&socket, ".log")),
+        None => None,
+    };
+    let level = logging::start(&config.log, log_file.as_deref())?;
+    let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
+    let fabric = make_fabric(&config)?;
+    let mut ports = Ports::new(fabric, memory_limit_bytes(&config));
+    let (_, problems) = reload::apply_ports(&mut ports, &config.port);
+    if !problems.is_empty() {
+        let _ = std::fs::remove_file(&socket);
+        return Err(problems.join("; "));
+    }
+    let started = if arguments.on_demand { StartedBy::OnDemand } else { StartedBy::Command };
+    let mut server = Server::new(ServerParts {
+        listener,
+        socket,
+        config,
+        config_path: arguments.config.as_deref().map(absolute),
+        started,
+        ports,
+        signals,
+        level,
+    })
+    .map_err(|error| error.to_string())?;
+    say_ready(arguments.detached)?;
+    let result = server.run();
+    server.shut_down();
+    result.map_err(|error| error.to_string())
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+fn beside(socket: &Path, ending: &str) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(ending);
+    PathBuf::from(path)
+}
+
+/// Tells whoever waits, and in the background lets go of what was inherited.
+fn say_ready(detached: bool) -> Result<(), String> {
+    if !detached {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| format!("reporting that the daemon is ready: {error}");
+    writeln!(std::io::stdout(), "ready").map_err(failed)?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))?;
+    rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))
+}
+
+fn make_fabric(config: &Config) -> Result<Fabric, String> {
+    let workers = (0..config.workers.count)
+        .map(|index| WorkerConfig {
+            index,
+            cpu: config.workers.cpus.get(usize::from(index)).copied(),
+            spin: Duration::from_micros(config.workers.spin_us),
+            busy: config.workers.busy,
+        })
+        .collect();
+    let table = MacTableConfig {
+        entries: config.switch.mac_entries,
+        ageing_ticks: AGEING_TICKS,
+        ..MacTableConfig::new(0)
+    };
+    Fabric::threaded(workers, table).map_err(|error| error.to_string())
+}
+
+fn memory_limit_bytes(config: &Config) -> u64 {
+    match config.limits.shared_memory_mib {
+        0 => {
+            let info = rustix::system::sysinfo();
+            u64::from(info.mem_unit) * info.totalram / 2
+        }
+        mib => mib << 20,
+    }
+}
+
+/// Each port takes five descriptors; the usual soft limit of 1024 is there for programs that use select.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// A stream with one byte per signal: `h` asks for a reload, `t` for the end.
+fn watch_signals() -> std::io::Result<UnixStream> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut writer = writer;
+        for signal in signals.forever() {
+            let byte = if signal == SIGHUP { b'h' } else { b't' };
+            if writer.write_all(&[byte]).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(reader)
+}

@@ -1,0 +1,514 @@
+//! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
+use ringroad_control::peer::PeerCredentials;
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts};
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::registry::{is_device, open_device};
+use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_port::counters::QueueCounters;
+use ringroad_port::port_name::{PipeSide, PortBase, PortName};
+use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, RegionGeometry};
+use ringroad_ring::region::{HugePages, Region, RegionError};
+
+use crate::config::StaticPort;
+
+/// Number of a client connection.
+pub type ClientId = u64;
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The connection: a port lives as long as it.
+    pub id: ClientId,
+    /// The kernel's word on the process.
+    pub peer: PeerCredentials,
+    /// What the program calls itself.
+    pub program: String,
+}
+
+impl std::fmt::Display for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.peer.pid {
+            Some(pid) => write!(f, "{} (pid {pid}, uid {})", self.program, self.peer.uid),
+            None => write!(f, "{} (uid {})", self.program, self.peer.uid),
+        }
+    }
+}
+
+/// Where a port came from, which decides who may take it away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A program opened it; it goes with the program.
+    Program,
+    /// `ringroad attach`.
+    Command,
+    /// The configuration.
+    Config(StaticPort),
+}
+
+/// A port on a switch.
+#[derive(Debug)]
+pub struct SwitchPort {
+    pub(crate) switch: String,
+    pub(crate) port: String,
+    pub(crate) index: u8,
+    pub(crate) driver: &'static str,
+    pub(crate) mode: String,
+    pub(crate) origin: Origin,
+    pub(crate) sizes: Sizes,
+    pub(crate) owner: Option<Client>,
+    pub(crate) shm: Option<ShmPort>,
+}
+
+/// A pipe with its two ends.
+#[derive(Debug)]
+pub struct PipeEntry {
+    pub(crate) pipe: Pipe,
+    pub(crate) events: Vec<QueueEvents>,
+    pub(crate) sizes: Sizes,
+    pub(crate) owners: [Option<Client>; 2],
+}
+
+/// Sizes of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    pub(crate) queues: u16,
+    pub(crate) slots: u32,
+    pub(crate) buffer_bytes: u32,
+    pub(crate) extra_buffers: u32,
+    pub(crate) huge_pages: HugePages,
+}
+
+impl Sizes {
+    fn of(name: &PortName, wish: &PortWish) -> Self {
+        let options = &name.options;
+        Self {
+            queues: options.queues.or(wish.queues).unwrap_or(1),
+            slots: options.slots.or(wish.slots).unwrap_or(DEFAULT_SLOTS),
+            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
+            extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
+            huge_pages: wish.huge_pages,
+        }
+    }
+}
+
+/// All ports.
+#[derive(Debug)]
+pub struct Ports {
+    pub(crate) fabric: Fabric,
+    pub(crate) on_switches: BTreeMap<String, SwitchPort>,
+    pub(crate) pipes: BTreeMap<(String, String), PipeEntry>,
+    memory_limit_bytes: u64,
+}
+
+type Refusal = ErrorReply;
+
+fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
+    ErrorReply::new(kind, message, advice)
+}
+
+/// An answer to an open request with the descriptors that go with it.
+#[derive(Debug)]
+pub struct Opened {
+    /// The answer.
+    pub reply: OpenedPort,
+    region: Arc<Region>,
+    events: Vec<QueueEvents>,
+}
+
+impl Opened {
+    /// The region's memfd, then kick and notify of each queue.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let events = self.events.iter().flat_map(|events| [events.kick.as_fd(), events.notify.as_fd()]);
+        std::iter::once(self.region.as_fd()).chain(events).collect()
+    }
+}
+
+impl Ports {
+    /// No ports on `fabric`; regions may take `memory_limit_bytes` together.
+    #[must_use]
+    pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Self {
+        Self { fabric, on_switches: BTreeMap::new(), pipes: BTreeMap::new(), memory_limit_bytes }
+    }
+
+    /// Opens a port for a program.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    pub fn open(&mut self, name: &PortName, wish: &PortWish, client: &Client) -> Result<Opened, Refusal> {
+        let sizes = Sizes::of(name, wish);
+        match &name.base {
+            PortBase::Switch { switch, port } => self.open_on_switch(name, switch, port, sizes, client),
+            PortBase::Pipe { parent, id, side } => {
+                self.open_pipe(name, (parent.clone(), id.clone()), *side, sizes, client)
+            }
+            other => Err(refuse(
+                ErrorKind::Unsupported,
+                format!("{other} is not a port of the daemon"),
+                "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME DEVICE",
+            )),
+        }
+    }
+
+    fn open_on_switch(
+        &mut self,
+        name: &PortName,
+        switch: &str,
+        port: &str,
+        sizes: Sizes,
+        client: &Client,
+    ) -> Result<Opened, Refusal> {
+        let key = name.base.to_string();
+        if let Some(entry) = self.on_switches.get(&key) {
+            if let Some(owner) = &entry.owner {
+                return Err(refuse(
+                    ErrorKind::PortTaken,
+                    format!("port {key} is in use by {owner}"),
+                    "choose another name, or end that program",
+                ));
+            }
+            if entry.driver != "shm" {
+                return Err(refuse(
+                    ErrorKind::PortTaken,
+                    format!("port {key} is a {} device", entry.driver),
+                    "choose another name, or take it off: ringroad detach",
+                ));
+            }
+        }
+        // A persistent port has the sizes it was made with.
+        let persistent = self.on_switches.get(&key).map(|entry| entry.sizes);
+        let sizes = persistent.unwrap_or(sizes);
+        let home = match &name.options.share {
+            Some(other) => self.home_of(other, client)?,
+            None => self.make_home(sizes)?,
+        };
+        let (shm, queues) = place(&home, &key)?;
+        let mode = mode_of(shm.region());
+        if persistent.is_some() {
+            self.fabric.replace(switch, port, queues).map_err(fabric_refusal)?;
+        } else {
+            let index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?;
+            self.on_switches.insert(
+                key.clone(),
+                SwitchPort {
+                    switch: switch.to_owned(),
+                    port: port.to_owned(),
+                    index: index.0,
+                    driver: "shm",
+                    mode: mode.clone(),
+                    origin: Origin::Program,
+                    sizes,
+                    owner: None,
+                    shm: None,
+                },
+            );
+        }
+        let geometry = *shm.region().geometry();
+        let placement = shm.placement().clone();
+        let region = Arc::clone(shm.region());
+        let events = shm.clone_events().map_err(region_refusal)?;
+        let mut index = None;
+        if let Some(entry) = self.on_switches.get_mut(&key) {
+            entry.owner = Some(client.clone());
+            entry.mode.clone_from(&mode);
+            entry.shm = Some(shm);
+            index = Some(entry.index);
+        }
+        let reply = OpenedPort {
+            name: key,
+            kind: PortKind::SwitchPort,
+            mode,
+            geometry,
+            queue_count: placement.tx_rings.len() as u16,
+            placement,
+            peer_placement: None,
+            switch: Some(switch.to_owned()),
+            switch_index: index,
+        };
+        Ok(Opened { reply, region, events })
+    }
+
+    /// The region of another port, for its own user only: who shares a region sees everything in it.
+    fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
+        let entry = self.on_switches.get(other).filter(|entry| entry.shm.is_some()).ok_or_else(|| {
+            refuse(ErrorKind::NoSuchPort, format!("no program has port {other} open"), "open that port first")
+        })?;
+        let same_user = entry.owner.as_ref().is_some_and(|owner| owner.peer.uid == client.peer.uid);
+        match &entry.shm {
+            Some(shm) if same_user => Ok(Arc::clone(shm.home())),
+            _ => Err(refuse(
+                ErrorKind::PermissionDenied,
+                format!("port {other} belongs to another user"),
+                "memory is shared between programs of one user only",
+            )),
+        }
+    }
+
+    fn make_home(&self, sizes: Sizes) -> Result<Arc<ShmRegion>, Refusal> {
+        let Sizes { queues, slots, buffer_bytes, extra_buffers, huge_pages } = sizes;
+        let geometry = RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
+            .map_err(|error| region_refusal(error.into()))?;
+        self.check_memory(geometry.total_bytes())?;
+        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, huge_pages).map_err(region_refusal)
+    }
+
+    fn check_memory(&self, more_bytes: u64) -> Result<(), Refusal> {
+        let used = self.shared_memory_bytes();
+        if used + more_bytes > self.memory_limit_bytes {
+            return Err(refuse(
+                ErrorKind::OutOfMemory,
+                format!(
+                    "a region of {} MiB would exceed the limit of {} MiB for all regions",
+                    more_bytes >> 20,
+                    self.memory_limit_bytes >> 20
+                ),
+                "ask for fewer slots or smaller buffers, or raise limits.shared_memory_mib",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes that programs can make use of in all regions.
+    #[must_use]
+    pub fn shared_memory_bytes(&self) -> u64 {
+        let of = |sizes: &Sizes, ports: u32| {
+            RegionGeometry::for_ports(ports, sizes.queues, sizes.slots, sizes.buffer_bytes, sizes.extra_buffers)
+                .map_or(0, |geometry| geometry.total_bytes())
+        };
+        let ports = self.on_switches.values().filter(|port| port.shm.is_some());
+        ports.map(|port| of(&port.sizes, 1)).sum::<u64>()
+            + self.pipes.values().map(|pipe| of(&pipe.sizes, 2)).sum::<u64>()
+    }
+
+    /// Bytes of regions on 2 MiB pages.
+    #[must_use]
+    pub fn huge_page_bytes(&self) -> u64 {
+        let ports = self.on_switches.values().filter_map(|port| port.shm.as_ref()).map(ShmPort::region);
+        let pipes = self.pipes.values().map(|pipe| pipe.pipe.region());
+        ports.chain(pipes).filter(|region| region.is_huge()).map(|region| region.mapped_bytes() as u64).sum()
+    }
+
+    fn open_pipe(
+        &mut self,
+        name: &PortName,
+        key: (String, String),
+        side: PipeSide,
+        sizes: Sizes,
+        client: &Client,
+    ) -> Result<Opened, Refusal> {
+        let full_name = name.base.to_string();
+        if !self.pipes.contains_key(&key) {
+            let Sizes { queues, slots, buffer_bytes, extra_buffers, huge_pages } = sizes;
+            let geometry = RegionGeometry::for_ports(2, queues, slots, buffer_bytes, 0)
+                .map_err(|error| region_refusal(error.into()))?;
+            self.check_memory(geometry.total_bytes())?;
+            let pipe = Pipe::create(&full_name, queues, slots, buffer_bytes, extra_buffers, huge_pages)
+                .map_err(region_refusal)?;
+            let events = (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(
+                |errno| refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports"),
+            )?;
+            self.pipes.insert(key.clone(), PipeEntry { pipe, events, sizes, owners: [None, None] });
+        }
+        let Some(entry) = self.pipes.get_mut(&key) else {
+            return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
+        };
+        if let Some(owner) = &entry.owners[side as usize] {
+            return Err(refuse(
+                ErrorKind::PortTaken,
+                format!("{full_name} is in use by {owner}"),
+                "open the other end, or another pipe",
+            ));
+        }
+        // The pair is crossed: what one end waits on, the other rings.
+        let mut events = Vec::with_capacity(entry.events.len());
+        for pair in &entry.events {
+            let pair = pair.try_clone().map_err(region_refusal)?;
+            events.push(match side {
+                PipeSide::Master => pair,
+                PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
+            });
+        }
+        entry.owners[side as usize] = Some(client.clone());
+        let region = Arc::clone(entry.pipe.region());
+        let placement = entry.pipe.placement(side).clone();
+        let reply = OpenedPort {
+            name: full_name,
+            kind: PortKind::PipeEnd,
+            mode: mode_of(&region),
+            geometry: *region.geometry(),
+            queue_count: placement.tx_rings.len() as u16,
+            placement,
+            peer_placement: Some(entry.pipe.placement(side.other()).clone()),
+            switch: None,
+            switch_index: None,
+        };
+        Ok(Opened { reply, region, events })
+    }
+
+    /// Makes a port that outlives programs: with a device, or for programs to open.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    pub fn attach(
+        &mut self,
+        name: &PortName,
+        driver: Option<&str>,
+        wish: &PortWish,
+        origin: Origin,
+    ) -> Result<(), Refusal> {
+        let key = name.base.to_string();
+        let PortBase::Switch { switch, port } = &name.base else {
+            return Err(refuse(
+                ErrorKind::BadName,
+                format!("{key} is not a port of a switch"),
+                "attach to a name such as vale0:p1",
+            ));
+        };
+        if self.on_switches.contains_key(&key) {
+            return Err(refuse(
+                ErrorKind::PortTaken,
+                format!("port {key} exists already"),
+                "choose another name, or detach that one first",
+            ));
+        }
+        let sizes = Sizes::of(name, wish);
+        let (queues, driver, mode) = match driver {
+            None => {
+                let parts = (0..sizes.queues)
+                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
+                    .collect();
+                RegionGeometry::for_ports(1, sizes.queues, sizes.slots, sizes.buffer_bytes, sizes.extra_buffers)
+                    .map_err(|error| region_refusal(error.into()))?;
+                (parts, "shm", "waits for a program".to_owned())
+            }
+            Some(text) => open_driver(text, sizes.queues)?,
+        };
+        let index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?;
+        let entry = SwitchPort {
+            switch: switch.clone(),
+            port: port.clone(),
+            index: index.0,
+            driver,
+            mode,
+            origin,
+            sizes,
+            owner: None,
+            shm: None,
+        };
+        self.on_switches.insert(key, entry);
+        Ok(())
+    }
+
+    /// Removes a port of a switch, whoever has it; returns the client that had it.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    pub fn detach(&mut self, key: &str) -> Result<Option<ClientId>, Refusal> {
+        let Some(entry) = self.on_switches.remove(key) else {
+            return Err(refuse(
+                ErrorKind::NoSuchPort,
+                format!("there is no port {key}"),
+                "ringroad list shows the ports that exist",
+            ));
+        };
+        self.fabric.detach(&entry.switch, &entry.port).map_err(fabric_refusal)?;
+        Ok(entry.owner.map(|owner| owner.id))
+    }
+
+    /// Takes back everything that a client had open.
+    ///
+    /// # Errors
+    /// [`FabricError`] where a worker is gone, which the daemon cannot survive.
+    pub fn close_client(&mut self, client: ClientId) -> Result<(), FabricError> {
+        let has = |owner: &Option<Client>| owner.as_ref().is_some_and(|owner| owner.id == client);
+        let keys: Vec<String> = self
+            .on_switches
+            .iter()
+            .filter(|(_, port)| has(&port.owner))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let Some(entry) = self.on_switches.get_mut(&key) else { continue };
+            if entry.origin == Origin::Program {
+                self.fabric.detach(&entry.switch, &entry.port)?;
+                self.on_switches.remove(&key);
+            } else {
+                let queues = (0..entry.sizes.queues)
+                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
+                    .collect();
+                self.fabric.replace(&entry.switch, &entry.port, queues)?;
+                entry.owner = None;
+                entry.shm = None;
+                entry.mode = "waits for a program".to_owned();
+            }
+        }
+        for pipe in self.pipes.values_mut() {
+            for owner in &mut pipe.owners {
+                if has(owner) {
+                    *owner = None;
+                }
+            }
+        }
+        self.pipes.retain(|_, pipe| pipe.owners.iter().any(Option::is_some));
+        Ok(())
+    }
+
+    /// Whether nothing would be lost if the daemon ended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.on_switches.is_empty() && self.pipes.is_empty()
+    }
+}
+
+fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), Refusal> {
+    let shm = home.place(name).map_err(region_refusal)?;
+    let mut queues = Vec::new();
+    for queue in 0..shm.placement().tx_rings.len() as u16 {
+        let counters = Arc::<QueueCounters>::default();
+        let port = shm.queue(queue, Arc::clone(&counters)).map_err(region_refusal)?;
+        queues.push(QueueParts { port: Box::new(port), counters });
+    }
+    Ok((shm, queues))
+}
+
+fn open_driver(text: &str, queues: u16) -> Result<(Vec<QueueParts>, &'static str, String), Refusal> {
+    let bad = |message: String| refuse(ErrorKind::BadName, message, "devices are null:... and pcap:...");
+    let name: PortName = text.parse().map_err(|error: ringroad_port::port_name::PortNameError| bad(error.to_string()))?;
+    if !is_device(&name.base) {
+        return Err(bad(format!("{text} is not a device")));
+    }
+    let device = open_device(&name.base, queues)
+        .map_err(|error| refuse(ErrorKind::BadWish, format!("opening {text}: {error}"), ""))?;
+    let parts =
+        device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
+    Ok((parts, device.capabilities.driver, device.capabilities.mode))
+}
+
+fn mode_of(region: &Region) -> String {
+    if region.is_huge() { "shared memory, 2 MiB pages" } else { "shared memory, 4 KiB pages" }.to_owned()
+}
+
+fn region_refusal(error: RegionError) -> Refusal {
+    match error {
+        RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
+        error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
+        error => refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones"),
+    }
+}
+
+pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
+    let kind = match error {
+        FabricError::SwitchFull(_) => ErrorKind::SwitchFull,
+        FabricError::TooManySwitches => ErrorKind::TooManyPorts,
+        FabricError::PortTaken(_) => ErrorKind::PortTaken,
+        FabricError::NoSuchPort(_) => ErrorKind::NoSuchPort,
+        _ => ErrorKind::Internal,
+    };
+    refuse(kind, error.to_string(), "")
+}

@@ -1,0 +1,72 @@
+//! A new configuration while traffic runs. Ports that both configurations have alike are not touched.
+
+use ringroad_control::message::PortWish;
+use ringroad_port::port_name::PortName;
+use tracing::{info, warn};
+
+use crate::config::{Config, StaticPort};
+use crate::ports::{ClientId, Origin, Ports};
+
+/// Brings the configured ports to what `wanted` says. Ports of programs and of `ringroad attach` stay. Returns the
+/// clients that lost a port, and a line for each port that could not be made.
+pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> (Vec<ClientId>, Vec<String>) {
+    let mut lost = Vec::new();
+    let mut problems = Vec::new();
+    let configured: Vec<(String, StaticPort)> = ports
+        .on_switches
+        .iter()
+        .filter_map(|(name, port)| match &port.origin {
+            Origin::Config(configured) => Some((name.clone(), configured.clone())),
+            _ => None,
+        })
+        .collect();
+    for (name, port) in configured {
+        if !wanted.contains(&port) {
+            info!(port = %name, "removing a port that the configuration no longer has");
+            match ports.detach(&name) {
+                Ok(owner) => lost.extend(owner),
+                Err(refusal) => problems.push(format!("removing {name}: {}", refusal.message)),
+            }
+        }
+    }
+    for port in wanted {
+        let Ok(name) = port.name.parse::<PortName>() else { continue };
+        let exists = ports.on_switches.get(&name.base.to_string());
+        if exists.is_some_and(|exists| matches!(&exists.origin, Origin::Config(same) if same == port)) {
+            continue;
+        }
+        let wish = PortWish {
+            queues: port.queues,
+            slots: port.slots,
+            buffer_bytes: port.buffer_bytes,
+            ..PortWish::default()
+        };
+        match ports.attach(&name, port.driver.as_deref(), &wish, Origin::Config(port.clone())) {
+            Ok(()) => info!(port = %port.name, driver = port.driver.as_deref().unwrap_or("shm"), "port made"),
+            Err(refusal) => {
+                warn!(port = %port.name, reason = %refusal.message, "port not made");
+                problems.push(format!("{}: {}", port.name, refusal.message));
+            }
+        }
+    }
+    (lost, problems)
+}
+
+/// What of `new` cannot take effect before a restart, in words.
+#[must_use]
+pub fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut parts = Vec::new();
+    if old.workers != new.workers {
+        parts.push("[workers]");
+    }
+    if old.switch != new.switch {
+        parts.push("[switch]");
+    }
+    if (old.log.format, &old.log.file) != (new.log.format, &new.log.file) {
+        parts.push("[log] format and file");
+    }
+    if old.limits != new.limits {
+        parts.push("[limits]");
+    }
+    parts
+}
