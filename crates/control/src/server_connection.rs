@@ -193,11 +193,10 @@ impl ServerConnection {
 
     fn send_frame(&mut self, bytes: Vec<u8>, descriptors: &[BorrowedFd<'_>]) {
         let mut sent = 0;
-        while self.queue.is_empty() && sent < bytes.len() {
-            let with = if sent == 0 { descriptors } else { &[] };
-            match send(&self.socket, bytes.get(sent..).unwrap_or_default(), with) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+        if self.queue.is_empty() {
+            match send(&self.socket, &bytes, descriptors) {
+                Ok(count) => sent = count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return self.close_for(error),
             }
         }

@@ -149,6 +149,25 @@ fn descriptors_of_an_opened_port_arrive_close_on_exec() {
 }
 
 #[test]
+fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ringroad.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut connection = Connection::connect(&path).unwrap();
+    let (mut daemon, _) = listener.accept().unwrap();
+    // Both answers are there before the questions, for the kernel to join if it is asked for too much.
+    daemon.write_all(&encode_reply(&Reply::Done).unwrap()).unwrap();
+    let files = files(3);
+    let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    fd_passing::send(&daemon, &encode_reply(&opened(1)).unwrap(), &borrowed).unwrap();
+
+    let (reply, descriptors) = connection.request(&Request::Reload).unwrap();
+    assert_eq!((reply, descriptors.len()), (Reply::Done, 0));
+    let (reply, descriptors) = connection.request(&open_request()).unwrap();
+    assert_eq!((reply, descriptors.len()), (opened(1), 3));
+}
+
+#[test]
 fn a_long_reply_arrives_whole() {
     let entry = MacEntryReport { mac: "02:00:00:00:00:01".to_owned(), port: "vale0:a".to_owned(), age_s: 3 };
     let table = Reply::MacTable(vec![entry; 100_000]);

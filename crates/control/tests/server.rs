@@ -213,15 +213,12 @@ fn encode_reply_len(reply: &Reply) -> usize {
     ringroad_control::codec::encode_reply(reply).unwrap().len() - HEAD_BYTES
 }
 
-#[test]
-fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
-    let (peer, mut server) = pair();
-    server.send(&long_reply(1 << 20), &[]);
-    assert!(server.wants_write());
-    let opened = Reply::Opened(OpenedPort {
+/// A port with one queue, in a reply of about `bytes` bytes.
+fn opened(bytes: usize) -> Reply {
+    Reply::Opened(OpenedPort {
         name: "vale0:a".to_owned(),
         kind: PortKind::SwitchPort,
-        mode: String::new(),
+        mode: "x".repeat(bytes),
         geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
         placement: PortPlacement {
             interface: 0,
@@ -234,25 +231,52 @@ fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
         queue_count: 1,
         switch: None,
         switch_index: None,
-    });
+    })
+}
+
+/// Sends `reply` with three descriptors, which are closed at this side at once.
+fn send_with_descriptors(server: &mut ServerConnection, reply: &Reply) {
     let files: Vec<_> = (0..3).map(|_| tempfile::tempfile().unwrap()).collect();
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    server.send(&opened, &borrowed);
-    drop(borrowed);
-    // The queue holds duplicates of its own.
-    drop(files);
+    server.send(reply, &borrowed);
+}
 
-    let first_bytes = HEAD_BYTES + encode_reply_len(&long_reply(1 << 20));
-    let mut left = first_bytes;
+/// Takes `bytes` bytes at the peer in small pieces, flushing in between; how many descriptors came with them.
+fn drain(peer: &UnixStream, server: &mut ServerConnection, mut bytes: usize) -> usize {
     let mut descriptors = Vec::new();
-    while left > 0 {
-        let mut piece = vec![0; left.min(50_000)];
-        left -= fd_passing::receive(&peer, &mut piece, &mut descriptors).unwrap().bytes;
+    while bytes > 0 {
+        let mut piece = vec![0; bytes.min(50_000)];
+        bytes -= fd_passing::receive(peer, &mut piece, &mut descriptors).unwrap().bytes;
         server.flush();
     }
-    assert!(descriptors.is_empty());
-    fd_passing::receive(&peer, &mut [0], &mut descriptors).unwrap();
-    assert_eq!(descriptors.len(), 3);
+    descriptors.len()
+}
+
+#[test]
+fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
+    let (peer, mut server) = pair();
+    let first = long_reply(1 << 20);
+    server.send(&first, &[]);
+    assert!(server.wants_write());
+    send_with_descriptors(&mut server, &opened(0));
+    assert_eq!(drain(&peer, &mut server, HEAD_BYTES + encode_reply_len(&first)), 0);
+    assert_eq!(drain(&peer, &mut server, 1), 3);
+    assert!(!server.wants_write());
+}
+
+#[test]
+fn descriptors_of_a_reply_sent_in_pieces_arrive_once() {
+    let (peer, mut server) = pair();
+    let long = opened(1 << 20);
+    let bytes = HEAD_BYTES + encode_reply_len(&long);
+    // The first begins at once and the second waits in the queue before it begins; both end in the queue.
+    send_with_descriptors(&mut server, &long);
+    assert!(server.queued_bytes() > 0 && server.queued_bytes() < bytes);
+    send_with_descriptors(&mut server, &long);
+    assert_eq!(drain(&peer, &mut server, 1), 3);
+    assert_eq!(drain(&peer, &mut server, bytes - 1), 0);
+    assert_eq!(drain(&peer, &mut server, 1), 3);
+    assert_eq!(drain(&peer, &mut server, bytes - 1), 0);
     assert!(!server.wants_write());
 }
 

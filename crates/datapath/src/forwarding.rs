@@ -111,7 +111,7 @@ pub enum Forwarding {
     Switch {
         /// Which switch.
         switch: SwitchId,
-        /// The source port with its learning cache.
+        /// The source port, for learning.
         source: SourcePort,
         /// Index of the queue in its port.
         queue: u16,

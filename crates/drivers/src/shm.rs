@@ -341,14 +341,15 @@ impl ShmQueue {
     }
 
     /// Puts one frame of several fragments, or one that needs several buffers.
-    fn put_fragmented(&mut self, fragments: &[Fragment], used: u32, free: u32) -> Result<u32, DropCause> {
+    fn put_fragmented(&mut self, fragments: &[Fragment], used: u32) -> Result<u32, DropCause> {
         let buffer_bytes = self.put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
         let total: usize = fragments.iter().map(Fragment::len).sum();
         let needed = total.div_ceil(buffer_bytes).max(1);
         if needed > MAX_FRAGMENTS || needed as u32 >= self.put.slot_count() {
             return Err(DropCause::TooLong);
         }
-        if needed as u32 > free - used {
+        let free = self.put.free(used + needed as u32).map_err(|_| DropCause::RingStopped)?;
+        if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
         let mut source = fragments.iter();
@@ -404,7 +405,7 @@ impl PortQueue for ShmQueue {
 
     fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
-        let Ok(free) = self.put.free(frames.len() as u32) else {
+        let Ok(mut free) = self.put.free(frames.len() as u32) else {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
             self.count_violation(1);
             return delivery;
@@ -420,7 +421,11 @@ impl PortQueue for ShmQueue {
             let fragments = batch.frame(usize::from(frame));
             let result = match fragments {
                 [single] if single.len() <= buffer_bytes => {
-                    if used == free {
+                    if used >= free {
+                        // Frames of several slots before it may have used up what was known to be free.
+                        free = self.put.free(used + 1).unwrap_or(0);
+                    }
+                    if used >= free {
                         Err(DropCause::NoSpace)
                     } else {
                         match self.put.buffer(used, single.len()) {
@@ -433,7 +438,7 @@ impl PortQueue for ShmQueue {
                         }
                     }
                 }
-                several => self.put_fragmented(several, used, free),
+                several => self.put_fragmented(several, used),
             };
             match result {
                 Ok(slots) => {

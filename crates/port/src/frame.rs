@@ -86,7 +86,7 @@ impl Fragment {
             return None;
         }
         let start = self.start.as_ptr().cast::<u64>();
-        // SAFETY: 14 bytes are mapped; volatile, since others may write them, and unaligned by construction.
+        // SAFETY: 14 bytes are mapped; copied out once, since others may write them, and unaligned by construction.
         let first = unsafe { read_word(start) };
         // SAFETY: offset 6 of 14 mapped bytes leaves 8.
         let second_start = unsafe { start.byte_add(6) };

@@ -99,6 +99,13 @@ fn jumbo_frames_cross_over_several_slots_and_buffer_sizes() {
         assert_eq!(received(&mut small), [jumbo.clone()], "{len} bytes into buffers of 512");
         assert_eq!(received(&mut large), [jumbo], "{len} bytes into buffers of 65536");
     }
+    // Around the ring more than once.
+    for _ in 0..500 {
+        let jumbo = frame(C, A, 9000);
+        send(&mut a, &jumbo);
+        assert_eq!(received(&mut small), [jumbo.clone()]);
+        assert_eq!(received(&mut large), [jumbo]);
+    }
     // 64 fragments of 512 bytes are all that a frame may have.
     send(&mut a, &frame(C, A, 33_000));
     assert_eq!(net.port_counters("vale0", "b").unwrap().dropped_for(DropCause::TooLong), 1);

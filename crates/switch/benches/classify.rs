@@ -1,5 +1,7 @@
 //! Cost of classifying a frame: one sender's batches, all sources and destinations known, in random order.
 
+#![allow(clippy::expect_used)]
+
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -8,8 +10,8 @@ use ringroad_switch::{
 };
 
 const NOW: Tick = Tick(1);
-/// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart by
-/// a branch predictor.
+/// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart
+/// by a branch predictor.
 const STREAM_FRAMES: usize = 16384;
 
 fn address(side: u8, number: u32) -> Mac {

@@ -3,7 +3,8 @@
 //! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
 //! address that the same batch shows to be on the source port is dropped, whatever their order in the batch.
 //!
-//! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other multicast.
+//! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other
+//! multicast.
 
 use crate::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
@@ -82,7 +83,8 @@ pub enum Verdict {
 ///
 /// It has no memory of the sources it sent, and so none that could be wrong. VALE keeps the last source of a port, and
 /// leaves an address that went to another port and came back where it was last learned. A memory that is checked
-/// against the table each time costs what learning again costs: within a batch, repeated sources are learned once.
+/// against the table each time saves nothing over learning again, which in steady state only reads; and within a batch
+/// a run of one source is learned once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourcePort {
     index: PortIndex,
@@ -153,8 +155,7 @@ pub fn classify(
             None if frame.destination == destination => verdict,
             None => {
                 destination = frame.destination;
-                let port = if destination.is_multicast() { None } else { table.lookup(destination, now) };
-                verdict = port.map_or(Verdict::Flood, to_port);
+                verdict = table.lookup(destination, now).map_or(Verdict::Flood, to_port);
                 verdict
             }
             Some(BROADCAST_INDEX) => Verdict::Flood,

@@ -1,7 +1,7 @@
 //! The learning switch as pure decisions over batches.
 //!
-//! [`classify()`] takes the header facts of a batch of frames from one port, learns their sources and says of each frame
-//! where it goes: to one port, to all others, or nowhere and why. It never touches frame memory, does no input or
+//! [`classify()`] takes the header facts of a batch of frames from one port, learns their sources and says of each
+//! frame where it goes: to one port, to all others, or nowhere and why. It never touches frame memory, does no input or
 //! output and reads no clock: the caller reads the headers ([`FrameHeader`]), hands in the time ([`Tick`]) and moves
 //! the frames. The semantics are those of netmap's VALE switch, with its documented but unimplemented slot flags
 //! implemented (no-learn, forced destination) and with ageing added.

@@ -1,8 +1,8 @@
 //! Which port each address was last seen on.
 //!
 //! # Layout
-//! The table is a power of two of sets, each half a cache line of four entries. An address belongs to one set, chosen by
-//! a keyed hash. An entry is one atomic word, so it is read and replaced whole:
+//! The table is a power of two of sets, each half a cache line of four entries. An address belongs to one set, chosen
+//! by a keyed hash. An entry is one atomic word, so it is read and replaced whole:
 //!
 //! | bits | content |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | 8..16 | index of the port |
 //! | 16..64 | the complement of the address, first octet least significant |
 //!
-//! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned, so no entry in use is
-//! zero and an empty one matches no address that can be looked up. The exclusive-or of an entry and the word of an
-//! address, its lower 16 bits zero, is less than 2^16 just if the entry is that address's, and is then its port and tick: a
-//! lookup takes the least of the four, without a branch that depends on where in the set the entry is.
+//! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned or looked up: no entry
+//! in use is zero, and an empty one matches no address. The exclusive-or of an entry and the word of an address, its
+//! lower 16 bits zero, is less than 2^16 just if the entry is that address's, and is then its port and tick: a lookup
+//! takes the least of the four, without a branch that depends on where in the set the entry is.
 //!
 //! # Threads
 //! Any thread may call anything at any time. Entries are independent facts that publish no other memory, so all
@@ -22,16 +22,17 @@
 //! next frame of that source tries again. In steady state nothing is stored: a refresh stores only if the tick or the
 //! port changed, so an address costs one store a tick, and cache lines stay shared between cores.
 //!
-//! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can
-//! leave it in two entries. This does no harm: both are what was just seen; all lookups take the same one of them (lower
+//! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can leave
+//! it in two entries. This does no harm: both are what was just seen; all lookups take the same one of them (lower
 //! port, then lower tick); the learner that next changes either, one tick later at the latest if the address is still
 //! in use, clears the other; and an address not in use ages out of both.
 //!
 //! # Time
 //! The caller counts ticks in a wrapping byte. An entry more than `ageing_ticks` old is not returned and not counted as
-//! evicted, and [`MacTable::sweep`] clears it. Called at each tick, it does so when the entry's age is `ageing_ticks` + 1,
-//! at most 201, while an entry would have to stay until 240 to seem young again: 39 sweeps in a row may fail to happen.
-//! Ages from 240 up count as 0, since they come from threads that read the clock a moment before the one that wrote.
+//! evicted, and [`MacTable::sweep`] clears it. Called at each tick, it does so when the entry's age is `ageing_ticks` +
+//! 1, at most 201, while an entry would have to stay until 240 to seem young again: 39 sweeps in a row may fail to
+//! happen. Ages from 240 up count as 0, since they come from threads that read the clock a moment before the one that
+//! wrote.
 
 use std::error::Error;
 use std::fmt;
@@ -41,12 +42,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::mac::Mac;
 use crate::port_set::PortIndex;
 
-/// Entries of a set. Twice as many would take 2 to 4 ns longer to search, for which a table twice as large has fewer
-/// addresses without a place.
+/// Entries of a set. Sets of eight take about a third longer per frame; a table twice as large with sets of four has as
+/// few addresses without a place.
 const WAYS: usize = 4;
 
 /// Ages from here up are those of entries stamped by a thread whose clock was ahead of the reader's.
 const AHEAD_OF_CLOCK_TICKS: u8 = 240;
+
+/// 2^64 divided by the golden ratio: an odd number whose multiples spread evenly.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A moment in the caller's time: a counter that wraps after 255. How long a tick lasts is the caller's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -190,7 +194,6 @@ fn replace(word: &AtomicU64, old: Entry, new: Entry) -> bool {
 /// The addresses of a switch and their ports, shared by all its workers. See the [module](self).
 pub struct MacTable {
     sets: Box<[Set]>,
-    /// Both odd, so that each step of the hash is one-to-one.
     hash_keys: (u64, u64),
     ageing_ticks: u8,
     evictions: AtomicU64,
@@ -213,16 +216,20 @@ impl MacTable {
         }
         Ok(Self {
             sets: (0..entries / WAYS).map(|_| Set::default()).collect(),
-            hash_keys: (splitmix(hash_key) | 1, splitmix(!hash_key) | 1),
+            hash_keys: (splitmix(hash_key), splitmix(!hash_key) | 1),
             ageing_ticks,
             evictions: AtomicU64::new(0),
         })
     }
 
-    /// The port on which `mac` was last seen, unless that is too long ago or was forgotten.
+    /// The port on which `mac` was last seen, unless that is too long ago or was forgotten. A multicast address is on
+    /// no port.
     #[inline]
     #[must_use]
     pub fn lookup(&self, mac: Mac, now: Tick) -> Option<PortIndex> {
+        if mac.is_multicast() {
+            return None;
+        }
         let found = self.set_of(mac)?.nearest(Entry::new(mac, PortIndex(0), Tick(0)).0);
         let entry = Entry(found);
         (found < 1 << 16 && entry.age_ticks(now) <= self.ageing_ticks).then(|| entry.port())
@@ -230,8 +237,8 @@ impl MacTable {
 
     /// Notes that `mac` was seen on `port`; what was known of it before is replaced.
     ///
-    /// In a full set the entry that was seen longest ago makes room: an expired one if there is one, of equals the last.
-    /// A multicast address and an index that cannot be a port are not learned.
+    /// In a full set the entry that was seen longest ago makes room: an expired one if there is one, of equals the
+    /// last. A multicast address and an index that cannot be a port are not learned.
     pub fn learn(&self, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
             self.learn_entry(mac, Entry::new(mac, port, now), now);
@@ -352,13 +359,14 @@ impl MacTable {
         self.sets.iter().flat_map(|set| &set.0)
     }
 
-    /// The set of an address; always there. Two keyed multiplications, since one alone maps addresses in
-    /// sequence to few sets under an unlucky key; the shift between them brings high bits where the second reaches them.
+    /// The set of an address; always there. The widening multiplication, its halves folded, is what depends on the key;
+    /// the second one is there since under an unlucky key the first alone puts addresses in sequence into few sets.
     #[inline]
     fn set_of(&self, mac: Mac) -> Option<&Set> {
-        let once = mac.bits().wrapping_mul(self.hash_keys.0);
-        let twice = (once ^ once >> 32).wrapping_mul(self.hash_keys.1);
-        let index = (twice >> 40) as usize & self.sets.len().wrapping_sub(1);
+        let (mask, factor) = self.hash_keys;
+        let product = u128::from(mac.bits() ^ mask) * u128::from(factor);
+        let folded = product as u64 ^ (product >> 64) as u64;
+        let index = (folded.wrapping_mul(GOLDEN_RATIO) >> 40) as usize & self.sets.len().wrapping_sub(1);
         self.sets.get(index)
     }
 }
@@ -375,7 +383,7 @@ impl fmt::Debug for MacTable {
 
 /// The output function of SplitMix64 (Steele, Lea, Flood 2014): makes well-mixed words from any key, even a poor one.
 fn splitmix(key: u64) -> u64 {
-    let mut word = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = key.wrapping_add(GOLDEN_RATIO);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)

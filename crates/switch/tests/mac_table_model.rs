@@ -1,5 +1,7 @@
 //! The table against a map that does the same in the plainest way.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

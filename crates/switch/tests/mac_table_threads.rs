@@ -1,6 +1,8 @@
 //! Several threads on one table.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 
 use ringroad_switch::{
@@ -149,5 +151,40 @@ fn two_workers_with_a_port_coming_and_going_send_only_to_ports_that_an_address_w
         running.store(false, Ordering::Relaxed);
         assert!(direct.iter().all(|&direct| direct > 0), "{direct:?}");
         assert!(control.join().unwrap() > 0);
+    });
+}
+
+#[test]
+fn an_address_just_seen_survives_a_sweep_that_found_it_too_old() {
+    let table = crowded_table();
+    let clock = AtomicU8::new(0);
+    let sweeps = AtomicU64::new(0);
+    let running = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let sweeper = scope.spawn(|| {
+            let mut cleared = 0;
+            while running.load(Ordering::SeqCst) {
+                cleared += table.sweep(Tick(clock.load(Ordering::SeqCst)));
+                sweeps.fetch_add(1, Ordering::SeqCst);
+            }
+            cleared
+        });
+        let mut lost = 0u32;
+        for step in 1..=ROUNDS / 20 {
+            // With each step all that was learned expires, so that learner and sweeper go for the same entry.
+            let now = Tick((step * 3) as u8);
+            clock.store(now.0, Ordering::SeqCst);
+            table.learn(address(1), PortIndex(1), now);
+            // The second sweep from here on began with this step's clock.
+            let awaited = sweeps.load(Ordering::SeqCst) + 2;
+            while sweeps.load(Ordering::SeqCst) < awaited {
+                thread::yield_now();
+            }
+            lost += u32::from(table.lookup(address(1), now) != Some(PortIndex(1)));
+        }
+        running.store(false, Ordering::SeqCst);
+        let cleared = sweeper.join().unwrap();
+        assert_eq!(lost, 0);
+        assert!(cleared > 0, "the sweeper came first at least once");
     });
 }

@@ -1,0 +1,103 @@
+//! A client that does its worst: random bytes all over its region, nonsense on the control socket, death at any point.
+//!
+//! `hostile_client SOCKET PORT SEED`. It writes through the memfd, so that nothing here needs unsafe code.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use ringroad::control::Connection;
+use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
+
+/// SplitMix64: a seed makes an attack repeatable.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
+
+fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<OwnedFd>)> {
+    let wish = PortWish { slots: Some(64), ..PortWish::default() };
+    match connection.request(&Request::Open { name: port.to_owned(), wish }).ok()? {
+        (Reply::Opened(opened), descriptors) => Some((opened, descriptors)),
+        _ => None,
+    }
+}
+
+/// Random words over rings and control blocks, where they hurt most, and bytes anywhere else.
+fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
+    let memory = &descriptors[0];
+    let geometry = &opened.geometry;
+    for _ in 0..random.below(400) {
+        let ring = [opened.placement.tx_rings[0], opened.placement.rx_rings[0]][random.below(2) as usize];
+        let (offset, word) = match random.below(6) {
+            // A head that is plausible, so that the attack gets past the first check.
+            0 => (geometry.control_offset(ring), random.below(64)),
+            1 => (geometry.control_offset(ring) + random.below(256), random.next()),
+            2 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.next()),
+            // A plausible slot with a wild length or flags.
+            3 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.below(100) | random.next() << 32),
+            4 => (geometry.ring_offset(ring) + random.below(256), random.next()),
+            _ => (random.below(geometry.total_bytes()), random.next()),
+        };
+        let _ = rustix::io::pwrite(memory, &word.to_le_bytes(), offset);
+        if random.below(3) == 0 {
+            // Wake the datapath to look at it.
+            let _ = rustix::io::write(&descriptors[1], &1u64.to_ne_bytes());
+        }
+    }
+    let _ = rustix::fs::ftruncate(memory, 0);
+    // A full counter, and a drained one: the daemon must block on neither.
+    let _ = rustix::io::write(&descriptors[2], &(u64::MAX - 1).to_ne_bytes());
+    let _ = rustix::io::read(&descriptors[1], &mut [0; 8]);
+}
+
+fn flood(random: &mut Random, socket: &str) {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+    let mut garbage = vec![0u8; random.below(5000) as usize];
+    garbage.iter_mut().for_each(|byte| *byte = random.next() as u8);
+    if random.below(2) == 0 && garbage.len() > 8 {
+        // A believable length before the garbage.
+        garbage[..4].copy_from_slice(&200u32.to_le_bytes());
+    }
+    let _ = stream.write_all(&garbage);
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, socket, port, seed] = arguments.as_slice() else {
+        panic!("usage: hostile_client SOCKET PORT SEED");
+    };
+    let mut random = Random(seed.parse().unwrap());
+    for _ in 0..=random.below(4) {
+        match random.below(5) {
+            0 => flood(&mut random, socket),
+            1 => {
+                // Requests without waiting for the answers, then silence.
+                let Ok(mut connection) = Connection::connect(socket) else { continue };
+                let _ = connection.request(&Request::Open { name: "vale0:\u{7}".into(), wish: PortWish::default() });
+                let _ = connection.request(&Request::Status);
+            }
+            _ => {
+                let Ok(mut connection) = Connection::connect(socket) else { continue };
+                let Some((opened, descriptors)) = open(&mut connection, port) else { continue };
+                scribble(&mut random, &opened, &descriptors);
+                if random.below(2) == 0 {
+                    let own = rustix::process::getpid();
+                    rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A daemon for one test, ended with it even when it fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ringroad::control::Connection;
+use ringroad::control::message::{Reply, Request};
+use ringroad::control::report::{PortReport, StatusReport};
+use ringroad::{OpenOptions, Port};
+use tempfile::TempDir;
+
+/// Only a failure waits so long: every wait in the tests ends with an event.
+pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+/// One of the binaries under test: from `$RINGROAD_BIN_DIR`, else beside the test's own.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    let folder = match std::env::var_os("RINGROAD_BIN_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let own = std::env::current_exe().unwrap();
+            own.ancestors().nth(2).unwrap().to_path_buf()
+        }
+    };
+    let path = folder.join(name);
+    assert!(path.is_file(), "{} is not built; run `make build`", path.display());
+    path
+}
+
+/// A running daemon with its own socket.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts a daemon with the default configuration.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with_config("")
+    }
+
+    /// Starts a daemon with a configuration.
+    #[must_use]
+    pub fn with_config(config: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("ringroad-test-").tempdir().unwrap();
+        std::fs::write(folder.path().join("config.toml"), config).unwrap();
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(binary("ringroadd"))
+            .arg("--socket")
+            .arg(folder.path().join("r.sock"))
+            .arg("--config")
+            .arg(folder.path().join("config.toml"))
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let daemon = Self { child, folder };
+        daemon.await_socket();
+        daemon
+    }
+
+    /// Waits for the folder to change until the socket accepts.
+    fn await_socket(&self) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::fs::inotify;
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
+        let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MODIFY;
+        inotify::add_watch(&watch, self.folder.path(), events).unwrap();
+        loop {
+            // The mode is set right after listening: before that the socket may not accept.
+            if std::os::unix::net::UnixStream::connect(self.socket()).is_ok() {
+                return;
+            }
+            let mut set = [PollFd::new(&watch, PollFlags::IN)];
+            let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
+            let ready = poll(&mut set, Some(&patience)).unwrap();
+            assert!(ready > 0, "the daemon did not come up: {}", self.log());
+            let _ = rustix::io::read(&watch, &mut [0; 4096]);
+        }
+    }
+
+    /// The control socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("r.sock")
+    }
+
+    /// A folder for the test's files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What the daemon has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The daemon's process.
+    #[must_use]
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// Replaces the configuration file (and tells nobody).
+    pub fn write_config(&self, config: &str) {
+        std::fs::write(self.folder.path().join("config.toml"), config).unwrap();
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for the daemon's end and says whether it was a success.
+    pub fn await_end(&mut self) -> bool {
+        self.child.wait().unwrap().success()
+    }
+
+    /// Options that lead to this daemon.
+    #[must_use]
+    pub fn options(&self) -> OpenOptions {
+        OpenOptions { socket: Some(self.socket()), no_start: true, ..OpenOptions::default() }
+    }
+
+    /// Opens a port of this daemon.
+    ///
+    /// # Panics
+    /// Where it cannot be opened.
+    #[must_use]
+    pub fn open(&self, name: &str) -> Port {
+        Port::open_with(name, &self.options()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Asks the daemon.
+    ///
+    /// # Panics
+    /// Where it refuses.
+    #[must_use]
+    pub fn ask(&self, request: &Request) -> Reply {
+        let mut connection = Connection::connect(self.socket()).unwrap();
+        connection.request(request).unwrap().0
+    }
+
+    /// The daemon's status.
+    #[must_use]
+    pub fn status(&self) -> StatusReport {
+        match self.ask(&Request::Status) {
+            Reply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the daemon says of one port.
+    #[must_use]
+    pub fn port(&self, name: &str) -> Option<PortReport> {
+        self.status().ports.into_iter().find(|port| port.name == name)
+    }
+
+    /// A command of the CLI that leads to this daemon.
+    #[must_use]
+    pub fn ringroad(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary("ringroad"));
+        command.arg("--socket").arg(self.socket()).args(arguments);
+        command.env("RINGROAD_DAEMON", binary("ringroadd")).stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the daemon's log:\n{}", self.log());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

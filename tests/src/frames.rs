@@ -1,0 +1,54 @@
+//! Frames that tests send, and how they read them back.
+
+use ringroad::{Interest, Port};
+
+use crate::daemon::PATIENCE;
+
+/// A locally administered station address.
+#[must_use]
+pub fn station(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0x77, number]
+}
+
+/// A frame with a type for local experiments and a number in its first payload bytes.
+#[must_use]
+pub fn numbered(destination: [u8; 6], source: [u8; 6], number: u64, len: usize) -> Vec<u8> {
+    let mut frame = vec![0x5A; len.max(22)];
+    frame[..6].copy_from_slice(&destination);
+    frame[6..12].copy_from_slice(&source);
+    frame[12..14].copy_from_slice(&[0x88, 0xB5]);
+    frame[14..22].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// The number of a frame from `source`; `None` for foreign frames.
+#[must_use]
+pub fn number_of(frame: &[u8], source: [u8; 6]) -> Option<u64> {
+    if frame.get(6..12)? != source || frame.get(12..14)? != [0x88, 0xB5] {
+        return None;
+    }
+    Some(u64::from_be_bytes(frame.get(14..22)?.try_into().ok()?))
+}
+
+/// Sends one frame, waiting for room.
+///
+/// # Panics
+/// Where the port fails.
+pub fn send(port: &mut Port, frame: &[u8]) {
+    while !port.tx().send(frame).unwrap() {
+        assert!(port.wait(Interest::Tx, PATIENCE).unwrap(), "no room for a frame");
+    }
+}
+
+/// Waits for the next frame.
+///
+/// # Panics
+/// Where none comes.
+#[must_use]
+pub fn receive(port: &mut Port) -> Vec<u8> {
+    let mut frame = Vec::new();
+    while port.rx().receive(&mut frame).is_none() {
+        assert!(port.wait(Interest::Rx, PATIENCE).unwrap(), "no frame came");
+    }
+    frame
+}

@@ -1,0 +1,335 @@
+//! The daemon as its operator knows it: start, permissions, reload, stop, and what happens when programs die.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use ringroad::control::message::{PortWish, Reply, Request};
+use ringroad::{Interest, Port, PortError};
+use ringroad_tests::conservation::assert_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use rustix::process::Signal;
+
+#[test]
+fn three_programs_on_a_switch_exchange_frames_and_all_are_accounted_for() {
+    let daemon = Daemon::start();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
+    send(&mut b, &numbered(station(1), station(2), 7, 60));
+    b.tx().sync().unwrap();
+    assert_eq!(number_of(&receive(&mut a), station(2)), Some(7));
+    assert_eq!(number_of(&receive(&mut c), station(2)), Some(7));
+    for number in 0..20_000 {
+        send(&mut a, &numbered(station(2), station(1), number, 60 + (number % 1455) as usize));
+        if number % 50 == 49 {
+            a.tx().sync().unwrap();
+            for expected in number - 49..=number {
+                assert_eq!(number_of(&receive(&mut b), station(1)), Some(expected));
+            }
+        }
+    }
+    c.rx().sync().unwrap();
+    assert_eq!(c.rx().available(), 0, "unicast to a learned station is not flooded");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn several_workers_keep_the_order_of_a_flow_and_lose_nothing() {
+    let daemon = Daemon::with_config("[workers]\ncount = 3\n");
+    let mut ports: Vec<Port> = (0..6).map(|port| daemon.open(&format!("vale0:p{port}@slots=2048"))).collect();
+    // Everybody is learned by a broadcast that all others take.
+    for from in 0..ports.len() {
+        send(&mut ports[from], &numbered([0xFF; 6], station(from as u8), 0, 60));
+        ports[from].tx().sync().unwrap();
+        for (to, port) in ports.iter_mut().enumerate() {
+            if to != from {
+                assert_eq!(number_of(&receive(port), station(from as u8)), Some(0));
+            }
+        }
+    }
+    for round in 0..300u64 {
+        for from in 0..ports.len() {
+            let to = (from + 1 + round as usize % 5) % ports.len();
+            for number in 0..20 {
+                let frame =
+                    numbered(station(to as u8), station(from as u8), round * 20 + number, 60 + 3 * number as usize);
+                send(&mut ports[from], &frame);
+            }
+            ports[from].tx().sync().unwrap();
+            for number in 0..20 {
+                let frame = receive(&mut ports[to]);
+                assert_eq!(number_of(&frame, station(from as u8)), Some(round * 20 + number));
+            }
+        }
+    }
+    assert_conserved(&daemon.status());
+    drop(ports.split_off(3));
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn jumbo_frames_cross_between_workers() {
+    let daemon = Daemon::with_config("[workers]\ncount = 2\n");
+    let mut a = daemon.open("vale0:a");
+    let mut b = daemon.open("vale0:b@buf-size=1024");
+    let mut c = daemon.open("vale0:c");
+    for number in 0..200 {
+        let jumbo = numbered(station(9), station(1), number, 9000);
+        send(&mut a, &jumbo);
+        a.tx().sync().unwrap();
+        assert_eq!(receive(&mut b), jumbo);
+        assert_eq!(receive(&mut c), jumbo);
+    }
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn a_name_in_use_is_refused_and_free_again_when_its_program_is_killed() {
+    let daemon = Daemon::start();
+    let mut child = daemon.ringroad(&["--json", "recv", "vale0:x"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut ready).unwrap();
+    assert!(ready.contains("ready"), "{ready}");
+    let refused = Port::open_with("vale0:x", &daemon.options()).unwrap_err().to_string();
+    assert!(refused.contains("in use by"), "{refused}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The kernel has closed its connection by now; the daemon serves requests in the order of events.
+    let mut tries = 0;
+    while let Err(error) = Port::open_with("vale0:x", &daemon.options()) {
+        tries += 1;
+        assert!(tries < 1000, "{error}");
+    }
+}
+
+#[test]
+fn a_program_in_a_wait_learns_that_the_daemon_died() {
+    let mut daemon = Daemon::start();
+    let mut waiting = daemon.open("vale0:a");
+    let mut busy = daemon.open("vale0:b");
+    let waiter = std::thread::spawn(move || waiting.wait(Interest::Rx, PATIENCE));
+    daemon.signal(Signal::KILL);
+    daemon.await_end();
+    assert!(matches!(waiter.join().unwrap(), Err(PortError::DaemonGone)));
+    // One that never waits finds out too.
+    let failure = loop {
+        match busy.rx().sync() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failure, PortError::DaemonGone));
+}
+
+#[test]
+fn no_daemon_is_a_clear_error_where_none_may_be_started() {
+    let daemon = Daemon::start();
+    let mut options = daemon.options();
+    options.socket = Some(daemon.folder().join("nobody.sock"));
+    let error = Port::open_with("vale0:a", &options).unwrap_err().to_string();
+    assert!(error.contains("nobody.sock") && error.contains("ringroad up"), "{error}");
+}
+
+#[test]
+fn a_stop_ends_the_daemon_in_order_and_clears_the_socket() {
+    for by_signal in [false, true] {
+        let mut daemon = Daemon::start();
+        let mut port = daemon.open("vale0:a");
+        if by_signal {
+            daemon.signal(Signal::TERM);
+        } else {
+            assert_eq!(daemon.ask(&Request::Stop), Reply::Done);
+        }
+        assert!(daemon.await_end(), "{}", daemon.log());
+        assert!(!daemon.socket().exists());
+        assert!(matches!(port.wait(Interest::Rx, PATIENCE), Err(PortError::DaemonGone)));
+    }
+}
+
+#[test]
+fn a_reload_changes_what_changed_and_drops_no_frame_elsewhere() {
+    let keep = "[[port]]\nname = \"vale0:keep\"\nslots = 2048\n";
+    let daemon = Daemon::with_config(&format!("{keep}[[port]]\nname = \"vale0:old\"\n"));
+    let mut a = daemon.open("vale0:a@slots=2048");
+    let mut keep_port = daemon.open("vale0:keep");
+    let mut old = daemon.open("vale0:old");
+    send(&mut keep_port, &numbered(station(1), station(2), 0, 60));
+    keep_port.tx().sync().unwrap();
+    let _ = receive(&mut a);
+    let mut number = 0u64;
+    for round in 0..40 {
+        if round == 10 {
+            daemon.write_config(&format!("{keep}[[port]]\nname = \"vale0:new\"\n"));
+            daemon.signal(Signal::HUP);
+        }
+        for _ in 0..100 {
+            send(&mut a, &numbered(station(2), station(1), number, 60));
+            number += 1;
+        }
+        a.tx().sync().unwrap();
+        for expected in number - 100..number {
+            assert_eq!(number_of(&receive(&mut keep_port), station(1)), Some(expected));
+        }
+    }
+    // The port that the new configuration lacks goes with its program's connection.
+    let gone = loop {
+        match old.wait(Interest::Rx, PATIENCE) {
+            Ok(true) => {
+                let waiting = old.rx().available();
+                old.rx().release(waiting);
+            }
+            Ok(false) => panic!("the port was not taken away"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(gone, PortError::DaemonGone));
+    assert!(daemon.port("vale0:old").is_none());
+    assert!(daemon.port("vale0:new").is_some_and(|port| port.persistent && !port.bound));
+    assert_conserved(&daemon.status());
+    // A configuration with a mistake changes nothing.
+    daemon.write_config("[[port]]\nname = \"nonsense\"\n");
+    let mut connection = ringroad::control::Connection::connect(daemon.socket()).unwrap();
+    let refused = connection.request(&Request::Reload).unwrap_err().to_string();
+    assert!(refused.contains("nonsense"), "{refused}");
+    assert!(daemon.port("vale0:new").is_some());
+}
+
+#[test]
+fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
+    let daemon = Daemon::start();
+    let attach = Request::Attach { name: "vale0:p".into(), driver: None, wish: PortWish::default() };
+    assert_eq!(daemon.ask(&attach), Reply::Done);
+    let mut a = daemon.open("vale0:a");
+    send(&mut a, &numbered([0xFF; 6], station(1), 1, 60));
+    a.tx().sync().unwrap();
+    while a.tx().pending() > 0 {
+        a.tx().sync().unwrap();
+    }
+    assert_eq!(daemon.port("vale0:p").unwrap().counters.drops.get("not_bound"), Some(&1));
+    let mut p = daemon.open("vale0:p");
+    send(&mut a, &numbered([0xFF; 6], station(1), 2, 60));
+    a.tx().sync().unwrap();
+    assert_eq!(number_of(&receive(&mut p), station(1)), Some(2));
+    drop(p);
+    assert_eq!(daemon.ask(&Request::Detach { name: "vale0:p".into() }), Reply::Done);
+    assert!(daemon.port("vale0:p").is_none());
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn a_pipe_between_two_attachments_never_passes_the_daemon() {
+    let daemon = Daemon::start();
+    let mut a = daemon.open("x{1");
+    let mut b = daemon.open("x}1");
+    // A stopped daemon cannot move a frame.
+    daemon.signal(Signal::STOP);
+    for number in 0..50_000u64 {
+        send(&mut a, &numbered(station(2), station(1), number, 60));
+        if number % 64 == 63 {
+            a.tx().sync().unwrap();
+            for expected in number - 63..=number {
+                assert_eq!(number_of(&receive(&mut b), station(1)), Some(expected));
+            }
+        }
+    }
+    daemon.signal(Signal::CONT);
+}
+
+#[test]
+fn an_idle_daemon_with_ten_ports_sleeps() {
+    let daemon = Daemon::start();
+    let mut ports: Vec<Port> = (0..10).map(|port| daemon.open(&format!("vale0:p{port}"))).collect();
+    send(&mut ports[0], &numbered([0xFF; 6], station(1), 1, 60));
+    ports[0].tx().sync().unwrap();
+    let _ = receive(&mut ports[9]);
+    // Wait for the worker to fall asleep, then see that nothing but being asked wakes it. Asking for a status runs one
+    // command on it per queue.
+    let asleep = loop {
+        let worker = daemon.status().workers.remove(0);
+        if worker.sleeps > 0 {
+            break worker;
+        }
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    let later = daemon.status().workers.remove(0);
+    let steps = later.loops - asleep.loops;
+    // Each wake-up polls for 50 us at most before the worker sleeps again: far from 300 ms of polling.
+    assert!(later.sleeps > asleep.sleeps || steps == 0, "{asleep:?} {later:?}");
+    assert!(later.cpu_time_ns - asleep.cpu_time_ns < 150_000_000, "{asleep:?} {later:?}");
+}
+
+#[test]
+fn another_user_is_let_in_by_socket_mode_and_rules_only() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    assert!(rustix::process::geteuid().is_root(), "this test needs root to become another user; run it as root");
+    let daemon = Daemon::with_config(
+        "[socket]\nmode = \"0666\"\n[[allow]]\nport = \"vale0:*\"\nuids = [12345]\n",
+    );
+    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The binary must be where another user can run it.
+    let program = daemon.folder().join("ringroad");
+    std::fs::copy(ringroad_tests::daemon::binary("ringroad"), &program).unwrap();
+    let run = |uid: u32, arguments: &[&str]| {
+        let output = std::process::Command::new(&program)
+            .arg("--socket")
+            .arg(daemon.socket())
+            .args(arguments)
+            .uid(uid)
+            .gid(uid)
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(run(12345, &["gen", "vale0:a", "--count", "10"]).0);
+    let (allowed, why) = run(54321, &["gen", "vale0:a", "--count", "10"]);
+    assert!(!allowed && why.contains("may not open"), "{why}");
+    assert!(run(54321, &["gen", "vale1:a", "--count", "10"]).0, "no rule names vale1");
+    let (allowed, why) = run(12345, &["down"]);
+    assert!(!allowed && why.contains("may not stop"), "{why}");
+}
+
+#[test]
+fn ports_work_with_select_poll_and_epoll() {
+    use rustix::event::{PollFd, PollFlags, epoll, poll};
+    let daemon = Daemon::start();
+    let mut a = daemon.open("vale0:a");
+    let mut b = daemon.open("vale0:b");
+    for (round, by) in [(1, "poll"), (2, "epoll"), (3, "nested")] {
+        assert!(!b.arm(Interest::Rx).unwrap());
+        send(&mut a, &numbered([0xFF; 6], station(1), round, 60));
+        a.tx().sync().unwrap();
+        if by == "poll" {
+            assert_eq!(poll(&mut [PollFd::from_borrowed_fd(b.as_fd(), PollFlags::IN)], None).unwrap(), 1);
+        } else {
+            let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+            epoll::add(&set, b.as_fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN).unwrap();
+            let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+            assert_eq!(epoll::wait(&set, &mut [empty; 4], None).unwrap(), 1);
+        }
+        b.disarm().unwrap();
+        assert_eq!(number_of(&receive(&mut b), station(1)), Some(round));
+    }
+}
+
+#[test]
+fn ports_work_with_tokio() {
+    let daemon = Daemon::start();
+    let mut a = daemon.open("vale0:a");
+    let mut b = daemon.open("vale0:b");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let descriptor = tokio::io::unix::AsyncFd::register(b.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        for number in 0..100 {
+            let armed = b.arm(Interest::Rx).unwrap();
+            send(&mut a, &numbered([0xFF; 6], station(1), number, 60));
+            a.tx().sync().unwrap();
+            if !armed {
+                let mut guard = descriptor.readable().await.unwrap();
+                guard.clear_ready();
+                b.disarm().unwrap();
+            }
+            assert_eq!(number_of(&receive(&mut b), station(1)), Some(number));
+        }
+    });
+}
