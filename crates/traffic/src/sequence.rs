@@ -1,0 +1,141 @@
+//! Loss, duplication and reordering, from the sequence numbers that frames carry.
+//!
+//! A [`SequenceTracker`] remembers which numbers came, in blocks of 64: the block of the highest number so far and the
+//! 1023 blocks before it (8 KiB). That is the *window*; it reaches at least [`WINDOW_FRAMES`] back. Each number is one of
+//!
+//! - *in order*: higher than all before;
+//! - *reordered*: lower than one before it, new, and in the window (RFC 4737's reordered: below the next expected);
+//! - *duplicate*: in the window, and seen before;
+//! - *stale*: below the window, so that whether it was seen before is no longer known.
+//!
+//! *Lost* are the numbers from the lowest to the highest that did not come up to now, or came stale. A number counted
+//! as lost that still comes within the window is then counted as reordered, not lost. So the counts are exact as long
+//! as nothing is stale, and `received = in order + reordered + duplicates + stale` always.
+//!
+//! What is lost after the highest number cannot be seen here: compare `received` with what the sender counted. A sender
+//! that starts again from a lower number needs a new tracker; to the old one its frames are duplicates or stale.
+
+use serde::Serialize;
+
+/// So far behind the highest number duplicates and reordered frames are told apart for certain, frames.
+pub const WINDOW_FRAMES: u64 = (BLOCKS as u64 - 1) * BLOCK_FRAMES;
+
+const BLOCKS: usize = 1024;
+const BLOCK_FRAMES: u64 = u64::BITS as u64;
+
+/// What came, and what did not. All are frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct SequenceCounts {
+    /// All that came.
+    pub received: u64,
+    /// Numbers missing between the lowest and the highest.
+    pub lost: u64,
+    /// Numbers that had come before.
+    pub duplicates: u64,
+    /// Numbers that came for the first time, after a higher one.
+    pub reordered: u64,
+    /// Numbers too far behind to be told duplicate or reordered.
+    pub stale: u64,
+}
+
+/// Follows one stream's sequence numbers.
+#[derive(Debug, Clone)]
+pub struct SequenceTracker {
+    /// Bit n % 64 of block n / 64 % 1024 is set if number n came and is in the window.
+    window: Box<[u64; BLOCKS]>,
+    /// The lowest number of which loss is counted, once known.
+    lowest: Option<u64>,
+    highest: Option<u64>,
+    counts: SequenceCounts,
+}
+
+impl Default for SequenceTracker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SequenceTracker {
+    /// A tracker for a stream in mid-course: the lowest number is the lowest that comes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { window: Box::new([0; BLOCKS]), lowest: None, highest: None, counts: SequenceCounts::default() }
+    }
+
+    /// A tracker for a stream that starts with number `first`: what is missing from there on is lost. Should a lower
+    /// number come, loss is counted from that one on.
+    #[must_use]
+    pub fn starting_at(first: u64) -> Self {
+        Self { lowest: Some(first), ..Self::new() }
+    }
+
+    /// The counts up to now.
+    #[must_use]
+    pub fn counts(&self) -> SequenceCounts {
+        self.counts
+    }
+
+    /// Takes the number of a frame that came.
+    #[inline]
+    pub fn record(&mut self, number: u64) {
+        self.counts.received += 1;
+        match self.highest {
+            Some(highest) if number <= highest => self.record_behind(number, highest),
+            before => self.advance(number, before),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, number: u64, before: Option<u64>) {
+        // Numbers skipped: those after the highest, or for the first frame those from the lowest on.
+        let expected = match before {
+            Some(highest) => highest + 1,
+            None => *self.lowest.get_or_insert(number),
+        };
+        self.lowest = self.lowest.map(|lowest| lowest.min(number));
+        self.counts.lost += number.saturating_sub(expected);
+        if let Some(highest) = before {
+            let entered = number / BLOCK_FRAMES - highest / BLOCK_FRAMES;
+            for ahead in 1..=entered.min(BLOCKS as u64) {
+                *self.block(highest / BLOCK_FRAMES + ahead) = 0;
+            }
+        }
+        self.highest = Some(number);
+        *self.block(number / BLOCK_FRAMES) |= bit(number);
+    }
+
+    #[cold]
+    fn record_behind(&mut self, number: u64, highest: u64) {
+        if highest / BLOCK_FRAMES - number / BLOCK_FRAMES >= BLOCKS as u64 {
+            self.counts.stale += 1;
+            return;
+        }
+        let block = self.block(number / BLOCK_FRAMES);
+        if *block & bit(number) != 0 {
+            self.counts.duplicates += 1;
+            return;
+        }
+        *block |= bit(number);
+        self.counts.reordered += 1;
+        match self.lowest {
+            Some(lowest) if number < lowest => {
+                self.counts.lost += lowest - number - 1;
+                self.lowest = Some(number);
+            }
+            _ => self.counts.lost -= 1,
+        }
+    }
+
+    #[inline]
+    fn block(&mut self, block: u64) -> &mut u64 {
+        &mut self.window[(block % BLOCKS as u64) as usize]
+    }
+}
+
+#[inline]
+fn bit(number: u64) -> u64 {
+    1 << (number % BLOCK_FRAMES)
+}
+
+#[cfg(test)]
+mod tests;
