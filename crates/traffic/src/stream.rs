@@ -14,10 +14,9 @@
 //! The rest of the payload repeats the pattern, which starts at the payload's first byte.
 //!
 //! Checksums are always right. IPv4 would allow checksum 0, "none" (RFC 768); a real one is sent, so that receivers can
-//! tell a frame damaged on its way. The sum over all fields
-//! that do not vary is held with the template, and each frame adds its own 16-bit words, which one's complement
-//! addition allows in any order (RFC 1071, section 2). Unlike updating the last frame's checksum (RFC 1624) an error
-//! could not add up, and any sequence number can be made from any state.
+//! tell a frame damaged on its way. The sum over all fields that do not vary is held with the template, and each frame
+//! adds its own 16-bit words, which one's complement addition allows in any order (RFC 1071, section 2). Unlike updating
+//! the last frame's checksum (RFC 1624) an error could not add up, and any sequence number can be made from any state.
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -55,6 +55,17 @@ fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
 }
 
 #[test]
+fn after_a_jump_over_the_whole_window_nothing_is_remembered_of_before() {
+    // Both jumps end so that number 0's place in the window is taken by a number that has not come.
+    for blocks in [1024, 2048] {
+        let place = blocks * BLOCK_FRAMES;
+        let expected =
+            SequenceCounts { received: 3, lost: place + 2, reordered: 1, ..SequenceCounts::default() };
+        assert_eq!(counts(SequenceTracker::new(), [0, place + 4, place]), expected, "{blocks} blocks");
+    }
+}
+
+#[test]
 fn the_ends_of_the_number_space_are_numbers_like_others() {
     let expected =
         SequenceCounts { received: 3, lost: u64::MAX - 2, reordered: 1, ..SequenceCounts::default() };

@@ -1,0 +1,229 @@
+//! The one definition of the command line. Help, completions and manual pages are made from it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use ringroad::{OpenOptions, Port};
+use ringroad_control::message::PortWish;
+
+use crate::commands::{
+    attach, capture, completions, demo, detach, doctor, down, fwd, r#gen, list, macs, man, recv, reload, replay,
+    status, top, up,
+};
+use crate::failure::Failure;
+
+/// Packets around the kernel: ports, switches and traffic in shared memory.
+///
+/// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), null:size=60
+/// (frames without end) or pcap:FILE. Commands that need the daemon start it.
+///
+/// Exit status: 0 done, 1 failed, 2 used wrongly. With --json a failure is an object {"error", "advice"} on standard
+/// error.
+#[derive(Debug, Parser)]
+#[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Global {
+    /// Socket of the daemon [default: $RINGROAD_SOCKET, or the usual place]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print results as JSON, one value per line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print results and failures only: no progress, no notes
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+impl Global {
+    /// Path of the daemon's socket.
+    pub(crate) fn socket_path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(ringroad_control::socket_path::default_socket_path)
+    }
+
+    /// An introduced connection to the daemon, which must run.
+    pub(crate) fn connect(&self) -> Result<ringroad_control::Connection, Failure> {
+        let mut connection = ringroad_control::Connection::connect(self.socket_path())?;
+        connection.hello("ringroad")?;
+        Ok(connection)
+    }
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the daemon
+    Up(up::Up),
+    /// Stop the daemon, and with it all switches and ports
+    Down(down::Down),
+    /// Show the daemon, its workers, switches and ports
+    Status(status::Status),
+    /// List the ports
+    List(list::List),
+    /// Make a port that stays until it is detached
+    Attach(attach::Attach),
+    /// Remove an attached port
+    Detach(detach::Detach),
+    /// Let the daemon read its configuration again
+    Reload(reload::Reload),
+    /// Show the addresses that a switch has learned
+    Macs(macs::Macs),
+    /// Send frames at full speed or at a given rate
+    Gen(r#gen::Gen),
+    /// Receive and count frames
+    Recv(recv::Recv),
+    /// Forward frames between two ports
+    Fwd(fwd::Fwd),
+    /// Write the frames that a port receives to a capture file
+    Capture(capture::Capture),
+    /// Send the frames of a capture file with its timing
+    Replay(replay::Replay),
+    /// Watch the ports' rates and drops
+    Top(top::Top),
+    /// Examine what this machine offers, and say what to do about it
+    Doctor(doctor::Doctor),
+    /// Send a real capture through a switch and compare what arrives
+    Demo(demo::Demo),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions(completions::Completions),
+    /// Write manual pages into a folder
+    #[command(hide = true)]
+    Man(man::Man),
+}
+
+/// Sizes of the ports that a command opens; what a port's name says (`vale0:a@slots=256`) goes before them.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Port")]
+pub(crate) struct PortSizes {
+    /// Queues, each a transmit and a receive ring [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) queues: Option<u16>,
+    /// Slots per ring [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<u32>,
+    /// Size of a buffer, bytes [default: 2048]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) buf_size: Option<u32>,
+}
+
+impl PortSizes {
+    /// Opens `name` with these sizes.
+    pub(crate) fn open(&self, name: &str, global: &Global) -> Result<Port, Failure> {
+        let options = OpenOptions {
+            queues: self.queues,
+            slots: self.slots,
+            buffer_bytes: self.buf_size,
+            socket: global.socket.clone(),
+            ..OpenOptions::default()
+        };
+        Ok(Port::open_with(name, &options)?)
+    }
+
+    /// The same as a wish to the daemon.
+    pub(crate) fn wish(&self) -> PortWish {
+        PortWish {
+            queues: self.queues,
+            slots: self.slots,
+            buffer_bytes: self.buf_size,
+            ..PortWish::default()
+        }
+    }
+}
+
+/// When a traffic command ends, what it tells meanwhile, and where it runs.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub(crate) struct RunLimits {
+    /// End after so many seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+    /// Print rates every S seconds, also where standard error is no terminal; with --json as objects {"interval": ...}
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) interval: Option<Duration>,
+    /// CPU to run on; for two threads two, as 0,1
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) cpu: Vec<usize>,
+}
+
+/// A span of time as people write it: seconds, whole or not, above 0.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse().ok().filter(|seconds| *seconds > 0.0);
+    number
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "give seconds above 0, like 10 or 0.5".to_owned())
+}
+
+/// A count as people write it: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    let (number, factor) = match plain.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (plain.get(..at), 1_000),
+        Some((at, 'm' | 'M')) => (plain.get(..at), 1_000_000),
+        Some((at, 'g' | 'G')) => (plain.get(..at), 1_000_000_000),
+        _ => (Some(plain.as_str()), 1),
+    };
+    let number = number.unwrap_or_default();
+    let whole = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    // 1e6 is a whole number too; up to 2^53 the conversion is exact.
+    let exponent = || {
+        let value = number.parse::<f64>().ok()? * factor as f64;
+        (value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&value)).then_some(value as u64)
+    };
+    whole.or_else(exponent).ok_or_else(|| "give a whole number, like 1000000, 1e6 or 1M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_are_read_as_people_write_them() {
+        for (text, frames) in [
+            ("0", 0),
+            ("1000000", 1_000_000),
+            ("1_000_000", 1_000_000),
+            ("1e6", 1_000_000),
+            ("1M", 1_000_000),
+            ("1.5M", 1_500_000),
+            ("64k", 64_000),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(count(text), Ok(frames), "{text}");
+        }
+        for text in ["", "M", "-1", "1.5", "1e-3", "1e300", "nan", "inf", "12x", "99999999999999999999"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_of_time_are_seconds_above_nothing() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(seconds("10s"), Ok(Duration::from_secs(10)));
+        for text in ["", "0", "-1", "nan", "inf", "1e99", "1m"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn global_options_may_stand_behind_the_verb() {
+        let arguments = Arguments::parse_from(["ringroad", "list", "--json", "--socket", "s"]);
+        assert!(arguments.global.json);
+        assert_eq!(arguments.global.socket_path(), PathBuf::from("s"));
+    }
+}

@@ -1,0 +1,77 @@
+//! One module per verb, and their dispatch.
+
+pub(crate) mod attach;
+pub(crate) mod capture;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod detach;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod fwd;
+pub(crate) mod r#gen;
+pub(crate) mod list;
+pub(crate) mod macs;
+pub(crate) mod man;
+pub(crate) mod recv;
+pub(crate) mod reload;
+pub(crate) mod replay;
+pub(crate) mod status;
+pub(crate) mod top;
+pub(crate) mod up;
+
+use ringroad_control::{Reply, Request};
+use serde::Serialize;
+
+use crate::arguments::{Arguments, Command, Global};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let global = &arguments.global;
+    match &arguments.command {
+        Command::Up(verb) => verb.run(global, output),
+        Command::Down(verb) => verb.run(global, output),
+        Command::Status(verb) => verb.run(global, output),
+        Command::List(verb) => verb.run(global, output),
+        Command::Attach(verb) => verb.run(global, output),
+        Command::Detach(verb) => verb.run(global, output),
+        Command::Reload(verb) => verb.run(global, output),
+        Command::Macs(verb) => verb.run(global, output),
+        Command::Gen(verb) => verb.run(global, output),
+        Command::Recv(verb) => verb.run(global, output),
+        Command::Fwd(verb) => verb.run(global, output),
+        Command::Capture(verb) => verb.run(global, output),
+        Command::Replay(verb) => verb.run(global, output),
+        Command::Top(verb) => verb.run(global, output),
+        Command::Doctor(verb) => verb.run(global, output),
+        Command::Demo(verb) => verb.run(global, output),
+        Command::Completions(verb) => verb.run(),
+        Command::Man(verb) => verb.run(),
+    }
+}
+
+/// The result of a verb that only does something.
+#[derive(Debug, Serialize)]
+struct Done<'a> {
+    done: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
+
+/// Asks a daemon for something to be done, and tells that it is.
+fn ask(
+    global: &Global,
+    output: &Output,
+    request: &Request,
+    done: &'static str,
+    name: Option<&str>,
+) -> Result<(), Failure> {
+    match global.connect()?.request(request)?.0 {
+        Reply::Done => output.result(&Done { done, name }, |_| match name {
+            Some(name) => format!("{name}: {done}"),
+            None => done.to_owned(),
+        }),
+        reply => Err(Failure::reply(&reply)),
+    }
+}

@@ -1,0 +1,308 @@
+//! `ringroad demo`: the whole road once, on a real capture, with every byte compared.
+
+mod station_program;
+mod stations;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ringroad::slot_flags::NO_LEARN;
+use ringroad::{Interest, OpenOptions, Port};
+use ringroad_capture::CaptureReader;
+use ringroad_control::report::{CounterReport, StatusReport};
+use ringroad_control::{Connection, Reply, Request};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::commands::demo::stations::{Expectation, Plan};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::rates::grouped;
+
+/// Send a real capture through a switch and compare what arrives, byte by byte
+///
+/// Starts a daemon of its own, attaches three programs to a switch, and replays the capture into the port of the first.
+/// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs. What
+/// each program recorded is compared with the capture, the conservation sum is made, and rates are shown.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Ethernet capture with stations that talk to each other (`make demo` fetches one)
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// How long the replay may take, seconds: the capture's own timing is scaled to it
+    #[arg(long, value_name = "S", default_value_t = 5)]
+    seconds: u64,
+    /// Be one of the programs instead
+    #[arg(long, hide = true, value_name = "PORT")]
+    station_program: Option<String>,
+    /// Where that program records
+    #[arg(long, hide = true, value_name = "FILE", requires = "station_program")]
+    record: Option<PathBuf>,
+    /// The stations of that program
+    #[arg(long, hide = true, value_name = "MAC")]
+    station: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct DemoReport {
+    frames_replayed: u64,
+    replay_seconds: f64,
+    programs: Vec<Expectation>,
+    switch: CounterReport,
+    replicated_frames: u64,
+    unaccounted_frames: i128,
+    speed: Vec<Speed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Speed {
+    path: &'static str,
+    frame_bytes: u32,
+    frames: u64,
+    frames_per_second: f64,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        if let (Some(port), Some(record)) = (&self.station_program, &self.record) {
+            return station_program::run(port, record, &self.station, global);
+        }
+        let capture = self.capture.as_ref().ok_or_else(|| {
+            Failure::usage("the demo needs a capture", "give one with --capture FILE, or run `make demo`")
+        })?;
+        let folder = scratch_folder()?;
+        let result = self.run_in(&folder, capture, output);
+        // What is left behind matters less than the result.
+        let _ = std::fs::remove_dir_all(&folder);
+        let report = result?;
+        output.result(&report, text)?;
+        if report.unaccounted_frames != 0 || report.programs.iter().any(|program| !program.identical) {
+            return Err(Failure::new("the frames that arrived are not those of the capture", "see the table"));
+        }
+        Ok(())
+    }
+
+    fn run_in(&self, folder: &Path, capture: &Path, output: &Output) -> Result<DemoReport, Failure> {
+        let socket = folder.join("demo.sock");
+        let global = Global { socket: Some(socket.clone()), ..Global::default() };
+        let plan = Plan::read(capture)?;
+        ringroad::start_daemon(&socket, &["--on-demand"])?;
+        let daemon = DaemonGuard(global.clone());
+        let mut programs = Vec::new();
+        for letter in ['b', 'c'] {
+            let record = folder.join(format!("{letter}.pcap"));
+            programs.push((letter, StationProgram::start(letter, record, &plan.of(letter), &global)?));
+        }
+        let options = OpenOptions { socket: Some(socket), ..OpenOptions::default() };
+        let mut source = Port::open_with("vale0:a", &options)?;
+        output.note(&format!(
+            "capture: {} frames of {} stations; program b has announced {} of them on vale0:b, c {} on vale0:c",
+            grouped(plan.frames),
+            plan.stations.len(),
+            plan.of('b').len(),
+            plan.of('c').len()
+        ));
+        output.note(&format!("replaying {:.0} s of capture into vale0:a in {} s", plan.seconds(), self.seconds));
+        let begin = Instant::now();
+        let frames_replayed = replay(&plan, capture, &mut source, Duration::from_secs(self.seconds))?;
+        let replay_seconds = begin.elapsed().as_secs_f64();
+        let mut compared = Vec::new();
+        for (letter, program) in programs {
+            compared.push(plan.compare(letter, capture, &program.finish()?)?);
+        }
+        let status = daemon.status()?;
+        let switch = status.switches.into_iter().find(|switch| switch.name == "vale0");
+        let switch = switch.ok_or_else(|| Failure::new("the switch is gone", ""))?;
+        drop(source);
+        output.note("speed: frames of 64 B (with FCS), two seconds each");
+        let speed = vec![
+            measure(&global, "program to switch to program", "vale1:x", "vale1:y")?,
+            measure(&global, "program to program (pipe)", "x{1", "x}1")?,
+        ];
+        let dropped: u64 = switch.totals.drops.values().sum();
+        Ok(DemoReport {
+            frames_replayed,
+            replay_seconds,
+            programs: compared,
+            replicated_frames: switch.replicated_frames,
+            unaccounted_frames: i128::from(switch.totals.received_frames)
+                + i128::from(switch.replicated_frames)
+                - i128::from(switch.totals.delivered_frames)
+                - i128::from(dropped),
+            switch: switch.totals,
+            speed,
+        })
+    }
+}
+
+/// Sends the capture with its timing scaled to `duration`. The stations live elsewhere on the switch, so it is told
+/// not to learn them here.
+fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) -> Result<u64, Failure> {
+    let mut reader = CaptureReader::open(capture)?;
+    let scale = duration.as_secs_f64() / plan.seconds().max(1e-9);
+    let begin = Instant::now();
+    let mut frames = 0;
+    while let Some(frame) = reader.next_frame()? {
+        let due = Duration::from_nanos(((frame.timestamp_ns.saturating_sub(plan.first_ns)) as f64 * scale) as u64);
+        while begin.elapsed() < due {
+            source.tx().sync()?;
+            // Frames flooded by the others are not for this program.
+            let waiting = source.rx().available();
+            source.rx().release(waiting);
+            source.wait(Interest::Rx, Some(due.saturating_sub(begin.elapsed())))?;
+        }
+        while source.tx().available() == 0 {
+            source.wait(Interest::Tx, None)?;
+        }
+        let tx = source.tx();
+        let len = tx.buffer(0).write(frame.bytes);
+        if len < frame.bytes.len() {
+            return Err(Failure::new("the capture has frames longer than 2048 bytes", "choose another"));
+        }
+        tx.set(0, len as u16, NO_LEARN);
+        tx.advance(1);
+        frames += 1;
+    }
+    while source.tx().pending() > 0 {
+        source.tx().sync()?;
+        source.wait(Interest::Tx, Some(Duration::from_millis(10)))?;
+    }
+    Ok(frames)
+}
+
+/// Ends the demo's daemon, however the demo ends.
+struct DaemonGuard(Global);
+
+impl DaemonGuard {
+    fn status(&self) -> Result<StatusReport, Failure> {
+        match self.0.connect()?.request(&Request::Status)?.0 {
+            Reply::Status(status) => Ok(status),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+}
+
+impl Drop for DaemonGuard {
+    fn drop(&mut self) {
+        if let Ok(mut connection) = Connection::connect(self.0.socket_path()) {
+            let _ = connection.request(&Request::Stop);
+        }
+    }
+}
+
+fn own_command(global: &Global) -> Result<Command, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
+    let mut command = Command::new(program);
+    command.arg("--socket").arg(global.socket_path()).args(["--json", "--quiet"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+    Ok(command)
+}
+
+/// A program at a port of its own, in a process of its own.
+struct StationProgram {
+    child: Child,
+    input: ChildStdin,
+    lines: BufReader<ChildStdout>,
+    record: PathBuf,
+}
+
+impl StationProgram {
+    fn start(letter: char, record: PathBuf, stations: &[String], global: &Global) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(format!("starting program {letter}: {error}"), "");
+        let mut command = own_command(global)?;
+        command.args(["demo", "--station-program", &format!("vale0:{letter}"), "--record"]).arg(&record);
+        for station in stations {
+            command.args(["--station", station]);
+        }
+        let mut child = command.stdin(Stdio::piped()).spawn().map_err(failed)?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::new(format!("program {letter} has no pipes"), ""));
+        };
+        let mut lines = BufReader::new(output);
+        let mut ready = String::new();
+        lines.read_line(&mut ready).map_err(failed)?;
+        if !ready.starts_with("ready") {
+            return Err(Failure::new(format!("program {letter} did not attach"), "see its message above"));
+        }
+        Ok(Self { child, input, lines, record })
+    }
+
+    /// Tells the program to take what is there and end; gives its recording.
+    fn finish(mut self) -> Result<PathBuf, Failure> {
+        let _ = self.input.write_all(b"finish\n");
+        drop(self.input);
+        drop(self.lines);
+        let status = self.child.wait().map_err(|error| Failure::new(format!("a program: {error}"), ""))?;
+        if status.success() { Ok(self.record) } else { Err(Failure::new("a program failed", "see its message above")) }
+    }
+}
+
+/// Generator into one port, receiver at the other, for two seconds.
+fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<Speed, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("measuring: {error}"), "");
+    let mut receiver = own_command(global)?.args(["recv", to, "--idle-exit", "1"]).spawn().map_err(failed)?;
+    let Some(output) = receiver.stdout.take() else { return Err(Failure::new("measuring: no output", "")) };
+    let mut lines = BufReader::new(output).lines();
+    // Its first line says that it is attached.
+    lines.next().transpose().map_err(failed)?;
+    let mut generator =
+        own_command(global)?.args(["gen", from, "--duration", "2"]).stdout(Stdio::null()).spawn().map_err(failed)?;
+    generator.wait().map_err(failed)?;
+    let last = lines.last().transpose().map_err(failed)?.unwrap_or_default();
+    receiver.wait().map_err(failed)?;
+    let summary: serde_json::Value = serde_json::from_str(&last)
+        .map_err(|error| Failure::new(format!("measuring: the receiver said {last:?}: {error}"), ""))?;
+    let frames = summary.get("frames").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    Ok(Speed { path, frame_bytes: 64, frames, frames_per_second: frames as f64 / 2.0 })
+}
+
+fn scratch_folder() -> Result<PathBuf, Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = std::env::temp_dir().join(format!("ringroad-demo-{}", std::process::id()));
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| Failure::new(format!("making {}: {error}", folder.display()), "set $TMPDIR"))?;
+    Ok(folder)
+}
+
+fn text(report: &DemoReport) -> String {
+    let mut lines = vec![format!(
+        "replayed {} frames in {:.1} s ({:.0} frames/s)",
+        grouped(report.frames_replayed),
+        report.replay_seconds,
+        report.frames_replayed as f64 / report.replay_seconds
+    )];
+    for program in &report.programs {
+        lines.push(format!(
+            "program {}: {} frames expected ({} for its stations alone, {} to all), {} recorded: {}",
+            program.program,
+            grouped(program.expected_frames),
+            grouped(program.own_frames),
+            grouped(program.expected_frames - program.own_frames),
+            grouped(program.recorded_frames),
+            if program.identical { "identical, byte by byte" } else { "DIFFERENT" }
+        ));
+    }
+    let totals = &report.switch;
+    let drops: u64 = totals.drops.values().sum();
+    lines.push(format!(
+        "conservation: {} received + {} replicated = {} delivered + {} dropped{}",
+        grouped(totals.received_frames),
+        grouped(report.replicated_frames),
+        grouped(totals.delivered_frames),
+        grouped(drops),
+        if report.unaccounted_frames == 0 { ", exact" } else { ": NOT EXACT" }
+    ));
+    for (cause, frames) in &totals.drops {
+        lines.push(format!("  dropped {cause}: {}", grouped(*frames)));
+    }
+    for speed in &report.speed {
+        lines.push(format!("{}: {:.2} Mpps received", speed.path, speed.frames_per_second / 1e6));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,67 @@
+//! One of the demo's programs: announces its stations, then records what the switch brings it.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ringroad::{Interest, OpenOptions, Port};
+use ringroad_capture::{CaptureFormat, CaptureWriter};
+use ringroad_traffic::mac_address::MacAddress;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+
+/// EtherType for local experiments: announcements are told apart from the capture by it.
+const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];
+
+pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Global) -> Result<(), Failure> {
+    let options =
+        OpenOptions { socket: global.socket.clone(), slots: Some(4096), ..OpenOptions::default() };
+    let mut port = Port::open_with(port, &options)?;
+    let mut writer = CaptureWriter::create(record, CaptureFormat::Pcap, 0)?;
+    for station in stations {
+        let station: MacAddress =
+            station.parse().map_err(|error| Failure::usage(format!("--station {station}: {error}"), ""))?;
+        let mut frame = [0; 60];
+        frame[..6].fill(0xFF);
+        frame[6..12].copy_from_slice(&station.0);
+        frame[12..14].copy_from_slice(&ANNOUNCEMENT);
+        port.tx().send(&frame)?;
+    }
+    // The switch has learned them when it has given the slots back.
+    port.tx().sync()?;
+    while port.tx().pending() > 0 {
+        port.wait(Interest::Tx, Some(Duration::from_millis(10)))?;
+        port.tx().sync()?;
+    }
+    let finish = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&finish);
+    std::thread::spawn(move || {
+        // A line, or the end of the parent.
+        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        told.store(true, Ordering::Release);
+    });
+    writeln!(std::io::stdout(), "ready").map_err(|error| Failure::output(&error))?;
+
+    let mut frame = Vec::new();
+    loop {
+        // The order matters: what was delivered before the word to finish is taken after it was seen.
+        let last = finish.load(Ordering::Acquire);
+        port.rx().sync()?;
+        while port.rx().receive(&mut frame).is_some() {
+            if frame.get(12..14) != Some(&ANNOUNCEMENT) {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                writer.write_frame(now.as_nanos() as u64, &frame, frame.len() as u32)?;
+            }
+            frame.clear();
+        }
+        if last {
+            break;
+        }
+        port.wait(Interest::Rx, Some(Duration::from_millis(20)))?;
+    }
+    writer.finish()?;
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Which stations of a capture live at which program, and what each program must therefore receive.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ringroad_capture::CaptureReader;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// An Ethernet address as it stands in a frame.
+pub(super) type Address = [u8; 6];
+
+/// The capture, and where its stations live.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) frames: u64,
+    pub(super) first_ns: u64,
+    last_ns: u64,
+    /// Station and the letter of its program.
+    pub(super) stations: BTreeMap<Address, char>,
+}
+
+/// What a program should have received, against what it recorded.
+#[derive(Debug, Serialize)]
+pub(super) struct Expectation {
+    /// Letter of the program.
+    pub(super) program: char,
+    /// Frames that belong to it.
+    pub(super) expected_frames: u64,
+    /// Those of them addressed to its stations.
+    pub(super) own_frames: u64,
+    /// Frames in its recording.
+    pub(super) recorded_frames: u64,
+    /// Whether the recording holds exactly the expected frames, in order.
+    pub(super) identical: bool,
+}
+
+fn address(frame: &[u8], at: usize) -> Option<Address> {
+    frame.get(at..at + 6)?.try_into().ok()
+}
+
+pub(super) fn write_address(address: Address) -> String {
+    address.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+impl Plan {
+    /// Reads the capture once: the stations that send are dealt out to b and c in turn.
+    pub(super) fn read(capture: &Path) -> Result<Self, Failure> {
+        let mut reader = CaptureReader::open(capture)?;
+        let mut plan = Self { frames: 0, first_ns: u64::MAX, last_ns: 0, stations: BTreeMap::new() };
+        while let Some(frame) = reader.next_frame()? {
+            plan.frames += 1;
+            plan.first_ns = plan.first_ns.min(frame.timestamp_ns);
+            plan.last_ns = plan.last_ns.max(frame.timestamp_ns);
+            if let Some(source) = address(frame.bytes, 6)
+                && source[0] & 1 == 0
+            {
+                let letter = if plan.stations.len() % 2 == 0 { 'b' } else { 'c' };
+                plan.stations.entry(source).or_insert(letter);
+            }
+        }
+        if plan.stations.len() < 2 {
+            return Err(Failure::new("the capture has fewer than two stations", "choose one with more"));
+        }
+        Ok(plan)
+    }
+
+    /// Length of the capture, seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
+    }
+
+    /// The stations of a program.
+    pub(super) fn of(&self, letter: char) -> Vec<String> {
+        let own = self.stations.iter().filter(|(_, home)| **home == letter);
+        own.map(|(station, _)| write_address(*station)).collect()
+    }
+
+    /// Compares a program's recording with what the capture says it must have received: frames to its stations, and
+    /// those to everybody or to stations that never spoke.
+    pub(super) fn compare(&self, letter: char, capture: &Path, record: &Path) -> Result<Expectation, Failure> {
+        let mut reader = CaptureReader::open(capture)?;
+        let mut recorded = CaptureReader::open(record)?;
+        let mut result = Expectation {
+            program: letter,
+            expected_frames: 0,
+            own_frames: 0,
+            recorded_frames: 0,
+            identical: true,
+        };
+        while let Some(frame) = reader.next_frame()? {
+            // A frame that is no Ethernet frame is dropped by the switch, counted too_short.
+            let Some(destination) = address(frame.bytes, 0).filter(|_| frame.bytes.len() >= 14) else { continue };
+            let home = self.stations.get(&destination);
+            if home.is_some_and(|home| *home != letter) {
+                continue;
+            }
+            result.expected_frames += 1;
+            result.own_frames += u64::from(home.is_some());
+            match recorded.next_frame()? {
+                Some(got) => {
+                    result.recorded_frames += 1;
+                    result.identical &= got.bytes == frame.bytes;
+                }
+                None => result.identical = false,
+            }
+        }
+        while recorded.next_frame()?.is_some() {
+            result.recorded_frames += 1;
+            result.identical = false;
+        }
+        Ok(result)
+    }
+}

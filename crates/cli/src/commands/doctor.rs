@@ -1,0 +1,114 @@
+//! `ringroad doctor`: what this machine offers, and what to do about it. One module per area of checks.
+
+mod machine;
+mod ringroad_itself;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Examine what this machine offers, and say what to do about it
+///
+/// "fail" stops Ringroad from working here and makes the exit status 1; "warn" costs speed or a feature.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// A check and its outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    check: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    finding: String,
+    /// What to do; empty where nothing is to be done.
+    advice: String,
+}
+
+impl Check {
+    fn ok(check: &'static str, finding: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Ok, finding: finding.into(), advice: String::new() }
+    }
+
+    fn warn(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Warn, finding: finding.into(), advice: advice.into() }
+    }
+
+    fn fail(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Fail, finding: finding.into(), advice: advice.into() }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Diagnosis {
+    healthy: bool,
+    checks: Vec<Check>,
+}
+
+impl Doctor {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let mut checks = ringroad_itself::checks(&global.socket_path());
+        checks.extend(machine::checks());
+        let failed: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::Fail).collect();
+        let names: Vec<_> = failed.iter().map(|check| check.check).collect();
+        let names = names.join(", ");
+        let diagnosis = Diagnosis { healthy: names.is_empty(), checks };
+        output.result(&diagnosis, text)?;
+        if diagnosis.healthy {
+            return Ok(());
+        }
+        Err(Failure::new(
+            format!("Ringroad cannot work here: {names}"),
+            "do what is said at each failed check",
+        ))
+    }
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let mut lines = Vec::new();
+    for check in &diagnosis.checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok  ",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
+        };
+        lines.push(format!("{verdict}  {}: {}", check.check, check.finding));
+        if !check.advice.is_empty() {
+            lines.push(format!("      {}", check.advice));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_that_is_not_ok_says_what_to_do() {
+        let mut checks = ringroad_itself::checks(std::path::Path::new("/nonexistent/folder/socket"));
+        checks.extend(machine::checks());
+        assert!(checks.len() > 10);
+        for check in checks {
+            assert_eq!(check.verdict == Verdict::Ok, check.advice.is_empty(), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn advice_stands_below_its_check() {
+        let checks = vec![Check::ok("kernel", "6.1"), Check::fail("memory", "none", "buy some")];
+        let text = text(&Diagnosis { healthy: false, checks });
+        assert_eq!(text, "ok    kernel: 6.1\nFAIL  memory: none\n      buy some");
+    }
+}

@@ -1,0 +1,113 @@
+//! Checks of Ringroad's own parts: the daemon, its socket, sealed memory, peers of the benchmark.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use ringroad_control::{Connection, ControlError};
+use rustix::fs::{Access, MemfdFlags, SealFlags, access, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::Check;
+
+/// All of them.
+pub(super) fn checks(socket: &Path) -> Vec<Check> {
+    vec![
+        daemon_program(),
+        socket_folder(socket),
+        daemon(socket),
+        sealed_memory(),
+        tool(
+            "tcpdump",
+            "to read captures and follow `ringroad capture PORT -w -`",
+            "install the package tcpdump",
+        ),
+        tool("dpdk-testpmd", "the peer that `ringroad bench` compares with", "install the package dpdk"),
+    ]
+}
+
+fn daemon_program() -> Check {
+    match ringroad::daemon_program() {
+        Some(program) if program.is_file() => Check::ok("daemon program", program.display().to_string()),
+        Some(program) => Check::fail(
+            "daemon program",
+            format!("$RINGROAD_DAEMON names {}, which is no file", program.display()),
+            "correct or unset RINGROAD_DAEMON",
+        ),
+        None => Check::fail(
+            "daemon program",
+            "ringroadd is neither beside this program nor in PATH",
+            "install ringroadd beside ringroad, or name it in $RINGROAD_DAEMON",
+        ),
+    }
+}
+
+fn socket_folder(socket: &Path) -> Check {
+    const CHECK: &str = "socket folder";
+    let folder = match socket.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // A folder that is missing is made by the daemon, so what counts is the nearest that is there.
+    let nearest = folder.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) if nearest == folder => Check::ok(CHECK, format!("{} is writable", folder.display())),
+        Ok(()) => Check::ok(CHECK, format!("{} will be made by the daemon", folder.display())),
+        Err(error) => Check::fail(
+            CHECK,
+            format!("{} cannot be written: {error}", nearest.display()),
+            "choose another socket with --socket or $RINGROAD_SOCKET, or let the administrator start the daemon",
+        ),
+    }
+}
+
+fn daemon(socket: &Path) -> Check {
+    const CHECK: &str = "daemon";
+    let own = env!("CARGO_PKG_VERSION");
+    let greeted = Connection::connect(socket)
+        .and_then(|mut connection| Ok((connection.hello("ringroad doctor")?, connection.daemon().pid)));
+    match greeted {
+        Ok((version, pid)) if version == own => {
+            let process = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+            Check::ok(CHECK, format!("{version} listens on {}{process}", socket.display()))
+        }
+        Ok((version, _)) => Check::warn(
+            CHECK,
+            format!("it is version {version}, and this program {own}"),
+            "restart it when its ports can be spared: ringroad down, then ringroad up",
+        ),
+        Err(ControlError::DaemonNotRunning { .. }) => {
+            Check::ok(CHECK, format!("none runs on {}; it is started when needed", socket.display()))
+        }
+        Err(error) => {
+            Check::fail(CHECK, error.to_string(), "see its log; restart it: ringroad down, then ringroad up")
+        }
+    }
+}
+
+fn sealed_memory() -> Check {
+    const CHECK: &str = "sealed memory";
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let sealed = memfd_create("ringroad-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .and_then(|memory| ftruncate(&memory, 4096).and_then(|()| fcntl_add_seals(memory.as_fd(), seals)));
+    match sealed {
+        Ok(()) => Check::ok(CHECK, "memfd and seals work; /dev/shm is not needed"),
+        Err(error) => Check::fail(
+            CHECK,
+            format!("memfd with seals: {error}"),
+            "use Linux 3.17 or newer, and allow memfd_create in the container's system call filter",
+        ),
+    }
+}
+
+fn tool(name: &'static str, purpose: &str, advice: &str) -> Check {
+    match in_path(name) {
+        Some(path) => Check::ok(name, path.display().to_string()),
+        None => Check::warn(name, format!("not found; it serves {purpose}"), advice),
+    }
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Where Debian puts programs for administrators, which a user's PATH leaves out.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+}

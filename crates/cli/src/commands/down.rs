@@ -1,0 +1,45 @@
+//! `ringroad down`.
+
+use std::os::fd::AsFd;
+
+use clap::Args;
+use ringroad_control::{Reply, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Done;
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Longest time that the daemon may take to end.
+const LONGEST_END_S: i64 = 10;
+
+/// Stop the daemon, and with it all switches and ports
+#[derive(Debug, Args)]
+pub(crate) struct Down {}
+
+impl Down {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let mut connection = global.connect()?;
+        match connection.request(&Request::Stop)?.0 {
+            Reply::Done => {}
+            reply => return Err(Failure::reply(&reply)),
+        }
+        // The daemon's end of the connection closes when it has ended.
+        let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
+        let limit = Timespec { tv_sec: LONGEST_END_S, tv_nsec: 0 };
+        let gone = rustix::io::retry_on_intr(|| poll(&mut set, Some(&limit)))
+            .map_err(|error| Failure::new(format!("waiting for the daemon to end: {error}"), ""))?;
+        if gone == 0 {
+            let pid = ringroad_control::peer::PeerCredentials::of(connection.as_fd())
+                .ok()
+                .and_then(|peer| peer.pid);
+            let whom = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+            return Err(Failure::new(
+                format!("the daemon{whom} said that it ends, and has not for {LONGEST_END_S} s"),
+                "look at its log, or kill that process",
+            ));
+        }
+        output.result(&Done { done: "stopped", name: None }, |_| "the daemon has stopped".to_owned())
+    }
+}

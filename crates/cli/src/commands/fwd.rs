@@ -1,0 +1,330 @@
+//! `ringroad fwd`: forward between two ports.
+
+use clap::{Args, ValueEnum};
+use ringroad::{Embedded, OpenOptions, Port};
+use ringroad_traffic::line_rate::FrameSize;
+use ringroad_traffic::stream::{FrameFields, FrameStream, FrameTemplate, Variation};
+use serde::Serialize;
+
+use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::failure::Failure;
+use crate::forwarder::{Direction, DirectionCounts, DirectionMode, Junction};
+use crate::output::Output;
+use crate::output::rates::{frame_rate, grouped};
+use crate::port_wait::{Demand, Idleness, wait_for_either};
+use crate::run::{Progress, Run, pin};
+
+/// Forward frames between two ports
+///
+/// Runs to completion in one thread; with --pipeline two threads work, one at each port, joined by a pipe, which costs
+/// a copy more per frame. Ends with --duration or Ctrl-C.
+#[derive(Debug, Args)]
+pub(crate) struct Fwd {
+    /// First port
+    #[arg(value_name = "A")]
+    first: String,
+    /// Second port
+    #[arg(value_name = "B")]
+    second: String,
+    /// What to do with frames, in testpmd's words
+    #[arg(long, value_enum, default_value_t = Mode::Io)]
+    mode: Mode,
+    /// Work with two threads, one at each port
+    #[arg(long)]
+    pipeline: bool,
+    /// From A to B only
+    #[arg(long)]
+    one_way: bool,
+    /// Drop frames when the other port is full, instead of letting them wait
+    #[arg(long)]
+    drop: bool,
+    /// Most slots moved per sync
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    burst: u32,
+    /// Frame size of txonly in bytes, FCS included
+    #[arg(long, value_name = "BYTES", default_value = "64")]
+    size: FrameSize,
+    #[command(flatten)]
+    sizes: PortSizes,
+    #[command(flatten)]
+    limits: RunLimits,
+}
+
+/// What is done with frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    /// Forward unchanged
+    Io,
+    /// Forward with source and destination Ethernet address exchanged
+    Macswap,
+    /// Receive and release
+    Rxonly,
+    /// Send made-up frames
+    Txonly,
+}
+
+/// What one direction did: for rxonly and txonly what came from or went to the first port of it.
+#[derive(Debug, Serialize)]
+struct DirectionReport {
+    from: String,
+    to: String,
+    #[serde(flatten)]
+    counts: DirectionCounts,
+    rate_fps: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    mode: Mode,
+    pipeline: bool,
+    seconds: f64,
+    frames: u64,
+    directions: Vec<DirectionReport>,
+}
+
+impl Fwd {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let forwards = matches!(self.mode, Mode::Io | Mode::Macswap);
+        if self.pipeline && !forwards {
+            return Err(Failure::usage(
+                "--pipeline needs two ports to join",
+                "use it with --mode io or macswap",
+            ));
+        }
+        if self.limits.cpu.len() > 1 && !self.pipeline {
+            return Err(Failure::usage("two CPUs for one thread", "give one CPU, or use --pipeline"));
+        }
+        let first = self.sizes.open(&self.first, global)?;
+        let second = self.sizes.open(&self.second, global)?;
+        let mut ports = [first, second];
+        let [a, b] = &mut ports;
+        if a.queues().len() != b.queues().len() {
+            return Err(Failure::usage(
+                format!(
+                    "{} has {} queues, {} has {}",
+                    self.first,
+                    a.queues().len(),
+                    self.second,
+                    b.queues().len()
+                ),
+                "give both ports the same number",
+            ));
+        }
+        let names = ports.each_ref().map(|port| port.info().name.clone());
+        output.ready(&[ports[0].info(), ports[1].info()])?;
+        let run = Run::start(&self.limits)?;
+        let mut progress = Progress::new(output, &self.limits, "forwarded");
+        let (counts, ended) = match self.mode {
+            Mode::Io | Mode::Macswap if self.pipeline => self.pipeline(ports, &run, &mut progress),
+            Mode::Io | Mode::Macswap => self.complete(ports, &run, &mut progress),
+            Mode::Rxonly => self.discard(ports, &run, &mut progress),
+            Mode::Txonly => self.invent(ports, &run, &mut progress),
+        };
+        progress.finish();
+        let seconds = run.now_ns() as f64 / 1e9;
+        let [a, b] = names;
+        let ways = [(a.clone(), b.clone()), (b, a)];
+        let shown = if self.one_way { 1 } else { 2 };
+        let directions: Vec<DirectionReport> = ways
+            .into_iter()
+            .zip(counts)
+            .take(shown)
+            .map(|((from, to), counts)| DirectionReport {
+                from,
+                to,
+                counts,
+                rate_fps: counts.frames as f64 / seconds,
+            })
+            .collect();
+        let frames = directions.iter().map(|direction| direction.counts.frames).sum();
+        let summary = Summary { mode: self.mode, pipeline: self.pipeline, seconds, frames, directions };
+        output.result(&summary, text)?;
+        ended
+    }
+
+    fn direction(&self, macswap: bool) -> Direction {
+        Direction::new(DirectionMode { macswap, drop: self.drop }, self.burst)
+    }
+
+    fn complete(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+        if let Err(failure) = pin(self.limits.cpu.first().copied()) {
+            return (<[DirectionCounts; 2]>::default(), Err(failure));
+        }
+        let macswap = self.mode == Mode::Macswap;
+        let back = (!self.one_way).then(|| self.direction(macswap));
+        let mut junction = Junction { ports, there: self.direction(macswap), back };
+        let ended = junction.forward(run, |now_ns, frames| progress.look(now_ns, frames, 0));
+        (counts(&junction), ended)
+    }
+
+    /// Two threads, each a junction of one port and one end of a pipe. Addresses are exchanged where frames come in.
+    fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+        let mut stages = match self.stages(ports) {
+            Ok(stages) => stages,
+            Err(failure) => return (<[DirectionCounts; 2]>::default(), Err(failure)),
+        };
+        let [first, second] = &mut stages;
+        let cpu = |thread: usize| self.limits.cpu.get(thread).copied();
+        let stage = |junction: &mut Junction, cpu: Option<usize>, progress: Option<&mut Progress>| {
+            let mut progress = progress;
+            let ended = pin(cpu).and_then(|()| {
+                junction.forward(run, |now_ns, frames| match &mut progress {
+                    Some(progress) => progress.look(now_ns, frames, 0),
+                    None => Ok(()),
+                })
+            });
+            // A stage that fails takes the other with it.
+            run.end();
+            ended
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| stage(second, cpu(1), None));
+            let one = stage(first, cpu(0), Some(progress));
+            let two = other
+                .join()
+                .unwrap_or_else(|_| Err(Failure::new("the second thread ended unexpectedly", "")));
+            (one, two)
+        });
+        let ([there_in, back_out], [there_out, back_in]) = (counts(first), counts(second));
+        ([there_in.followed_by(there_out), back_in.followed_by(back_out)], one.and(two))
+    }
+
+    fn stages(&self, ports: [Port; 2]) -> Result<[Junction; 2], Failure> {
+        let [mut a, b] = ports;
+        let options = OpenOptions {
+            queues: u16::try_from(a.queues().len()).ok(),
+            slots: Some(a.rx().slot_count()),
+            buffer_bytes: Some(a.rx().buffer_bytes()),
+            ..OpenOptions::default()
+        };
+        let pipe = Embedded::new();
+        let (near, far) = (pipe.open_with("fwd{1", &options)?, pipe.open_with("fwd}1", &options)?);
+        let macswap = self.mode == Mode::Macswap;
+        let both = !self.one_way;
+        let first = Junction {
+            ports: [a, near],
+            there: self.direction(macswap),
+            back: both.then(|| self.direction(false)),
+        };
+        let second = Junction {
+            ports: [far, b],
+            there: self.direction(false),
+            back: both.then(|| self.direction(macswap)),
+        };
+        Ok([first, second])
+    }
+
+    /// Receives on both ports, or the first, and releases.
+    fn discard(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+        let demand = Demand { rx: true, tx: false };
+        self.each_port(&mut ports, demand, run, progress, |port, counts| {
+            for queue in port.queues() {
+                queue.rx().sync()?;
+                let rx = queue.rx();
+                let mut slots = 0;
+                while slots < rx.available() {
+                    let frame_slots = rx.frame_slots(slots);
+                    if frame_slots == 0 {
+                        break;
+                    }
+                    slots += frame_slots;
+                    counts.frames += 1;
+                }
+                rx.release(slots);
+            }
+            Ok(())
+        })
+    }
+
+    /// Sends made-up frames from both ports, or the first.
+    fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+        let template = FrameTemplate::new(&FrameFields::default(), self.size, Variation::default());
+        let mut stream = match template {
+            Ok(template) => FrameStream::new(template, 0),
+            Err(error) => return (<[DirectionCounts; 2]>::default(), Err(error.into())),
+        };
+        let burst = self.burst;
+        let demand = Demand { rx: false, tx: true };
+        self.each_port(&mut ports, demand, run, progress, |port, counts| {
+            for queue in port.queues() {
+                let tx = queue.tx();
+                let batch = tx.available().min(burst);
+                for _ in 0..batch {
+                    counts.frames += u64::from(tx.send(stream.frame())?);
+                }
+                tx.sync()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets `work` do its turn at each port until the run is over; sleeps until `demand` where no turn moves anything.
+    fn each_port(
+        &self,
+        ports: &mut [Port; 2],
+        demand: Demand,
+        run: &Run,
+        progress: &mut Progress,
+        mut work: impl FnMut(&mut Port, &mut DirectionCounts) -> Result<(), Failure>,
+    ) -> Outcome {
+        let mut counts = <[DirectionCounts; 2]>::default();
+        let demands = if self.one_way { [demand, Demand::default()] } else { [demand; 2] };
+        let used = if self.one_way { 1 } else { 2 };
+        let mut idleness = Idleness::default();
+        let mut turns = || {
+            pin(self.limits.cpu.first().copied())?;
+            loop {
+                let now_ns = run.now_ns();
+                if run.is_over(now_ns) {
+                    return Ok(());
+                }
+                let before = counts;
+                for (port, counts) in ports.iter_mut().zip(&mut counts).take(used) {
+                    work(port, counts)?;
+                }
+                progress.look(now_ns, counts.iter().map(|counts| counts.frames).sum(), 0)?;
+                if counts != before {
+                    idleness.busy();
+                } else if idleness.is_long() {
+                    let [first, second] = &mut *ports;
+                    wait_for_either([first, second], demands, run.wait_limit(now_ns))?;
+                }
+            }
+        };
+        let ended = turns();
+        (counts, ended)
+    }
+}
+
+/// Counts there and back, and how it ended.
+type Outcome = ([DirectionCounts; 2], Result<(), Failure>);
+
+fn counts(junction: &Junction) -> [DirectionCounts; 2] {
+    [junction.there.counts, junction.back.as_ref().map_or_else(DirectionCounts::default, |back| back.counts)]
+}
+
+fn text(summary: &Summary) -> String {
+    let mut lines = vec![format!("{} frames in {:.3} s", grouped(summary.frames), summary.seconds)];
+    for direction in &summary.directions {
+        let counts = &direction.counts;
+        let way = match summary.mode {
+            Mode::Io | Mode::Macswap => format!("{} -> {}", direction.from, direction.to),
+            Mode::Rxonly => format!("from {}", direction.from),
+            Mode::Txonly => format!("to {}", direction.from),
+        };
+        let mut line =
+            format!("  {way}: {} frames, {}", grouped(counts.frames), frame_rate(direction.rate_fps));
+        if counts.dropped_frames > 0 {
+            line += &format!(", {} dropped at the full port", grouped(counts.dropped_frames));
+        }
+        if counts.too_long_frames > 0 {
+            line += &format!(", {} dropped as too long", grouped(counts.too_long_frames));
+        }
+        if counts.zero_copy {
+            line += ", buffers exchanged instead of copied";
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,116 @@
+//! `ringroad list`.
+
+use clap::Args;
+use ringroad_control::report::PortReport;
+use ringroad_control::{Reply, Request};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::rates::grouped;
+use crate::output::table::{Columns, drops};
+
+/// List the ports
+///
+/// "in" are frames that the datapath took from the port, "out" those that it put into the port. Frames on a pipe pass
+/// between its two programs, and the daemon does not see them.
+#[derive(Debug, Args)]
+pub(crate) struct List {}
+
+impl List {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match global.connect()?.request(&Request::List)?.0 {
+            Reply::List(list) => output.result(&list, |list| ports_table(&list.ports)),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+}
+
+/// The ports with their totals.
+pub(super) fn ports_table(ports: &[PortReport]) -> String {
+    let mut columns =
+        Columns::new(&["port", "kind", "served by", ">frames in", ">frames out", "drops", "state"]);
+    for port in ports {
+        columns.row([
+            port.name.clone(),
+            port.kind.clone(),
+            served_by(port),
+            grouped(port.counters.received_frames),
+            grouped(port.counters.delivered_frames),
+            drops(&port.counters.drops),
+            state(port),
+        ]);
+    }
+    columns.lines_or("no ports")
+}
+
+fn served_by(port: &PortReport) -> String {
+    match &port.owner {
+        Some(owner) => match owner.pid {
+            Some(pid) => format!("{} ({pid})", owner.program),
+            None => owner.program.clone(),
+        },
+        None if port.bound => "the daemon".to_owned(),
+        None => "nobody".to_owned(),
+    }
+}
+
+fn state(port: &PortReport) -> String {
+    let mut words = Vec::new();
+    if port.persistent {
+        words.push("attached".to_owned());
+    }
+    if port.counters.violations > 0 {
+        words.push(format!("{} violations", port.counters.violations));
+    }
+    if let Some(error) = &port.error {
+        words.push(error.clone());
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_control::report::{CounterReport, Owner};
+
+    use super::*;
+
+    pub(crate) fn port(name: &str) -> PortReport {
+        PortReport {
+            name: name.into(),
+            kind: "shm".into(),
+            mode: "4 KiB pages".into(),
+            switch: Some("vale0".into()),
+            index: Some(0),
+            persistent: false,
+            bound: true,
+            owner: Some(Owner { pid: Some(42), uid: 0, program: "gen".into() }),
+            queues: 1,
+            slots: 1024,
+            buffer_bytes: 2048,
+            counters: CounterReport::default(),
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_port_shows_who_serves_it_what_went_through_and_why_it_stands() {
+        let mut report = port("vale0:a");
+        report.counters.received_frames = 1_000_000;
+        report.counters.drops.insert("no_space".into(), 12);
+        report.error = Some("head out of range".into());
+        let text = ports_table(&[report]);
+        let row = text.lines().nth(1).unwrap();
+        for part in ["vale0:a", "gen (42)", "1 000 000", "no_space 12", "head out of range"] {
+            assert!(row.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unserved_port_says_nobody() {
+        let mut report = port("vale0:a");
+        (report.owner, report.bound, report.persistent) = (None, false, true);
+        let text = ports_table(&[report]);
+        assert!(text.contains("nobody") && text.contains("attached"), "{text}");
+    }
+}

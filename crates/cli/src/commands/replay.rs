@@ -1,0 +1,451 @@
+//! `ringroad replay`: the frames of a capture file, in time.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use ringroad::{Interest, Port, PortError};
+use ringroad_capture::CaptureReader;
+use ringroad_traffic::line_rate::{FCS_BYTES, FrameSize};
+use ringroad_traffic::pacing::{RateError, RateSpec};
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use serde::Serialize;
+
+use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::rates::{CONVENTION, grouped, traffic_rate};
+use crate::run::{Progress, Run, pin};
+
+/// Closer to its time than this a frame is awaited awake.
+const AWAKE_NS: u64 = 100_000;
+/// Frames handed over at once where several are due.
+const BURST_FRAMES: usize = 256;
+
+/// Send the frames of a capture file with its timing
+///
+/// The first frame goes at once, each further one as long after it as the file says, or at a rate. A frame whose
+/// timestamp lies before the last one's goes right after it. How far from its time each frame was handed over is
+/// measured and shown.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// Capture file, pcap or pcapng; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Port to send from
+    #[arg(value_name = "PORT")]
+    port: String,
+    /// Timing: original, max, or a multiple of the original speed such as 2 or 0.5x
+    #[arg(long, default_value = "original", conflicts_with = "rate")]
+    speed: Speed,
+    /// Send at a rate instead: 1Mpps, 10Gbit, 50%@10G; a rate in bits counts each frame's own length
+    #[arg(long)]
+    rate: Option<RateSpec>,
+    /// Send the file so many times; 0 is without end
+    #[arg(long = "loop", value_name = "N", default_value_t = 1)]
+    rounds: u64,
+    #[command(flatten)]
+    sizes: PortSizes,
+    #[command(flatten)]
+    limits: RunLimits,
+}
+
+/// How fast a file is replayed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Speed {
+    Max,
+    /// Times the original speed, above 0.
+    Multiple(f64),
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "original" => Ok(Self::Multiple(1.0)),
+            "max" => Ok(Self::Max),
+            _ => text
+                .trim_end_matches('x')
+                .parse()
+                .ok()
+                .filter(|multiple: &f64| multiple.is_finite() && *multiple > 0.0)
+                .map(Self::Multiple)
+                .ok_or_else(|| "say original, max, or a number above 0 such as 2 or 0.5x".to_owned()),
+        }
+    }
+}
+
+/// When frames are due, ns after the start.
+#[derive(Debug)]
+struct Schedule {
+    pace: Pace,
+    /// When the frame that was asked for last is due.
+    due_ns: f64,
+    /// Timestamp before, within this round.
+    last_timestamp_ns: Option<u64>,
+    /// Frames and span of this round, for the gap to the next.
+    frames: u64,
+    span_ns: f64,
+    backwards: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Pace {
+    Max,
+    Multiple(f64),
+    Rate(RateSpec),
+}
+
+impl Schedule {
+    fn new(pace: Pace) -> Self {
+        Self { pace, due_ns: 0.0, last_timestamp_ns: None, frames: 0, span_ns: 0.0, backwards: 0 }
+    }
+
+    /// When a frame with this timestamp and length (without FCS) is due; `None` is at once.
+    fn due_ns(&mut self, timestamp_ns: u64, len: usize) -> Result<Option<u64>, RateError> {
+        let last = self.last_timestamp_ns.replace(timestamp_ns);
+        if last.is_some_and(|last| timestamp_ns < last) {
+            self.backwards += 1;
+        }
+        self.frames += 1;
+        match self.pace {
+            Pace::Max => Ok(None),
+            Pace::Multiple(multiple) => {
+                if let Some(last) = last {
+                    let gap_ns = timestamp_ns.saturating_sub(last) as f64 / multiple;
+                    self.due_ns += gap_ns;
+                    self.span_ns += gap_ns;
+                }
+                Ok(Some(self.due_ns as u64))
+            }
+            Pace::Rate(rate) => {
+                let bytes = u32::try_from(len).unwrap_or(u32::MAX).saturating_add(FCS_BYTES);
+                let bytes = bytes.clamp(FrameSize::MIN.bytes(), FrameSize::MAX.bytes());
+                let Some(rate_fps) = rate.frame_rate_fps(FrameSize::new(bytes).unwrap_or(FrameSize::MIN))?
+                else {
+                    return Ok(None);
+                };
+                let due_ns = self.due_ns as u64;
+                self.due_ns += 1e9 / rate_fps;
+                Ok(Some(due_ns))
+            }
+        }
+    }
+
+    /// The file begins again, a mean gap after its last frame.
+    fn next_round(&mut self) {
+        if matches!(self.pace, Pace::Multiple(_)) && self.frames > 1 {
+            self.due_ns += self.span_ns / (self.frames - 1) as f64;
+        }
+        (self.last_timestamp_ns, self.frames, self.span_ns) = (None, 0, 0.0);
+    }
+}
+
+/// How far from their time frames were handed over, ns; early never happens.
+#[derive(Debug, Serialize)]
+struct TimingError {
+    mean_ns: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// What was sent.
+#[derive(Debug, Serialize)]
+struct Summary {
+    port: String,
+    frames: u64,
+    /// Bytes, without FCS.
+    bytes: u64,
+    seconds: f64,
+    rate: TrafficRate,
+    rounds: u64,
+    /// Frames that the port can never hold.
+    too_long_frames: u64,
+    /// Frames of which the file holds only the beginning; sent as they are in the file.
+    truncated_frames: u64,
+    /// Frames with a timestamp before the last one's.
+    backwards_timestamps: u64,
+    /// Frames that found the ring full.
+    waited_frames: u64,
+    /// Frames handed over that the other side did not take.
+    unsent_slots: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timing_error: Option<TimingError>,
+}
+
+/// The replay's state.
+struct Player<'a> {
+    port: &'a mut Port,
+    run: &'a Run,
+    progress: &'a mut Progress,
+    schedule: Schedule,
+    lateness: Histogram<u64>,
+    /// When the frames that are not yet handed over were due.
+    held: Vec<u64>,
+    unpaced_held: usize,
+    frames: u64,
+    bytes: u64,
+    rounds: u64,
+    too_long: u64,
+    truncated: u64,
+    waited: u64,
+    last_ns: u64,
+}
+
+impl Replay {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        pin(self.limits.cpu.first().copied())?;
+        let mut reader = CaptureReader::open(&self.file)?;
+        let mut port = self.sizes.open(&self.port, global)?;
+        let lateness =
+            Histogram::new(3).map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
+        output.ready(&[port.info()])?;
+        let run = Run::start(&self.limits)?;
+        let mut progress = Progress::new(output, &self.limits, "sent");
+        let pace = match (self.rate, self.speed) {
+            (Some(rate), _) => Pace::Rate(rate),
+            (None, Speed::Max) => Pace::Max,
+            (None, Speed::Multiple(multiple)) => Pace::Multiple(multiple),
+        };
+        let mut player = Player {
+            port: &mut port,
+            run: &run,
+            progress: &mut progress,
+            schedule: Schedule::new(pace),
+            lateness,
+            held: Vec::with_capacity(BURST_FRAMES),
+            unpaced_held: 0,
+            frames: 0,
+            bytes: 0,
+            rounds: 0,
+            too_long: 0,
+            truncated: 0,
+            waited: 0,
+            last_ns: 0,
+        };
+        let ended = player.play(&mut reader, self.rounds);
+        // What was accepted before a fault of the file is sent all the same.
+        let ended = player.hand_over().and(super::r#gen::drain(player.port, &run)).and(ended);
+        let summary = player.summary();
+        progress.finish();
+        output.result(&summary, text)?;
+        ended
+    }
+}
+
+impl Player<'_> {
+    fn play(&mut self, reader: &mut CaptureReader, rounds: u64) -> Result<(), Failure> {
+        loop {
+            while let Some(frame) = reader.next_frame()? {
+                let due_ns = self.schedule.due_ns(frame.timestamp_ns, frame.bytes.len())?;
+                if !self.await_time(due_ns)? || !self.put(frame.bytes, due_ns)? {
+                    return Ok(());
+                }
+                if (frame.bytes.len() as u64) < u64::from(frame.original_len) {
+                    self.truncated += 1;
+                }
+            }
+            self.rounds += 1;
+            let empty = self.schedule.frames == 0;
+            if self.rounds == rounds || empty {
+                return Ok(());
+            }
+            reader.rewind()?;
+            self.schedule.next_round();
+        }
+    }
+
+    /// Waits for a frame's time; false when the run is over before.
+    fn await_time(&mut self, due_ns: Option<u64>) -> Result<bool, Failure> {
+        let mut now_ns = self.run.now_ns();
+        if due_ns.is_some_and(|due_ns| due_ns > now_ns) || self.held.len() + self.unpaced_held >= BURST_FRAMES
+        {
+            self.hand_over()?;
+            now_ns = self.run.now_ns();
+        }
+        loop {
+            if self.run.is_over(now_ns) {
+                return Ok(false);
+            }
+            self.progress.look(now_ns, self.frames, self.bytes)?;
+            let left_ns = due_ns.unwrap_or(0).saturating_sub(now_ns);
+            match left_ns {
+                0 => return Ok(true),
+                1..AWAKE_NS => std::hint::spin_loop(),
+                _ => std::thread::sleep(
+                    Duration::from_nanos(left_ns - AWAKE_NS).min(self.run.wait_limit(now_ns)),
+                ),
+            }
+            now_ns = self.run.now_ns();
+        }
+    }
+
+    /// Puts a frame into the ring, waiting for room; false when the run is over before.
+    fn put(&mut self, bytes: &[u8], due_ns: Option<u64>) -> Result<bool, Failure> {
+        let mut waited = false;
+        loop {
+            match self.port.tx().send(bytes) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(PortError::FrameTooLong { .. }) => {
+                    self.too_long += 1;
+                    return Ok(true);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.waited += u64::from(!waited);
+            waited = true;
+            self.hand_over()?;
+            let now_ns = self.run.now_ns();
+            if self.run.is_over(now_ns) {
+                return Ok(false);
+            }
+            // A long frame may need more slots than the one that ends this wait; then the loop turns until they come.
+            self.port.wait(Interest::Tx, Some(self.run.wait_limit(now_ns)))?;
+        }
+        match due_ns {
+            Some(due_ns) => self.held.push(due_ns),
+            None => self.unpaced_held += 1,
+        }
+        self.frames += 1;
+        self.bytes += bytes.len() as u64;
+        Ok(true)
+    }
+
+    /// Gives the frames in the ring to the other side and notes how late they are.
+    fn hand_over(&mut self) -> Result<(), Failure> {
+        self.port.tx().sync()?;
+        if self.held.len() + self.unpaced_held == 0 {
+            return Ok(());
+        }
+        self.last_ns = self.run.now_ns();
+        for due_ns in self.held.drain(..) {
+            self.lateness.saturating_record(self.last_ns.saturating_sub(due_ns));
+        }
+        self.unpaced_held = 0;
+        Ok(())
+    }
+
+    fn summary(&mut self) -> Summary {
+        let mut meter = RateMeter::new(TrafficSnapshot::default());
+        meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: self.last_ns });
+        let lateness = &self.lateness;
+        let timing_error = (!lateness.is_empty()).then(|| TimingError {
+            mean_ns: lateness.mean(),
+            p50_ns: lateness.value_at_quantile(0.5),
+            p99_ns: lateness.value_at_quantile(0.99),
+            max_ns: lateness.max(),
+        });
+        Summary {
+            port: self.port.info().name.clone(),
+            frames: self.frames,
+            bytes: self.bytes,
+            seconds: self.last_ns as f64 / 1e9,
+            rate: meter.overall(),
+            rounds: self.rounds,
+            too_long_frames: self.too_long,
+            truncated_frames: self.truncated,
+            backwards_timestamps: self.schedule.backwards,
+            waited_frames: self.waited,
+            unsent_slots: u64::from(self.port.tx().pending()),
+            timing_error,
+        }
+    }
+}
+
+fn text(summary: &Summary) -> String {
+    let mut lines = vec![
+        format!(
+            "{}: {} frames, {} bytes in {:.3} s: {}",
+            summary.port,
+            grouped(summary.frames),
+            grouped(summary.bytes),
+            summary.seconds,
+            traffic_rate(&summary.rate)
+        ),
+        format!("  {CONVENTION}"),
+    ];
+    if let Some(error) = &summary.timing_error {
+        lines.push(format!(
+            "  behind the schedule by {:.0} ns on average, {} ns at the 99th percentile, {} ns at most",
+            error.mean_ns,
+            grouped(error.p99_ns),
+            grouped(error.max_ns)
+        ));
+    }
+    for (number, what) in [
+        (summary.too_long_frames, "frames not sent: longer than the port can hold"),
+        (
+            summary.truncated_frames,
+            "frames sent as far as the file holds them: it was captured with a short snapshot length",
+        ),
+        (summary.backwards_timestamps, "frames with a timestamp before the one in front of them"),
+        (summary.waited_frames, "frames found the ring full and waited"),
+        (summary.unsent_slots, "slots left in the ring: nobody took them"),
+    ] {
+        if number > 0 {
+            lines.push(format!("  {} {what}", grouped(number)));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(schedule: &mut Schedule, timestamp_ns: u64) -> Option<u64> {
+        schedule.due_ns(timestamp_ns, 60).unwrap()
+    }
+
+    #[test]
+    fn speeds_are_words_or_multiples() {
+        assert_eq!("original".parse(), Ok(Speed::Multiple(1.0)));
+        assert_eq!("max".parse(), Ok(Speed::Max));
+        assert_eq!("2.0".parse(), Ok(Speed::Multiple(2.0)));
+        assert_eq!("0.5x".parse(), Ok(Speed::Multiple(0.5)));
+        for text in ["", "0", "-1", "inf", "nan", "fast"] {
+            assert!(text.parse::<Speed>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_original_timing_counts_from_the_first_frame_and_a_multiple_divides_it() {
+        let mut original = Schedule::new(Pace::Multiple(1.0));
+        assert_eq!([5000, 6000, 9000].map(|at| due(&mut original, at)), [Some(0), Some(1000), Some(4000)]);
+        let mut double = Schedule::new(Pace::Multiple(2.0));
+        assert_eq!([5000, 6000, 9000].map(|at| due(&mut double, at)), [Some(0), Some(500), Some(2000)]);
+    }
+
+    #[test]
+    fn a_timestamp_that_goes_back_is_counted_and_costs_no_time() {
+        let mut schedule = Schedule::new(Pace::Multiple(1.0));
+        let dues = [5000, 7000, 6000, 6500].map(|at| due(&mut schedule, at));
+        assert_eq!(dues, [Some(0), Some(2000), Some(2000), Some(2500)]);
+        assert_eq!(schedule.backwards, 1);
+    }
+
+    #[test]
+    fn the_next_round_follows_a_mean_gap_later() {
+        let mut schedule = Schedule::new(Pace::Multiple(1.0));
+        for at in [100, 200, 400, 700] {
+            due(&mut schedule, at);
+        }
+        schedule.next_round();
+        assert_eq!(due(&mut schedule, 100), Some(800));
+        assert_eq!(schedule.backwards, 0);
+    }
+
+    #[test]
+    fn a_rate_in_bits_counts_each_frame_s_own_length() {
+        let mut schedule = Schedule::new(Pace::Rate("1Gbit".parse().unwrap()));
+        assert_eq!(schedule.due_ns(0, 60).unwrap(), Some(0));
+        // 84 bytes on the line at 1 bit/ns.
+        assert_eq!(schedule.due_ns(0, 1514).unwrap(), Some(84 * 8));
+        assert_eq!(schedule.due_ns(0, 60).unwrap(), Some((84 + 1538) * 8));
+    }
+}

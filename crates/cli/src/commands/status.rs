@@ -1,0 +1,154 @@
+//! `ringroad status`.
+
+use std::fmt::Write;
+
+use clap::Args;
+use ringroad_control::report::{CounterReport, StartedBy, StatusReport, SwitchReport, WorkerState};
+use ringroad_control::{Reply, Request};
+
+use super::list::ports_table;
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::rates::{grouped, size};
+use crate::output::table::{Columns, drops};
+
+/// Show the daemon, its workers, switches and ports
+///
+/// Of each switch the account is shown: frames in, and copies made by flooding, less frames out and drops. It is 0 once
+/// traffic has stopped, and the number of frames on their way before.
+#[derive(Debug, Args)]
+pub(crate) struct Status {}
+
+impl Status {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match global.connect()?.request(&Request::Status)?.0 {
+            Reply::Status(status) => output.result(&status, text),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+}
+
+fn text(status: &StatusReport) -> String {
+    let mut text = String::new();
+    let started = match status.started {
+        StartedBy::OnDemand => "on demand",
+        StartedBy::Command => "by a command",
+        StartedBy::ServiceManager => "by a service manager",
+        _ => "otherwise",
+    };
+    let config = status.config.as_deref().unwrap_or("none");
+    // Writing into a string cannot fail.
+    let _ = writeln!(
+        text,
+        "ringroadd {}: process {}, up {}, started {started}\nsocket {}, configuration {config}\n\
+         shared memory {}, of which {} in huge pages; {} requests rejected",
+        status.version,
+        status.pid,
+        span(status.uptime_s),
+        status.socket,
+        size(status.shared_memory_bytes),
+        size(status.huge_page_bytes),
+        grouped(status.rejected_requests),
+    );
+    let _ = write!(text, "\n{}\n{}\n{}", workers(status), switches(status), ports_table(&status.ports));
+    text
+}
+
+fn workers(status: &StatusReport) -> String {
+    let mut columns =
+        Columns::new(&[">worker", ">CPU", "state", ">CPU time", ">loops", ">busy", ">sleeps", ">kicks"]);
+    for worker in &status.workers {
+        let state = match worker.state {
+            WorkerState::Running => "running",
+            WorkerState::Sleeping => "sleeping",
+            WorkerState::Stopped => "stopped",
+            _ => "unknown",
+        };
+        columns.row([
+            worker.index.to_string(),
+            worker.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
+            state.to_owned(),
+            format!("{:.1} s", worker.cpu_time_ns as f64 / 1e9),
+            grouped(worker.loops),
+            grouped(worker.busy_loops),
+            grouped(worker.sleeps),
+            grouped(worker.kicks_received),
+        ]);
+    }
+    columns.lines_or("no workers")
+}
+
+fn switches(status: &StatusReport) -> String {
+    let mut columns = Columns::new(&[
+        "switch",
+        ">ports",
+        ">addresses",
+        ">frames in",
+        ">copies",
+        ">frames out",
+        ">on their way",
+        "drops",
+    ]);
+    for switch in &status.switches {
+        columns.row([
+            switch.name.clone(),
+            switch.ports.to_string(),
+            switch.macs.to_string(),
+            grouped(switch.totals.received_frames),
+            grouped(switch.replicated_frames),
+            grouped(switch.totals.delivered_frames),
+            unaccounted(switch).to_string(),
+            drops(&switch.totals.drops),
+        ]);
+    }
+    columns.lines_or("no switches")
+}
+
+/// Received and replicated frames that were neither delivered nor dropped.
+fn unaccounted(switch: &SwitchReport) -> i128 {
+    let CounterReport { received_frames, delivered_frames, drops, .. } = &switch.totals;
+    let dropped: i128 = drops.values().map(|frames| i128::from(*frames)).sum();
+    i128::from(*received_frames) + i128::from(switch.replicated_frames)
+        - i128::from(*delivered_frames)
+        - dropped
+}
+
+/// Seconds as days, hours, minutes and seconds, the two greatest.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_switch_that_lost_nothing_has_nothing_on_its_way() {
+        let totals = CounterReport {
+            received_frames: 100,
+            delivered_frames: 180,
+            drops: BTreeMap::from([("no_space".to_owned(), 20)]),
+            ..CounterReport::default()
+        };
+        let mut switch =
+            SwitchReport { name: "vale0".into(), ports: 3, macs: 2, replicated_frames: 100, totals };
+        assert_eq!(unaccounted(&switch), 0);
+        switch.totals.delivered_frames -= 1;
+        assert_eq!(unaccounted(&switch), 1);
+    }
+
+    #[test]
+    fn spans_show_their_two_greatest_units() {
+        for (seconds, text) in [(59, "59 s"), (61, "1 min 1 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}

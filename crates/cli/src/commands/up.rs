@@ -1,0 +1,86 @@
+//! `ringroad up`.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+use ringroad_control::{ControlError, Reply, Request};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Start the daemon
+///
+/// Returns when it is ready. One that runs already is left as it is, which is success. Programs that need the daemon
+/// start it themselves; one started here stays until `ringroad down`.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Configuration of switches, ports, workers and permissions (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Become the daemon instead of starting it in the background
+    #[arg(long)]
+    foreground: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Running {
+    already_running: bool,
+    pid: u32,
+    version: String,
+    socket: String,
+}
+
+impl Up {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let socket = global.socket_path();
+        let already_running = match ringroad_control::Connection::connect(&socket) {
+            Ok(_) => true,
+            Err(ControlError::DaemonNotRunning { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !already_running && self.foreground {
+            return Err(self.become_daemon(&socket));
+        }
+        if !already_running {
+            let config = self.config.as_ref().map(std::path::absolute).transpose().map_err(|error| {
+                Failure::new(format!("finding the configuration file: {error}"), "give a path that exists")
+            })?;
+            let config = config.map(|path| path.display().to_string());
+            let arguments: Vec<&str> = config.iter().flat_map(|path| ["--config", path.as_str()]).collect();
+            ringroad::start_daemon(&socket, &arguments)?;
+        } else if self.config.is_some() {
+            output.note("the daemon runs already and keeps its configuration; stop it first: ringroad down");
+        }
+        let status = match global.connect()?.request(&Request::Status)?.0 {
+            Reply::Status(status) => status,
+            reply => return Err(Failure::reply(&reply)),
+        };
+        let running =
+            Running { already_running, pid: status.pid, version: status.version, socket: status.socket };
+        output.result(&running, |running| {
+            let state = if already_running { "runs already" } else { "runs" };
+            format!(
+                "ringroadd {} {state}: process {}, socket {}",
+                running.version, running.pid, running.socket
+            )
+        })
+    }
+
+    /// Runs the daemon in this process's place; returns only where that fails.
+    fn become_daemon(&self, socket: &std::path::Path) -> Failure {
+        let Some(program) = ringroad::daemon_program() else {
+            return ringroad::StartError::NoProgram { socket: socket.display().to_string() }.into();
+        };
+        let mut command = Command::new(&program);
+        command.arg("--socket").arg(socket);
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        let error = command.exec();
+        Failure::new(format!("running {}: {error}", program.display()), "")
+    }
+}

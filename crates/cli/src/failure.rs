@@ -1,0 +1,151 @@
+//! What a command that failed tells its user: what happened, and what to do.
+
+use std::fmt;
+use std::io;
+
+use ringroad_control::{ControlError, Reply};
+use serde::Serialize;
+
+/// The end of a command that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Failure {
+    /// What happened, and where.
+    #[serde(rename = "error")]
+    pub(crate) message: String,
+    /// What the user can do; empty where there is nothing.
+    pub(crate) advice: String,
+    #[serde(skip)]
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Failed,
+    Usage,
+    BrokenPipe,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { message: message.into(), advice: advice.into(), kind: Kind::Failed }
+    }
+
+    /// Arguments that contradict each other in a way that the parser cannot see.
+    pub(crate) fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, ..Self::new(message, advice) }
+    }
+
+    /// Writing results failed; a reader that went away is no failure.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        let failure = Self::new(format!("writing the result: {error}"), "");
+        let kind = if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
+        Self { kind, ..failure }
+    }
+
+    /// An answer of the daemon that does not belong to the question.
+    pub(crate) fn reply(reply: &Reply) -> Self {
+        let text = format!("{reply:?}");
+        let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        Self::new(
+            format!("the daemon answered another question ({name})"),
+            "use a program and a daemon of the same version: ringroad down, then ringroad up",
+        )
+    }
+
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.kind == Kind::BrokenPipe
+    }
+
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self.kind {
+            Kind::BrokenPipe => 0,
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+        }
+    }
+
+    /// Splits an error's words where the libraries put advice: behind a semicolon.
+    fn from_words(words: &str) -> Self {
+        match words.split_once("; ") {
+            Some((message, advice)) => Self::new(message, advice),
+            None => Self::new(words, ""),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, "; {}", self.advice) }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Refused(reply) => Self::new(reply.message, reply.advice),
+            ControlError::DaemonNotRunning { path } => {
+                Self::new(format!("no daemon listens on {}", path.display()), "start one with: ringroad up")
+            }
+            error => Self::from_words(&error.to_string()),
+        }
+    }
+}
+
+impl From<ringroad::OpenError> for Failure {
+    fn from(error: ringroad::OpenError) -> Self {
+        match error {
+            ringroad::OpenError::Control(error) => error.into(),
+            error => Self::from_words(&error.to_string()),
+        }
+    }
+}
+
+macro_rules! from_words {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::from_words(&error.to_string())
+            }
+        })*
+    };
+}
+
+from_words!(
+    ringroad::PortError,
+    ringroad::StartError,
+    ringroad_capture::CaptureError,
+    ringroad_traffic::pacing::RateError,
+    ringroad_traffic::stream::StreamError,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_told_apart_from_what_happened() {
+        let failure = Failure::from(ringroad::PortError::FrameTooLong { len: 9, most: 5 });
+        assert_eq!(failure.advice, "");
+        let refused = ringroad_control::message::ErrorReply::new(
+            ringroad_control::message::ErrorKind::NoSuchPort,
+            "no port vale0:x",
+            "see ringroad list",
+        );
+        let failure = Failure::from(ControlError::Refused(refused));
+        assert_eq!(failure.to_string(), "no port vale0:x; see ringroad list");
+        assert_eq!(
+            serde_json::to_string(&failure).unwrap(),
+            r#"{"error":"no port vale0:x","advice":"see ringroad list"}"#
+        );
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_success_and_other_trouble_is_not() {
+        let gone = Failure::output(&io::ErrorKind::BrokenPipe.into());
+        assert!(gone.is_broken_pipe());
+        assert_eq!(gone.exit_status(), 0);
+        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit_status(), 1);
+        assert_eq!(Failure::usage("two rates", "choose one").exit_status(), 2);
+    }
+}

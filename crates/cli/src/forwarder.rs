@@ -1,0 +1,207 @@
+//! Forwarding between two ports, both ways in one thread: what `fwd` runs once, or once per thread of a pipeline.
+
+use std::time::Duration;
+
+use ringroad::{Port, RxRing, TxRing, slot_flags};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::port_wait::{Demand, Idleness, wait_for_either};
+use crate::run::Run;
+
+/// What went one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DirectionCounts {
+    /// Frames moved.
+    pub(crate) frames: u64,
+    /// Frames that the other port can never hold; released.
+    pub(crate) too_long_frames: u64,
+    /// Frames released because the other port was full.
+    pub(crate) dropped_frames: u64,
+    /// Whether buffers were exchanged instead of copied.
+    pub(crate) zero_copy: bool,
+}
+
+impl DirectionCounts {
+    /// What a second stage of a pipeline adds to the first: it delivers, both may drop.
+    pub(crate) fn followed_by(self, next: Self) -> Self {
+        Self {
+            frames: next.frames,
+            too_long_frames: self.too_long_frames + next.too_long_frames,
+            dropped_frames: self.dropped_frames + next.dropped_frames,
+            zero_copy: self.zero_copy && next.zero_copy,
+        }
+    }
+}
+
+/// How frames are moved in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DirectionMode {
+    /// Exchange source and destination address.
+    pub(crate) macswap: bool,
+    /// Release frames when the other port is full, instead of waiting.
+    pub(crate) drop: bool,
+}
+
+/// One direction's state.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    mode: DirectionMode,
+    burst: u32,
+    pub(crate) counts: DirectionCounts,
+    /// Slots at the front of the receive ring whose addresses are exchanged already, because the frames did not fit.
+    swapped_slots: u32,
+    /// Whether the slot after those continues a frame.
+    within_frame: bool,
+    /// Frames are waiting for room.
+    blocked: bool,
+}
+
+impl Direction {
+    pub(crate) fn new(mode: DirectionMode, burst: u32) -> Self {
+        Self {
+            mode,
+            burst,
+            counts: DirectionCounts::default(),
+            swapped_slots: 0,
+            within_frame: false,
+            blocked: false,
+        }
+    }
+
+    /// Moves one burst. Says whether anything moved.
+    fn turn(&mut self, rx: &mut RxRing, tx: &mut TxRing) -> Result<bool, Failure> {
+        rx.sync()?;
+        let before = rx.available();
+        if before == 0 {
+            self.blocked = false;
+            return Ok(false);
+        }
+        let limit = self.limit(rx);
+        if self.mode.macswap {
+            self.swap(rx, limit);
+        }
+        let mut moved = rx.forward(tx, limit);
+        if rx.available() + limit > before {
+            // Part of the burst found no room: there may be some by now.
+            tx.sync()?;
+            let rest = limit - (before - rx.available());
+            let again = rx.forward(tx, rest);
+            moved.frames += again.frames;
+            moved.too_long += again.too_long;
+        }
+        tx.sync()?;
+        let mut gone = before - rx.available();
+        self.blocked = gone < limit;
+        if self.blocked && self.mode.drop {
+            let (frames, slots) = whole_frames(rx, limit - gone);
+            rx.release(slots);
+            self.counts.dropped_frames += u64::from(frames);
+            gone += slots;
+            self.blocked = false;
+        }
+        self.swapped_slots = self.swapped_slots.saturating_sub(gone);
+        self.counts.frames += u64::from(moved.frames);
+        self.counts.too_long_frames += u64::from(moved.too_long);
+        self.counts.zero_copy = moved.zero_copy;
+        Ok(gone > 0)
+    }
+
+    /// Slots of this burst: whole frames, one at least.
+    fn limit(&self, rx: &RxRing) -> u32 {
+        let (_, slots) = whole_frames(rx, self.burst);
+        if slots > 0 { slots } else { rx.frame_slots(0) }
+    }
+
+    /// Exchanges the addresses of the frames in the first `limit` slots, once each.
+    fn swap(&mut self, rx: &RxRing, limit: u32) {
+        for offset in self.swapped_slots..limit {
+            let more = rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS != 0;
+            if !std::mem::replace(&mut self.within_frame, more) {
+                let mut bytes = rx.frame(offset);
+                let mut addresses = [0; 12];
+                if bytes.read(&mut addresses) == addresses.len() {
+                    addresses.rotate_left(6);
+                    bytes.write(&addresses);
+                }
+            }
+        }
+        self.swapped_slots = self.swapped_slots.max(limit);
+    }
+}
+
+/// Frames, and their slots, that lie whole in the first `limit` slots.
+fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
+    let (mut frames, mut slots) = (0, 0);
+    for offset in 0..limit.min(rx.available()) {
+        if rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS == 0 {
+            frames += 1;
+            slots = offset + 1;
+        }
+    }
+    (frames, slots)
+}
+
+/// Two ports joined: frames of `there` go from the first to the second, those of `back` the other way.
+#[derive(Debug)]
+pub(crate) struct Junction {
+    pub(crate) ports: [Port; 2],
+    pub(crate) there: Direction,
+    pub(crate) back: Option<Direction>,
+}
+
+impl Junction {
+    /// Forwards until the run is over. `watch` is called once per turn with the time and the frames moved.
+    pub(crate) fn forward(
+        &mut self,
+        run: &Run,
+        mut watch: impl FnMut(u64, u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut idleness = Idleness::default();
+        loop {
+            let now_ns = run.now_ns();
+            if run.is_over(now_ns) {
+                return Ok(());
+            }
+            let moved = self.turn()?;
+            watch(now_ns, self.frames())?;
+            if moved {
+                idleness.busy();
+            } else if idleness.is_long() {
+                self.rest(run.wait_limit(now_ns))?;
+            }
+        }
+    }
+
+    /// Frames moved both ways.
+    pub(crate) fn frames(&self) -> u64 {
+        self.there.counts.frames + self.back.as_ref().map_or(0, |back| back.counts.frames)
+    }
+
+    fn turn(&mut self) -> Result<bool, Failure> {
+        let [first, second] = &mut self.ports;
+        let mut moved = false;
+        for (a, b) in first.queues().iter_mut().zip(second.queues()) {
+            moved |= self.there.turn(a.rx(), b.tx())?;
+            if let Some(back) = &mut self.back {
+                moved |= back.turn(b.rx(), a.tx())?;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn rest(&mut self, limit: Duration) -> Result<(), Failure> {
+        let demand_of = |incoming: Option<&Direction>, outgoing: Option<&Direction>| Demand {
+            // A direction that waits for room has frames enough.
+            rx: incoming.is_some_and(|direction| !direction.blocked),
+            tx: outgoing.is_some_and(|direction| direction.blocked),
+        };
+        let (there, back) = (Some(&self.there), self.back.as_ref());
+        let demands = [demand_of(there, back), demand_of(back, there)];
+        let [first, second] = &mut self.ports;
+        wait_for_either([first, second], demands, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Where results go. Text or JSON on standard output; progress, notes and failures on standard error.
+
+pub(crate) mod json;
+pub(crate) mod rates;
+pub(crate) mod table;
+
+use std::io::{self, IsTerminal, Write};
+
+use ringroad::PortInfo;
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+
+/// The command's voice.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    json: bool,
+    quiet: bool,
+    /// Standard output carries something else, such as a capture.
+    stdout_taken: bool,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Self {
+        Self { json: global.json, quiet: global.quiet, stdout_taken: false }
+    }
+
+    /// The same voice with results on standard error, for commands whose data goes to standard output.
+    pub(crate) fn beside_data(&self) -> Self {
+        Self { stdout_taken: true, ..self.clone() }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person watches: progress may be shown and overwritten.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.quiet && !self.json && io::stderr().is_terminal()
+    }
+
+    /// A result: as JSON, or as the text that `text` makes of it.
+    pub(crate) fn result<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        if self.json { self.line(&json::line(value)?) } else { self.line(text(value).trim_end()) }
+    }
+
+    /// Says that ports are open and traffic may come: an object with --json, else a note.
+    pub(crate) fn ready(&self, ports: &[&PortInfo]) -> Result<(), Failure> {
+        if self.json {
+            return self.line(&json::line(&json::Ready::new(ports))?);
+        }
+        for port in ports {
+            self.note(&format!("{}: {} ({})", port.name, port.mode, port.driver));
+        }
+        Ok(())
+    }
+
+    /// A remark for people, on standard error.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            // A remark that nobody can read changes nothing.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
+    /// A line of text as a result.
+    pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
+        let written = if self.stdout_taken {
+            writeln!(io::stderr(), "{text}")
+        } else {
+            let mut stdout = io::stdout().lock();
+            writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+        };
+        written.map_err(|error| Failure::output(&error))
+    }
+
+    /// A failure, on standard error.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let text = match json::line(failure) {
+            Ok(line) if self.json => line,
+            _ if failure.advice.is_empty() => format!("ringroad: {}", failure.message),
+            _ => format!("ringroad: {}\n  {}", failure.message, failure.advice),
+        };
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Numbers and rates as people read them. The bits that a rate counts are always named: L2 is the frame with its FCS,
+//! L1 adds preamble, delimiter and gap, 20 bytes per frame, as a link's speed counts.
+
+use ringroad_traffic::rate_meter::TrafficRate;
+
+/// What is counted, for the foot of a table.
+pub(crate) const CONVENTION: &str =
+    "L2 counts frames with FCS; L1 adds preamble and gap (20 bytes a frame), as line rate does";
+
+/// `1234567` as `1 234 567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Frames/s as Mpps, kpps or pps, three digits behind the point at most.
+pub(crate) fn frame_rate(rate_fps: f64) -> String {
+    match rate_fps {
+        rate if rate >= 999_500.0 => format!("{:.3} Mpps", rate / 1e6),
+        rate if rate >= 999.5 => format!("{:.3} kpps", rate / 1e3),
+        rate => format!("{rate:.1} pps"),
+    }
+}
+
+/// Frames/s, and bit/s in both counts.
+pub(crate) fn traffic_rate(rate: &TrafficRate) -> String {
+    format!("{}, {:.3} Gbit/s L2, {:.3} Gbit/s L1", frame_rate(rate.rate_fps), rate.l2_gbps, rate.l1_gbps)
+}
+
+/// Bytes in the largest binary unit that leaves at least 1.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = UNITS[0];
+    for larger in &UNITS[1..] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    format!("{value:.1} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_traffic::rate_meter::{RateMeter, TrafficSnapshot};
+
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn frame_rates_take_the_unit_that_fits() {
+        for (rate, text) in [
+            (0.0, "0.0 pps"),
+            (999.4, "999.4 pps"),
+            (1000.0, "1.000 kpps"),
+            (999_600.0, "1.000 Mpps"),
+            (14_880_952.0, "14.881 Mpps"),
+        ] {
+            assert_eq!(frame_rate(rate), text);
+        }
+    }
+
+    #[test]
+    fn a_full_ten_gigabit_link_of_short_frames_reads_ten_on_the_line_and_less_in_frames() {
+        let mut meter = RateMeter::new(TrafficSnapshot::default());
+        let rate = meter.update(TrafficSnapshot {
+            frames: 312_500_000,
+            bytes: 312_500_000 * 60,
+            now_ns: 21_000_000_000,
+        });
+        assert_eq!(traffic_rate(&rate), "14.881 Mpps, 7.619 Gbit/s L2, 10.000 Gbit/s L1");
+    }
+
+    #[test]
+    fn sizes_take_binary_units() {
+        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 30, "3.0 GiB")] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

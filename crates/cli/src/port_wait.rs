@@ -1,0 +1,127 @@
+//! Waiting until ports have something to do: a short spin first, then sleep.
+
+use std::time::Duration;
+
+use ringroad::{Interest, Port};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::failure::Failure;
+
+/// Empty turns of a loop before it sleeps: a few microseconds, less than a sleep and a wake cost.
+const SPINS: u32 = 64;
+
+/// Decides between another turn and a sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Idleness {
+    turns: u32,
+}
+
+impl Idleness {
+    /// Something moved.
+    #[inline]
+    pub(crate) fn busy(&mut self) {
+        self.turns = 0;
+    }
+
+    /// Nothing moved; true when it is time to sleep.
+    #[inline]
+    pub(crate) fn is_long(&mut self) -> bool {
+        self.turns += 1;
+        if self.turns < SPINS {
+            std::hint::spin_loop();
+            return false;
+        }
+        self.turns = 0;
+        true
+    }
+}
+
+/// What is worth waking up for at a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    pub(crate) rx: bool,
+    pub(crate) tx: bool,
+}
+
+impl Demand {
+    fn interest(self) -> Option<Interest> {
+        match (self.rx, self.tx) {
+            (true, true) => Some(Interest::Both),
+            (true, false) => Some(Interest::Rx),
+            (false, true) => Some(Interest::Tx),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Sleeps until either port has what is demanded of it, at most `limit`. A signal ends it too.
+pub(crate) fn wait_for_either(
+    ports: [&mut Port; 2],
+    demands: [Demand; 2],
+    limit: Duration,
+) -> Result<(), Failure> {
+    let [first, second] = ports;
+    let [first_interest, second_interest] = demands.map(Demand::interest);
+    if let Some(interest) = first_interest
+        && first.arm(interest)?
+    {
+        return Ok(());
+    }
+    let ready = match second_interest {
+        Some(interest) => second.arm(interest)?,
+        None => false,
+    };
+    if !ready {
+        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let mut set = [PollFd::new(&*first, PollFlags::IN), PollFd::new(&*second, PollFlags::IN)];
+        match poll(&mut set, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Failure::new(format!("waiting for the ports: {error}"), "")),
+        }
+        if second_interest.is_some() {
+            second.disarm()?;
+        }
+    }
+    if first_interest.is_some() {
+        first.disarm()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad::Embedded;
+
+    use super::*;
+
+    const RX: Demand = Demand { rx: true, tx: false };
+
+    #[test]
+    fn a_frame_at_either_port_ends_the_wait() {
+        let switch = Embedded::new();
+        let mut sender = switch.open("vale0:s").unwrap();
+        let (mut a, mut b) = (switch.open("x{1").unwrap(), switch.open("vale0:b").unwrap());
+        sender.tx().send(&[0xff; 60]).unwrap();
+        sender.tx().sync().unwrap();
+        wait_for_either([&mut a, &mut b], [RX, RX], Duration::from_secs(3600)).unwrap();
+        assert_eq!(b.rx().available(), 1);
+    }
+
+    #[test]
+    fn nothing_ends_the_wait_but_its_limit() {
+        let switch = Embedded::new();
+        let (mut a, mut b) = (switch.open("vale0:a").unwrap(), switch.open("vale0:b").unwrap());
+        wait_for_either([&mut a, &mut b], [RX, Demand::default()], Duration::from_millis(1)).unwrap();
+        assert_eq!((a.rx().available(), b.rx().available()), (0, 0));
+    }
+
+    #[test]
+    fn idleness_sleeps_after_a_while_and_starts_again_with_work() {
+        let mut idleness = Idleness::default();
+        assert!((1..SPINS).all(|_| !idleness.is_long()));
+        assert!(idleness.is_long());
+        assert!(!idleness.is_long());
+        idleness.busy();
+        assert!((1..SPINS).all(|_| !idleness.is_long()));
+    }
+}

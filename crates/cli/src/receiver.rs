@@ -1,0 +1,267 @@
+//! The receive loop of `recv` and `capture`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ringroad::{Interest, Port, RxRing, prefetch_read, slot_flags};
+use ringroad_capture::{CaptureSummary, CaptureWriter};
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use ringroad_traffic::sequence::{SequenceCounts, SequenceTracker};
+use ringroad_traffic::stream::read_sequence;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::port_wait::Idleness;
+use crate::run::{Progress, Run};
+
+/// Slots that are prefetched ahead of the one being read.
+const PREFETCH_SLOTS: u32 = 8;
+/// As much of a frame as a sequence number needs: Ethernet, IPv4, UDP and the number.
+const HEAD_BYTES: usize = 64;
+
+/// When to stop receiving, besides the run's own end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReceiveLimits {
+    pub(crate) count: Option<u64>,
+    /// Ends when nothing came for so long after the first frame.
+    pub(crate) idle_exit: Option<Duration>,
+}
+
+/// What is done with each frame besides counting it.
+#[derive(Debug, Default)]
+pub(crate) struct FrameUse {
+    pub(crate) sequence: Option<SequenceTracker>,
+    pub(crate) capture: Option<CaptureWriter>,
+}
+
+/// What was received.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct ReceiveSummary {
+    /// Port received from.
+    pub(crate) port: String,
+    /// Frames received.
+    pub(crate) frames: u64,
+    /// Their bytes, without FCS.
+    pub(crate) bytes: u64,
+    /// From before the first burst to after the last, s.
+    pub(crate) seconds: f64,
+    /// Traffic over that time.
+    pub(crate) rate: TrafficRate,
+    /// Sequence numbers, where checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sequence: Option<SequenceCounts>,
+    /// Frames without a sequence number, where checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unnumbered_frames: Option<u64>,
+    /// What the capture file holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) capture: Option<CaptureCounts>,
+}
+
+/// What a capture file holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct CaptureCounts {
+    /// Path of the file.
+    pub(crate) file: String,
+    /// Frames in it.
+    pub(crate) frames: u64,
+    /// Its length, bytes.
+    pub(crate) bytes: u64,
+}
+
+impl CaptureCounts {
+    pub(crate) fn new(file: &str, summary: CaptureSummary) -> Self {
+        Self { file: file.to_owned(), frames: summary.frames, bytes: summary.bytes }
+    }
+}
+
+/// The receive loop's state.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    frames: u64,
+    bytes: u64,
+    unnumbered: u64,
+    usage: FrameUse,
+    gathered: Vec<u8>,
+}
+
+impl Receiver {
+    pub(crate) fn new(usage: FrameUse) -> Self {
+        Self { frames: 0, bytes: 0, unnumbered: 0, usage, gathered: Vec::new() }
+    }
+
+    /// Receives until a limit, the end of the run, or a failure. The summary tells what came in either case; the
+    /// capture in it is left to the caller, who names the file.
+    pub(crate) fn receive(
+        &mut self,
+        port: &mut Port,
+        run: &Run,
+        limits: ReceiveLimits,
+        progress: &mut Progress,
+    ) -> (ReceiveSummary, Result<(), Failure>) {
+        let mut times = Times::default();
+        let ended = self.turn_until_end(port, run, limits, progress, &mut times);
+        progress.finish();
+        let mut meter =
+            RateMeter::new(TrafficSnapshot { now_ns: times.first_ns, ..TrafficSnapshot::default() });
+        meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: times.last_ns });
+        let checked = self.usage.sequence.is_some();
+        let summary = ReceiveSummary {
+            port: port.info().name.clone(),
+            frames: self.frames,
+            bytes: self.bytes,
+            seconds: times.last_ns.saturating_sub(times.first_ns) as f64 / 1e9,
+            rate: meter.overall(),
+            sequence: self.usage.sequence.as_ref().map(SequenceTracker::counts),
+            unnumbered_frames: checked.then_some(self.unnumbered),
+            capture: None,
+        };
+        (summary, ended)
+    }
+
+    /// Takes the capture, to finish it.
+    pub(crate) fn take_capture(&mut self) -> Option<CaptureWriter> {
+        self.usage.capture.take()
+    }
+
+    fn turn_until_end(
+        &mut self,
+        port: &mut Port,
+        run: &Run,
+        limits: ReceiveLimits,
+        progress: &mut Progress,
+        times: &mut Times,
+    ) -> Result<(), Failure> {
+        let count = limits.count.unwrap_or(u64::MAX);
+        let idle_ns =
+            limits.idle_exit.map_or(u64::MAX, |idle| idle.as_nanos().try_into().unwrap_or(u64::MAX));
+        let mut idleness = Idleness::default();
+        let mut now_ns = run.now_ns();
+        while self.frames < count && !run.is_over(now_ns) {
+            let before = self.frames;
+            for queue in port.queues() {
+                queue.rx().sync()?;
+                self.take(queue.rx(), count - self.frames)?;
+            }
+            let looked_ns = run.now_ns();
+            if self.frames > before {
+                if before == 0 {
+                    times.first_ns = now_ns;
+                }
+                times.last_ns = looked_ns;
+                idleness.busy();
+            } else if self.frames > 0 && looked_ns - times.last_ns >= idle_ns {
+                break;
+            } else if idleness.is_long() {
+                let idle_left = match self.frames {
+                    0 => u64::MAX,
+                    _ => idle_ns.saturating_sub(looked_ns - times.last_ns),
+                };
+                self.rest(port, run.wait_limit(looked_ns).min(Duration::from_nanos(idle_left)))?;
+            }
+            now_ns = run.now_ns();
+            progress.look(now_ns, self.frames, self.bytes)?;
+        }
+        // What was taken is handed back, so that the sender sees it consumed.
+        for queue in port.queues() {
+            queue.rx().sync()?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until frames come. What was captured is on its way to the disk before.
+    fn rest(&mut self, port: &mut Port, limit: Duration) -> Result<(), Failure> {
+        if let Some(capture) = &mut self.usage.capture {
+            capture.flush()?;
+        }
+        port.wait(Interest::Rx, Some(limit))?;
+        Ok(())
+    }
+
+    /// Takes up to `limit` whole frames of `rx`.
+    fn take(&mut self, rx: &mut RxRing, limit: u64) -> Result<(), Failure> {
+        let touched = self.usage.sequence.is_some() || self.usage.capture.is_some();
+        // One clock reading serves the burst: its frames became visible together.
+        let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
+        let available = rx.available();
+        let mut taken = 0;
+        let mut left = limit;
+        let mut result = Ok(());
+        if touched {
+            (0..PREFETCH_SLOTS.min(available))
+                .filter_map(|offset| rx.prefetch_address(offset))
+                .for_each(prefetch_read);
+        }
+        while taken < available && left > 0 {
+            let slots = rx.frame_slots(taken);
+            if slots == 0 {
+                break;
+            }
+            for offset in taken..taken + slots {
+                self.bytes += rx.frame(offset).len() as u64;
+            }
+            self.frames += 1;
+            left -= 1;
+            if touched {
+                if taken + PREFETCH_SLOTS < available
+                    && let Some(address) = rx.prefetch_address(taken + PREFETCH_SLOTS)
+                {
+                    prefetch_read(address);
+                }
+                result = self.look_at(rx, taken, slots, now_ns);
+            }
+            taken += slots;
+            if result.is_err() {
+                break;
+            }
+        }
+        // A frame that can never become whole would stop the ring: more fragments than fit.
+        if taken == 0 && available == rx.slot_count() - 1 && left > 0 && is_endless(rx) {
+            taken = available;
+        }
+        rx.release(taken);
+        result
+    }
+
+    /// Reads the frame of `slots` slots that starts `first` after the ring's first.
+    fn look_at(&mut self, rx: &RxRing, first: u32, slots: u32, now_ns: u64) -> Result<(), Failure> {
+        if let Some(tracker) = &mut self.usage.sequence {
+            let mut head = [0; HEAD_BYTES];
+            let len = rx.frame(first).read(&mut head);
+            match head.get(..len).and_then(read_sequence) {
+                Some(number) => tracker.record(number),
+                None => self.unnumbered += 1,
+            }
+        }
+        let Some(capture) = &mut self.usage.capture else { return Ok(()) };
+        self.gathered.clear();
+        for offset in first..first + slots {
+            let bytes = rx.frame(offset);
+            let start = self.gathered.len();
+            self.gathered.resize(start + bytes.len(), 0);
+            if let Some(room) = self.gathered.get_mut(start..) {
+                bytes.read(room);
+            }
+        }
+        let len = u32::try_from(self.gathered.len()).unwrap_or(u32::MAX);
+        Ok(capture.write_frame(now_ns, &self.gathered, len)?)
+    }
+}
+
+fn is_endless(rx: &RxRing) -> bool {
+    (0..rx.available()).all(|offset| rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS != 0)
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// Time since 1970-01-01 UTC, ns.
+fn unix_time_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

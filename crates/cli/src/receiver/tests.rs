@@ -1,0 +1,101 @@
+use ringroad::Embedded;
+use ringroad_capture::{CaptureFormat, CaptureReader};
+use ringroad_traffic::line_rate::FrameSize;
+use ringroad_traffic::stream::{FrameFields, FrameTemplate, Variation};
+
+use super::*;
+use crate::arguments::{Global, RunLimits};
+use crate::output::Output;
+
+fn receive(
+    receiver: &mut Receiver,
+    port: &mut Port,
+    limits: ReceiveLimits,
+) -> (ReceiveSummary, Result<(), Failure>) {
+    let run_limits = RunLimits::default();
+    let output = Output::new(&Global { quiet: true, ..Global::default() });
+    let run = Run::start(&run_limits).unwrap();
+    receiver.receive(port, &run, limits, &mut Progress::new(&output, &run_limits, "received"))
+}
+
+fn count(count: u64) -> ReceiveLimits {
+    ReceiveLimits { count: Some(count), idle_exit: None }
+}
+
+#[test]
+fn exactly_the_count_is_taken_and_the_rest_stays_in_the_ring() {
+    let mut port = Port::open("null:size=100").unwrap();
+    let mut receiver = Receiver::new(FrameUse::default());
+    let (summary, ended) = receive(&mut receiver, &mut port, count(5000));
+    assert_eq!(ended, Ok(()));
+    assert_eq!((summary.frames, summary.bytes), (5000, 500_000));
+    assert!(port.rx().available() > 0);
+}
+
+#[test]
+fn sequence_numbers_tell_what_is_missing_doubled_and_late() {
+    let pipe = Embedded::new();
+    let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
+    let template = FrameTemplate::new(&FrameFields::default(), FrameSize::MIN, Variation::default()).unwrap();
+    let mut frame = [0; 60];
+    for number in [0, 1, 3, 4, 3, 7, 6] {
+        template.write_into(number, &mut frame).unwrap();
+        assert!(near.tx().send(&frame).unwrap());
+    }
+    assert!(near.tx().send(&[0xff; 60]).unwrap());
+    near.tx().sync().unwrap();
+    let mut receiver =
+        Receiver::new(FrameUse { sequence: Some(SequenceTracker::new()), ..FrameUse::default() });
+    let (summary, _) = receive(&mut receiver, &mut far, count(8));
+    let expected = SequenceCounts { received: 7, lost: 2, duplicates: 1, reordered: 1, stale: 0 };
+    assert_eq!(summary.sequence, Some(expected));
+    assert_eq!(summary.unnumbered_frames, Some(1));
+}
+
+#[test]
+fn a_frame_over_several_slots_is_one_frame_in_the_capture() {
+    let pipe = Embedded::new();
+    let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
+    let long: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
+    near.tx().send(&long).unwrap();
+    near.tx().send(&[7; 60]).unwrap();
+    near.tx().sync().unwrap();
+    let (sink, source) = std::io::pipe().map(|(reader, writer)| (writer, reader)).unwrap();
+    let capture = CaptureWriter::from_write(sink, CaptureFormat::PcapNg, 0).unwrap();
+    let mut receiver = Receiver::new(FrameUse { capture: Some(capture), ..FrameUse::default() });
+    let (summary, ended) = receive(&mut receiver, &mut far, count(2));
+    assert_eq!(ended, Ok(()));
+    assert_eq!((summary.frames, summary.bytes), (2, 5060));
+    receiver.take_capture().unwrap().finish().unwrap();
+    let mut read = CaptureReader::from_read(source).unwrap();
+    assert_eq!(read.next_frame().unwrap().unwrap().bytes, long);
+    assert_eq!(read.next_frame().unwrap().unwrap().bytes, [7; 60]);
+    assert!(read.next_frame().unwrap().is_none());
+}
+
+#[test]
+fn a_quiet_line_ends_it_after_the_first_frame() {
+    let pipe = Embedded::new();
+    let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
+    near.tx().send(&[7; 60]).unwrap();
+    near.tx().sync().unwrap();
+    let limits = ReceiveLimits { count: None, idle_exit: Some(Duration::from_millis(5)) };
+    let (summary, ended) = receive(&mut Receiver::new(FrameUse::default()), &mut far, limits);
+    assert_eq!((summary.frames, ended), (1, Ok(())));
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_ends_it_with_what_came_so_far() {
+    let capture = CaptureWriter::create("/dev/full", CaptureFormat::Pcap, 0);
+    // The header already fails there; a sink that closes later fails in mid-course.
+    assert!(capture.is_err());
+    let (source, sink) = std::io::pipe().unwrap();
+    let capture = CaptureWriter::from_write(sink, CaptureFormat::Pcap, 0).unwrap();
+    drop(source);
+    let mut port = Port::open("null:size=1000").unwrap();
+    let mut receiver = Receiver::new(FrameUse { capture: Some(capture), ..FrameUse::default() });
+    let (summary, ended) = receive(&mut receiver, &mut port, count(1_000_000));
+    let failure = ended.unwrap_err();
+    assert!(failure.message.contains("cannot write"), "{failure}");
+    assert!(summary.frames > 0 && summary.frames < 1_000_000);
+}

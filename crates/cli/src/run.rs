@@ -1,0 +1,211 @@
+//! A run of traffic: how long it goes on, what it tells meanwhile, where it runs.
+//!
+//! Loops look at the clock once per burst and ask [`Run::is_over`]; waits last no longer than [`Run::wait_limit`], so that
+//! a signal which came just before a wait is seen soon after.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::arguments::RunLimits;
+use crate::failure::Failure;
+use crate::output::{Output, json, rates};
+
+/// Longest wait between two looks at the stop flag.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Set by SIGINT and SIGTERM; a second signal ends the process at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// A flag that the signals set from now on.
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
+        let flag = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag.0))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag.0)))
+                .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))?;
+        }
+        Ok(flag)
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The clock and limits of one run.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    start: Instant,
+    stop: StopFlag,
+    duration_ns: u64,
+}
+
+impl Run {
+    pub(crate) fn start(limits: &RunLimits) -> Result<Self, Failure> {
+        Ok(Self {
+            start: Instant::now(),
+            stop: StopFlag::on_signals()?,
+            duration_ns: limits.duration.map_or(u64::MAX, as_ns),
+        })
+    }
+
+    /// Time since the start, ns.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        as_ns(self.start.elapsed())
+    }
+
+    /// Whether a signal or the duration ended it.
+    #[inline]
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.duration_ns || self.stop.is_set()
+    }
+
+    /// Ends it, for all threads that have a copy.
+    pub(crate) fn end(&self) {
+        self.stop.set();
+    }
+
+    /// How long a wait that begins now may last.
+    pub(crate) fn wait_limit(&self, now_ns: u64) -> Duration {
+        LONGEST_WAIT.min(Duration::from_nanos(self.duration_ns.saturating_sub(now_ns)))
+    }
+}
+
+fn as_ns(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Pins this thread to a processor, if one is given.
+pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let advice = "see the CPUs allowed here with: taskset -p $$";
+    if cpu >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(Failure::new(format!("there is no CPU {cpu}"), advice));
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| Failure::new(format!("running on CPU {cpu}: {error}"), advice))
+}
+
+/// Rates every interval: overwritten in place where a person watches, a line each where asked for.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    output: Output,
+    verb: &'static str,
+    meter: RateMeter,
+    interval_ns: u64,
+    next_ns: u64,
+    in_place: bool,
+}
+
+#[derive(Serialize)]
+struct IntervalLine {
+    interval: TrafficRate,
+}
+
+impl Progress {
+    /// Progress of what `verb` names, such as "received".
+    pub(crate) fn new(output: &Output, limits: &RunLimits, verb: &'static str) -> Self {
+        let in_place = limits.interval.is_none() && output.is_watched();
+        let interval_ns = match limits.interval {
+            Some(interval) => as_ns(interval),
+            None if in_place => 1_000_000_000,
+            None => u64::MAX,
+        };
+        Self {
+            output: output.clone(),
+            verb,
+            meter: RateMeter::new(TrafficSnapshot::default()),
+            interval_ns,
+            next_ns: interval_ns,
+            in_place,
+        }
+    }
+
+    /// To be called once per burst with the totals so far.
+    #[inline]
+    pub(crate) fn look(&mut self, now_ns: u64, frames: u64, bytes: u64) -> Result<(), Failure> {
+        if now_ns >= self.next_ns { self.tell(now_ns, frames, bytes) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn tell(&mut self, now_ns: u64, frames: u64, bytes: u64) -> Result<(), Failure> {
+        self.next_ns = now_ns.saturating_add(self.interval_ns);
+        let rate = self.meter.update(TrafficSnapshot { frames, bytes, now_ns });
+        if self.output.is_json() {
+            return self.output.line(&json::line(&IntervalLine { interval: rate })?);
+        }
+        let seconds = now_ns as f64 / 1e9;
+        let text = format!(
+            "{seconds:8.1} s  {} {}, {}",
+            rates::grouped(frames),
+            self.verb,
+            rates::traffic_rate(&rate)
+        );
+        if self.in_place {
+            // Carriage return and "erase to the end of the line" (ECMA-48, EL).
+            let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
+        } else {
+            self.output.note(&text);
+        }
+        Ok(())
+    }
+
+    /// Clears the line that was overwritten in place.
+    pub(crate) fn finish(&self) {
+        if self.in_place {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(duration: Option<Duration>) -> Run {
+        let duration_ns = duration.map_or(u64::MAX, as_ns);
+        Run { start: Instant::now(), stop: StopFlag::default(), duration_ns }
+    }
+
+    #[test]
+    fn a_run_ends_with_its_duration_or_when_any_copy_is_told_to() {
+        let timed = run(Some(Duration::from_nanos(500)));
+        assert!(!timed.is_over(499));
+        assert!(timed.is_over(500));
+        let open = run(None);
+        let copy = open.clone();
+        assert!(!open.is_over(u64::MAX - 1));
+        copy.end();
+        assert!(open.is_over(0));
+    }
+
+    #[test]
+    fn a_wait_is_bounded_by_what_is_left_and_by_the_look_at_the_flag() {
+        let timed = run(Some(Duration::from_millis(150)));
+        assert_eq!(timed.wait_limit(0), LONGEST_WAIT);
+        assert_eq!(timed.wait_limit(140_000_000), Duration::from_millis(10));
+        assert_eq!(timed.wait_limit(900_000_000), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_processor_that_is_not_there_is_named() {
+        let failure = pin(Some(100_000)).unwrap_err();
+        assert!(failure.message.contains("100000"), "{failure}");
+        assert_eq!(pin(None), Ok(()));
+    }
+}
