@@ -319,7 +319,10 @@ fn ports_work_with_tokio() {
     let mut b = daemon.open("vale0:b");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let descriptor = tokio::io::unix::AsyncFd::register(b.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let owned = b.as_fd().try_clone_to_owned().unwrap();
+        // SAFETY: the descriptor belongs to the registration and is closed with it.
+        #[allow(unsafe_code)]
+        let descriptor = unsafe { tokio::io::unix::AsyncFd::register(owned) }.unwrap();
         for number in 0..100 {
             let armed = b.arm(Interest::Rx).unwrap();
             send(&mut a, &numbered([0xFF; 6], station(1), number, 60));
