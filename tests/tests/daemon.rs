@@ -50,8 +50,12 @@ fn several_workers_keep_the_order_of_a_flow_and_lose_nothing() {
         for from in 0..ports.len() {
             let to = (from + 1 + round as usize % 5) % ports.len();
             for number in 0..20 {
-                let frame =
-                    numbered(station(to as u8), station(from as u8), round * 20 + number, 60 + 3 * number as usize);
+                let frame = numbered(
+                    station(to as u8),
+                    station(from as u8),
+                    round * 20 + number,
+                    60 + 3 * number as usize,
+                );
                 send(&mut ports[from], &frame);
             }
             ports[from].tx().sync().unwrap();
@@ -85,7 +89,8 @@ fn jumbo_frames_cross_between_workers() {
 #[test]
 fn a_name_in_use_is_refused_and_free_again_when_its_program_is_killed() {
     let daemon = Daemon::start();
-    let mut child = daemon.ringroad(&["--json", "recv", "vale0:x"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child =
+        daemon.ringroad(&["--json", "recv", "vale0:x"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut lines, &mut ready).unwrap();
@@ -262,10 +267,12 @@ fn an_idle_daemon_with_ten_ports_sleeps() {
 fn another_user_is_let_in_by_socket_mode_and_rules_only() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
-    assert!(rustix::process::geteuid().is_root(), "this test needs root to become another user; run it as root");
-    let daemon = Daemon::with_config(
-        "[socket]\nmode = \"0666\"\n[[allow]]\nport = \"vale0:*\"\nuids = [12345]\n",
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to become another user; run it as root"
     );
+    let daemon =
+        Daemon::with_config("[socket]\nmode = \"0666\"\n[[allow]]\nport = \"vale0:*\"\nuids = [12345]\n");
     std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // The binary must be where another user can run it.
     let program = daemon.folder().join("ringroad");
@@ -304,7 +311,8 @@ fn ports_work_with_select_poll_and_epoll() {
         } else {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
             epoll::add(&set, b.as_fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN).unwrap();
-            let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+            let empty =
+                epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
             assert_eq!(epoll::wait(&set, &mut [empty; 4], None).unwrap(), 1);
         }
         b.disarm().unwrap();

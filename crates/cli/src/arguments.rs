@@ -8,8 +8,8 @@ use ringroad::{OpenOptions, Port};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, capture, completions, demo, detach, doctor, down, fwd, r#gen, list, macs, man, recv, reload, replay,
-    status, top, up,
+    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, list, macs, man, recv,
+    reload, replay, status, top, up,
 };
 use crate::failure::Failure;
 
@@ -31,6 +31,7 @@ pub(crate) struct Arguments {
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
     /// Socket of the daemon [default: $RINGROAD_SOCKET, or the usual place]
     #[arg(long, global = true, value_name = "PATH")]
@@ -92,6 +93,11 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     /// Send a real capture through a switch and compare what arrives
     Demo(demo::Demo),
+    /// Measure Ringroad beside its peers
+    Bench(bench::Bench),
+    /// Be one of the bench's programs
+    #[command(hide = true)]
+    BenchWorker(bench::BenchWorker),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions(completions::Completions),

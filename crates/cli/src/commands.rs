@@ -1,6 +1,7 @@
 //! One module per verb, and their dispatch.
 
 pub(crate) mod attach;
+pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod completions;
 pub(crate) mod demo;
@@ -46,6 +47,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Top(verb) => verb.run(global, output),
         Command::Doctor(verb) => verb.run(global, output),
         Command::Demo(verb) => verb.run(global, output),
+        Command::Bench(verb) => verb.run(output),
+        Command::BenchWorker(verb) => verb.run(),
         Command::Completions(verb) => verb.run(),
         Command::Man(verb) => verb.run(),
     }

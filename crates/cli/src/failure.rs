@@ -2,9 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
+use ringroad_capture::CaptureError;
 use ringroad_control::{ControlError, Reply};
 use serde::Serialize;
+
+/// What captures call standard output.
+const STANDARD_OUTPUT: &str = "standard output";
 
 /// The end of a command that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -101,6 +106,19 @@ impl From<ringroad::OpenError> for Failure {
     }
 }
 
+impl From<CaptureError> for Failure {
+    fn from(error: CaptureError) -> Self {
+        let words = Self::from_words(&error.to_string());
+        match error {
+            // Whoever reads a capture on standard output may stop when it has seen enough.
+            CaptureError::Write { source, path, .. } if path == Path::new(STANDARD_OUTPUT) => {
+                Self { kind: Self::output(&source).kind, ..words }
+            }
+            _ => words,
+        }
+    }
+}
+
 macro_rules! from_words {
     ($($error:ty),* $(,)?) => {
         $(impl From<$error> for Failure {
@@ -114,7 +132,6 @@ macro_rules! from_words {
 from_words!(
     ringroad::PortError,
     ringroad::StartError,
-    ringroad_capture::CaptureError,
     ringroad_traffic::pacing::RateError,
     ringroad_traffic::stream::StreamError,
 );

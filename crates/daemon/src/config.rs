@@ -223,22 +223,30 @@ impl Config {
         );
         if !entries.is_power_of_two() || !range.contains(&entries) {
             let (least, most) = range.into_inner();
-            return Err(format!("switch.mac_entries is {entries}; choose a power of two from {least} to {most}"));
+            return Err(format!(
+                "switch.mac_entries is {entries}; choose a power of two from {least} to {most}"
+            ));
         }
         for (index, port) in self.port.iter().enumerate() {
             let parsed: PortName = port.name.parse().map_err(|error| format!("[[port]]: {error}"))?;
             if !matches!(parsed.base, PortBase::Switch { .. }) {
-                return Err(format!("[[port]] {:?}: only ports of a switch (vale0:name) can be made here", port.name));
+                return Err(format!(
+                    "[[port]] {:?}: only ports of a switch (vale0:name) can be made here",
+                    port.name
+                ));
             }
             if let Some(driver) = &port.driver {
-                driver.parse::<PortName>().map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
+                driver
+                    .parse::<PortName>()
+                    .map_err(|error| format!("[[port]] {}: driver: {error}", port.name))?;
             }
             if self.port.iter().skip(index + 1).any(|other| other.name == port.name) {
                 return Err(format!("[[port]] {:?} stands there twice", port.name));
             }
         }
         for allow in &self.allow {
-            globset::Glob::new(&allow.port).map_err(|error| format!("[[allow]] port {:?}: {error}", allow.port))?;
+            globset::Glob::new(&allow.port)
+                .map_err(|error| format!("[[allow]] port {:?}: {error}", allow.port))?;
             if allow.uids.is_empty() && allow.gids.is_empty() {
                 return Err(format!("[[allow]] port {:?} allows nobody: give uids or gids", allow.port));
             }

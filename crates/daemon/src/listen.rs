@@ -14,7 +14,9 @@ pub enum ListenError {
     #[error("a daemon listens at {0} already")]
     AlreadyRunning(String),
     /// Somebody else could put a socket of his own there.
-    #[error("the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET")]
+    #[error(
+        "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
+    )]
     UnsafeFolder(String),
     /// The kernel refused.
     #[error("{step} {path}: {source}")]

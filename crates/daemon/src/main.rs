@@ -62,9 +62,11 @@ fn start_in_background(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let mut command = Command::new(program);
     command.arg("--detached").stdin(Stdio::null());
-    for (option, value) in
-        [("--socket", &arguments.socket), ("--config", &arguments.config), ("--log-file", &arguments.log_file)]
-    {
+    for (option, value) in [
+        ("--socket", &arguments.socket),
+        ("--config", &arguments.config),
+        ("--log-file", &arguments.log_file),
+    ] {
         if let Some(value) = value {
             let value = std::path::absolute(value).unwrap_or_else(|_| value.clone());
             command.arg(option).arg(value);

@@ -278,8 +278,14 @@ impl Ports {
     #[must_use]
     pub fn shared_memory_bytes(&self) -> u64 {
         let of = |sizes: &Sizes, ports: u32| {
-            RegionGeometry::for_ports(ports, sizes.queues, sizes.slots, sizes.buffer_bytes, sizes.extra_buffers)
-                .map_or(0, |geometry| geometry.total_bytes())
+            RegionGeometry::for_ports(
+                ports,
+                sizes.queues,
+                sizes.slots,
+                sizes.buffer_bytes,
+                sizes.extra_buffers,
+            )
+            .map_or(0, |geometry| geometry.total_bytes())
         };
         let ports = self.on_switches.values().filter(|port| port.shm.is_some());
         ports.map(|port| of(&port.sizes, 1)).sum::<u64>()
@@ -310,9 +316,10 @@ impl Ports {
             self.check_memory(geometry.total_bytes())?;
             let pipe = Pipe::create(&full_name, queues, slots, buffer_bytes, extra_buffers, huge_pages)
                 .map_err(region_refusal)?;
-            let events = (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(
-                |errno| refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports"),
-            )?;
+            let events =
+                (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(|errno| {
+                    refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports")
+                })?;
             self.pipes.insert(key.clone(), PipeEntry { pipe, events, sizes, owners: [None, None] });
         }
         let Some(entry) = self.pipes.get_mut(&key) else {
@@ -383,8 +390,14 @@ impl Ports {
                 let parts = (0..sizes.queues)
                     .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
                     .collect();
-                RegionGeometry::for_ports(1, sizes.queues, sizes.slots, sizes.buffer_bytes, sizes.extra_buffers)
-                    .map_err(|error| region_refusal(error.into()))?;
+                RegionGeometry::for_ports(
+                    1,
+                    sizes.queues,
+                    sizes.slots,
+                    sizes.buffer_bytes,
+                    sizes.extra_buffers,
+                )
+                .map_err(|error| region_refusal(error.into()))?;
                 (parts, "shm", "waits for a program".to_owned())
             }
             Some(text) => open_driver(text, sizes.queues)?,
@@ -479,14 +492,14 @@ fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>)
 
 fn open_driver(text: &str, queues: u16) -> Result<(Vec<QueueParts>, &'static str, String), Refusal> {
     let bad = |message: String| refuse(ErrorKind::BadName, message, "devices are null:... and pcap:...");
-    let name: PortName = text.parse().map_err(|error: ringroad_port::port_name::PortNameError| bad(error.to_string()))?;
+    let name: PortName =
+        text.parse().map_err(|error: ringroad_port::port_name::PortNameError| bad(error.to_string()))?;
     if !is_device(&name.base) {
         return Err(bad(format!("{text} is not a device")));
     }
     let device = open_device(&name.base, queues)
         .map_err(|error| refuse(ErrorKind::BadWish, format!("opening {text}: {error}"), ""))?;
-    let parts =
-        device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
+    let parts = device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
     Ok((parts, device.capabilities.driver, device.capabilities.mode))
 }
 
@@ -498,7 +511,9 @@ fn region_refusal(error: RegionError) -> Refusal {
     match error {
         RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
         error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
-        error => refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones"),
+        error => {
+            refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones")
+        }
     }
 }
 

@@ -376,7 +376,8 @@ impl Server {
             }),
             Request::Detach { .. } if !administers => denied("detach ports"),
             Request::Detach { name } => {
-                let detached = parse_name(&name).and_then(|name| self.parts.ports.detach(&name.base.to_string()));
+                let detached =
+                    parse_name(&name).and_then(|name| self.parts.ports.detach(&name.base.to_string()));
                 match detached {
                     Ok(owner) => {
                         info!(port = %name, "detached");

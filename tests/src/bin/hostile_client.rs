@@ -47,7 +47,10 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
             1 => (geometry.control_offset(ring) + random.below(256), random.next()),
             2 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.next()),
             // A plausible slot with a wild length or flags.
-            3 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.below(100) | random.next() << 32),
+            3 => (
+                geometry.ring_offset(ring) + 256 + 16 * random.below(64),
+                random.below(100) | random.next() << 32,
+            ),
             4 => (geometry.ring_offset(ring) + random.below(256), random.next()),
             _ => (random.below(geometry.total_bytes()), random.next()),
         };
@@ -86,7 +89,8 @@ fn main() {
             1 => {
                 // Requests without waiting for the answers, then silence.
                 let Ok(mut connection) = Connection::connect(socket) else { continue };
-                let _ = connection.request(&Request::Open { name: "vale0:\u{7}".into(), wish: PortWish::default() });
+                let _ = connection
+                    .request(&Request::Open { name: "vale0:\u{7}".into(), wish: PortWish::default() });
                 let _ = connection.request(&Request::Status);
             }
             _ => {

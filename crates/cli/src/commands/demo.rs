@@ -80,7 +80,10 @@ impl Demo {
         let report = result?;
         output.result(&report, text)?;
         if report.unaccounted_frames != 0 || report.programs.iter().any(|program| !program.identical) {
-            return Err(Failure::new("the frames that arrived are not those of the capture", "see the table"));
+            return Err(Failure::new(
+                "the frames that arrived are not those of the capture",
+                "see the table",
+            ));
         }
         Ok(())
     }
@@ -105,7 +108,11 @@ impl Demo {
             plan.of('b').len(),
             plan.of('c').len()
         ));
-        output.note(&format!("replaying {:.0} s of capture into vale0:a in {} s", plan.seconds(), self.seconds));
+        output.note(&format!(
+            "replaying {:.0} s of capture into vale0:a in {} s",
+            plan.seconds(),
+            self.seconds
+        ));
         let begin = Instant::now();
         let frames_replayed = replay(&plan, capture, &mut source, Duration::from_secs(self.seconds))?;
         let replay_seconds = begin.elapsed().as_secs_f64();
@@ -146,7 +153,8 @@ fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) ->
     let begin = Instant::now();
     let mut frames = 0;
     while let Some(frame) = reader.next_frame()? {
-        let due = Duration::from_nanos(((frame.timestamp_ns.saturating_sub(plan.first_ns)) as f64 * scale) as u64);
+        let due =
+            Duration::from_nanos(((frame.timestamp_ns.saturating_sub(plan.first_ns)) as f64 * scale) as u64);
         while begin.elapsed() < due {
             source.tx().sync()?;
             // Frames flooded by the others are not for this program.
@@ -237,7 +245,11 @@ impl StationProgram {
         drop(self.input);
         drop(self.lines);
         let status = self.child.wait().map_err(|error| Failure::new(format!("a program: {error}"), ""))?;
-        if status.success() { Ok(self.record) } else { Err(Failure::new("a program failed", "see its message above")) }
+        if status.success() {
+            Ok(self.record)
+        } else {
+            Err(Failure::new("a program failed", "see its message above"))
+        }
     }
 }
 
@@ -249,8 +261,11 @@ fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<
     let mut lines = BufReader::new(output).lines();
     // Its first line says that it is attached.
     lines.next().transpose().map_err(failed)?;
-    let mut generator =
-        own_command(global)?.args(["gen", from, "--duration", "2"]).stdout(Stdio::null()).spawn().map_err(failed)?;
+    let mut generator = own_command(global)?
+        .args(["gen", from, "--duration", "2"])
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
     generator.wait().map_err(failed)?;
     let last = lines.last().transpose().map_err(failed)?.unwrap_or_default();
     receiver.wait().map_err(failed)?;

@@ -17,8 +17,7 @@ use crate::failure::Failure;
 const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];
 
 pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Global) -> Result<(), Failure> {
-    let options =
-        OpenOptions { socket: global.socket.clone(), slots: Some(4096), ..OpenOptions::default() };
+    let options = OpenOptions { socket: global.socket.clone(), slots: Some(4096), ..OpenOptions::default() };
     let mut port = Port::open_with(port, &options)?;
     let mut writer = CaptureWriter::create(record, CaptureFormat::Pcap, 0)?;
     for station in stations {

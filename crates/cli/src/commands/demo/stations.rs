@@ -79,7 +79,12 @@ impl Plan {
 
     /// Compares a program's recording with what the capture says it must have received: frames to its stations, and
     /// those to everybody or to stations that never spoke.
-    pub(super) fn compare(&self, letter: char, capture: &Path, record: &Path) -> Result<Expectation, Failure> {
+    pub(super) fn compare(
+        &self,
+        letter: char,
+        capture: &Path,
+        record: &Path,
+    ) -> Result<Expectation, Failure> {
         let mut reader = CaptureReader::open(capture)?;
         let mut recorded = CaptureReader::open(record)?;
         let mut result = Expectation {
@@ -91,7 +96,9 @@ impl Plan {
         };
         while let Some(frame) = reader.next_frame()? {
             // A frame that is no Ethernet frame is dropped by the switch, counted too_short.
-            let Some(destination) = address(frame.bytes, 0).filter(|_| frame.bytes.len() >= 14) else { continue };
+            let Some(destination) = address(frame.bytes, 0).filter(|_| frame.bytes.len() >= 14) else {
+                continue;
+            };
             let home = self.stations.get(&destination);
             if home.is_some_and(|home| *home != letter) {
                 continue;

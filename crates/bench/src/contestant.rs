@@ -1,0 +1,195 @@
+//! What takes part in a comparison, and what one turn of it yields.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::plan::Point;
+
+/// The interval may differ from the one asked for by this much before the sample stops counting.
+const DURATION_TOLERANCE: f64 = 0.25;
+
+/// The error of the clock around the counters may be this much of the interval before the sample stops counting.
+const UNCERTAINTY_LIMIT: f64 = 0.02;
+
+/// The two CPUs of a comparison, the same for every contestant.
+///
+/// The receiver or generator runs on the first, the sender or switch on the second; the null path uses the second
+/// alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CorePair {
+    /// CPU number of the receiver or generator.
+    pub first: usize,
+    /// CPU number of the sender or switch.
+    pub second: usize,
+}
+
+impl CorePair {
+    /// The two lowest of the CPUs given.
+    ///
+    /// # Errors
+    /// [`BenchError::TooFewCpus`] if there are not two.
+    pub fn lowest_of(cpus: &[usize]) -> Result<Self, BenchError> {
+        match cpus {
+            [first, second, ..] => Ok(Self { first: *first, second: *second }),
+            _ => Err(BenchError::TooFewCpus { needed: 2, allowed: cpus.len() }),
+        }
+    }
+}
+
+/// A process may have waited for its CPU for this share of the interval before the sample stops counting: what remains
+/// is a figure about the other programs.
+const CPU_WAIT_LIMIT: f64 = 0.2;
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Frames per second that reached the end of the path, all directions together.
+    pub frames_per_second: f64,
+    /// The same by direction (or by port, on the null path).
+    pub directions_fps: Vec<f64>,
+    /// Frames counted.
+    pub frames: u64,
+    /// Length of the interval in which they were counted.
+    pub seconds: f64,
+    /// Largest relative error that reading the clock and the counters at different instants can have caused.
+    pub clock_uncertainty: f64,
+    /// Largest share of the interval that one of the processes was ready to run and did not have its CPU: how much
+    /// other programs disturbed the sample.
+    pub cpu_wait: Option<f64>,
+    /// Frames that the receiver found missing or out of order, where it looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_or_reordered_frames: Option<u64>,
+    /// Ticks of the time-stamp counter per frame on the counting core, where the contestant counts them itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles_per_frame: Option<f64>,
+}
+
+impl Sample {
+    /// A sample of `frames` in each direction, counted in as many seconds (each direction has its own
+    /// interval, since counters are read one after the other).
+    #[must_use]
+    pub fn of_directions(directions: &[(u64, f64)], clock_uncertainty: f64) -> Self {
+        let directions_fps: Vec<f64> =
+            directions.iter().map(|(frames, seconds)| *frames as f64 / seconds).collect();
+        let seconds =
+            directions.iter().map(|(_, seconds)| *seconds).sum::<f64>() / directions.len().max(1) as f64;
+        Self {
+            frames_per_second: directions_fps.iter().sum(),
+            directions_fps,
+            frames: directions.iter().map(|(frames, _)| *frames).sum(),
+            seconds,
+            clock_uncertainty,
+            cpu_wait: None,
+            lost_or_reordered_frames: None,
+            cycles_per_frame: None,
+        }
+    }
+
+    /// Refuses a sample that must not count: no frames in some direction, an interval far from the one asked for, a
+    /// clock too uncertain, a CPU shared with other programs.
+    ///
+    /// # Errors
+    /// [`BenchError::Implausible`] with the reason.
+    pub fn checked(self, asked: Duration) -> Result<Self, BenchError> {
+        let asked_seconds = asked.as_secs_f64();
+        let reason =
+            if self.frames == 0 || self.directions_fps.iter().any(|fps| !fps.is_finite() || *fps <= 0.0) {
+                format!("a direction carried nothing ({:?} frames/s)", self.directions_fps)
+            } else if (self.seconds - asked_seconds).abs() > asked_seconds * DURATION_TOLERANCE {
+                format!("the interval was {:.3} s instead of {asked_seconds:.3} s", self.seconds)
+            } else if self.clock_uncertainty > UNCERTAINTY_LIMIT {
+                format!("the clock was uncertain by {:.1} %", self.clock_uncertainty * 100.0)
+            } else if let Some(wait) = self.cpu_wait.filter(|wait| *wait > CPU_WAIT_LIMIT) {
+                format!("other programs had its CPU for {:.0} % of the time", wait * 100.0)
+            } else {
+                return Ok(self);
+            };
+        Err(BenchError::Implausible(reason))
+    }
+}
+
+/// What a contestant says about itself, for the report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ContestantFacts {
+    /// Its name in tables.
+    pub name: String,
+    /// Product and version, where already known.
+    pub version: Option<String>,
+    /// The command lines of its latest sample, in the order of starting.
+    pub commands: Vec<String>,
+    /// Where its memory comes from: huge pages or not, and why not.
+    pub memory: String,
+    /// What is done to each frame: payload written, copied, read.
+    pub work_per_frame: &'static str,
+    /// How the frames are counted.
+    pub counting: &'static str,
+}
+
+/// One side of a comparison.
+///
+/// A turn starts everything anew and ends everything it started: the spread of the samples contains the
+/// spread of restarts, and a contestant leaves the cores to the next one.
+pub trait Contestant {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+
+    /// Measures one point for `duration`, after the start-up has been waited out.
+    ///
+    /// # Errors
+    /// Any [`BenchError`]: the runner notes the sample as invalid. [`BenchError::Stopped`] ends the run.
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError>;
+
+    /// What it says about itself; complete after the first sample.
+    fn facts(&self) -> ContestantFacts;
+
+    /// Time a turn takes beside the sample itself, for the estimate of a run.
+    fn turn_overhead(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_of_cores_needs_two_cpus() {
+        assert_eq!(CorePair::lowest_of(&[2, 5, 7]).unwrap(), CorePair { first: 2, second: 5 });
+        assert!(matches!(CorePair::lowest_of(&[2]), Err(BenchError::TooFewCpus { allowed: 1, .. })));
+    }
+
+    #[test]
+    fn directions_add_up_over_their_own_intervals() {
+        let sample = Sample::of_directions(&[(100, 1.0), (300, 2.0)], 0.0);
+        assert_eq!(sample.frames, 400);
+        assert_eq!(sample.directions_fps, [100.0, 150.0]);
+        assert!((sample.frames_per_second - 250.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_silent_direction_makes_the_sample_invalid_rather_than_slow() {
+        let sample = Sample::of_directions(&[(100, 1.0), (0, 1.0)], 0.0);
+        assert!(matches!(sample.checked(Duration::from_secs(1)), Err(BenchError::Implausible(_))));
+    }
+
+    #[test]
+    fn a_stretched_interval_makes_the_sample_invalid() {
+        let sample = Sample::of_directions(&[(100, 1.7)], 0.0);
+        assert!(sample.clone().checked(Duration::from_secs(1)).is_err());
+        assert!(sample.checked(Duration::from_millis(1700)).is_ok());
+    }
+
+    #[test]
+    fn a_sample_without_its_cpu_for_a_quarter_of_the_time_is_invalid() {
+        let waiting = |share| Sample { cpu_wait: Some(share), ..Sample::of_directions(&[(100, 1.0)], 0.0) };
+        assert!(waiting(0.25).checked(Duration::from_secs(1)).is_err());
+        assert!(waiting(0.05).checked(Duration::from_secs(1)).is_ok());
+    }
+
+    #[test]
+    fn an_uncertain_clock_makes_the_sample_invalid() {
+        assert!(Sample::of_directions(&[(100, 1.0)], 0.05).checked(Duration::from_secs(1)).is_err());
+    }
+}

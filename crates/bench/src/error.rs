@@ -1,0 +1,112 @@
+//! What can keep one sample from being taken.
+
+use std::time::Duration;
+
+/// Why a measurement, or a contestant altogether, failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// A peer's program is not installed.
+    #[error(
+        "{program} was not found in PATH; install Debian's package `{package}` (apt install {package}) to compare with it"
+    )]
+    PeerAbsent {
+        /// The program searched for.
+        program: &'static str,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+    /// Ringroad's own daemon is missing.
+    #[error(
+        "ringroadd was found neither beside this program nor in PATH; install it, or name it in $RINGROAD_DAEMON"
+    )]
+    DaemonAbsent,
+    /// A process could not be started.
+    #[error("cannot start `{command}`")]
+    Start {
+        /// The command line.
+        command: String,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A process ended, or closed its output, before its work was done.
+    #[error("{program} ended before its time ({status}); its last words: {last_words}")]
+    Exited {
+        /// Which process.
+        program: String,
+        /// Exit code or signal.
+        status: String,
+        /// The end of its standard error and output.
+        last_words: String,
+    },
+    /// A process did not reach the expected state in time.
+    #[error("{program} did not {awaited} within {} s; its last words: {last_words}", .waited.as_secs_f64())]
+    NotReady {
+        /// Which process.
+        program: String,
+        /// What was waited for.
+        awaited: &'static str,
+        /// How long.
+        waited: Duration,
+        /// The end of its standard error and output.
+        last_words: String,
+    },
+    /// A process answered something that cannot be understood.
+    #[error("{program} answered what this version cannot read ({what}): {answer}")]
+    Answer {
+        /// Which process.
+        program: String,
+        /// What was expected.
+        what: &'static str,
+        /// The answer, shortened.
+        answer: String,
+    },
+    /// The counters of a DPDK process could not be read.
+    #[error("cannot {action} the DPDK telemetry socket of {program}")]
+    Telemetry {
+        /// Which process.
+        program: String,
+        /// Connect to, ask, or hear from.
+        action: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Huge pages that were there at the start of the run cannot be had any more.
+    #[error("no huge pages for this turn")]
+    Hugepages(#[from] crate::hugepages::HugepageError),
+    /// The directory for sockets could not be made.
+    #[error("cannot make a temporary directory for sockets; is TMPDIR writable?")]
+    TemporaryDirectory(#[source] std::io::Error),
+    /// The path needs more CPUs than the process may use.
+    #[error("this path needs {needed} CPUs of its own, and the process may use {allowed}; see taskset(1)")]
+    TooFewCpus {
+        /// CPUs wanted.
+        needed: usize,
+        /// CPUs allowed.
+        allowed: usize,
+    },
+    /// A contestant was asked for a path it does not have.
+    #[error("{contestant} has no {path} path")]
+    WrongPath {
+        /// The contestant asked.
+        contestant: String,
+        /// The path asked for.
+        path: crate::plan::FramePath,
+    },
+    /// A sample was taken but is not worth counting.
+    #[error("the sample does not count: {0}")]
+    Implausible(String),
+    /// A Ringroad worker reported a failure of its own.
+    #[error("the {role} worker failed: {message}")]
+    Worker {
+        /// The worker's role.
+        role: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The run was asked to stop.
+    #[error("stopped on request")]
+    Stopped,
+}

@@ -1,0 +1,242 @@
+//! Huge pages for the length of a turn, and how the peers get their memory without them.
+//!
+//! The kernel's pool of 2 MiB pages is a number in sysfs that anybody with root's rights may raise. The reserve raises
+//! it by what is missing and lowers it by as much when it is dropped: at the end, on an error, on a panic. Lowering by
+//! what was added, rather than writing the former number back, keeps two benches from undoing each other's. Only a
+//! bench that is killed outright cannot give the pages back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes of one page of the pool.
+pub const PAGE_BYTES: u64 = 2 << 20;
+
+/// Pages asked for beyond need, since other programs take free ones when they start in the meantime.
+const SPARE_PAGES: u64 = 16;
+
+/// The pool's folder in sysfs (Documentation/admin-guide/mm/hugetlbpage.rst).
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+/// Why there are no huge pages.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HugepageError {
+    /// The pool cannot be read or resized.
+    #[error("cannot {action} {}: {source}", .file.display())]
+    Pool {
+        /// Read or write.
+        action: &'static str,
+        /// The file in sysfs.
+        file: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The pool's file holds no number.
+    #[error("{} holds no number", .0.display())]
+    Unreadable(PathBuf),
+    /// The kernel found fewer free pages of memory than wanted.
+    #[error("the kernel has {available} free 2 MiB pages where {wanted} are needed")]
+    NotEnough {
+        /// Pages needed.
+        wanted: u64,
+        /// Pages free after asking.
+        available: u64,
+    },
+}
+
+/// Pages held in the kernel's pool until dropped.
+#[derive(Debug)]
+pub struct HugepageReserve {
+    pool: PathBuf,
+    added: u64,
+}
+
+impl HugepageReserve {
+    /// Makes sure that at least `pages` pages of 2 MiB are free, and if it can, a few more.
+    ///
+    /// # Errors
+    /// [`HugepageError`]; the pool then is what it was before.
+    pub fn of(pages: u64) -> Result<Self, HugepageError> {
+        Self::in_pool(Path::new(POOL), pages)
+    }
+
+    fn in_pool(pool: &Path, pages: u64) -> Result<Self, HugepageError> {
+        let free_file = pool.join("free_hugepages");
+        let free = read_number(&free_file)?;
+        let mut reserve = Self { pool: pool.to_owned(), added: 0 };
+        if free >= pages {
+            return Ok(reserve);
+        }
+        let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
+        // Raising the number first turns surplus pages, which somebody still uses, into persistent ones.
+        write_number(&pool.join("nr_hugepages"), former + surplus + (pages - free) + SPARE_PAGES)?;
+        // The kernel adds as many as it finds, without an error.
+        reserve.added = persistent(pool)?.saturating_sub(former);
+        let available = read_number(&free_file)?;
+        if available < pages {
+            return Err(HugepageError::NotEnough { wanted: pages, available });
+        }
+        Ok(reserve)
+    }
+
+    /// Whether the pool had to be enlarged.
+    #[must_use]
+    pub fn enlarged(&self) -> bool {
+        self.added > 0
+    }
+}
+
+impl Drop for HugepageReserve {
+    fn drop(&mut self) {
+        if self.added > 0
+            && let Ok(persistent) = persistent(&self.pool)
+        {
+            // Nobody is left to tell: the number stays visible in `ringroad doctor` and /proc/meminfo.
+            let _ = write_number(&self.pool.join("nr_hugepages"), persistent.saturating_sub(self.added));
+        }
+    }
+}
+
+/// Pages that the pool was told to have. `nr_hugepages` says more while pages that it was told to give up are still in
+/// use: those are its surplus, and go with their user.
+fn persistent(pool: &Path) -> Result<u64, HugepageError> {
+    let all = read_number(&pool.join("nr_hugepages"))?;
+    Ok(all.saturating_sub(read_number(&pool.join("surplus_hugepages"))?))
+}
+
+/// Where the memory of DPDK peers comes from in this run.
+#[derive(Debug)]
+pub enum PeerMemory {
+    /// Anonymous huge pages, lent for the length of each turn.
+    Hugepages {
+        /// Pages of 2 MiB that a turn needs.
+        pages: u64,
+        /// Whether the pool has to be enlarged for that.
+        enlarged: bool,
+    },
+    /// Ordinary pages, which cost a peer address translations.
+    OrdinaryPages {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl PeerMemory {
+    /// Huge pages if `pages` of them can be had now, ordinary ones otherwise.
+    #[must_use]
+    pub fn arrange(pages: u64) -> Self {
+        match HugepageReserve::of(pages) {
+            Ok(reserve) => Self::Hugepages { pages, enlarged: reserve.enlarged() },
+            Err(error) => Self::OrdinaryPages { reason: error.to_string() },
+        }
+    }
+
+    /// The pages for one turn: not longer, since every free page in the pool is open to all, Ringroad included.
+    ///
+    /// # Errors
+    /// [`HugepageError`] if they cannot be had any more.
+    pub fn lend(&self) -> Result<Option<HugepageReserve>, HugepageError> {
+        match self {
+            Self::Hugepages { pages, .. } => HugepageReserve::of(*pages).map(Some),
+            Self::OrdinaryPages { .. } => Ok(None),
+        }
+    }
+
+    /// One line for the report.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Hugepages { enlarged: true, .. } => {
+                "2 MiB huge pages, the pool enlarged for each turn and restored".into()
+            }
+            Self::Hugepages { enlarged: false, .. } => "2 MiB huge pages, free in the pool".into(),
+            Self::OrdinaryPages { reason } => format!("ordinary pages (--no-huge): {reason}"),
+        }
+    }
+}
+
+fn read_number(file: &Path) -> Result<u64, HugepageError> {
+    let text = fs::read_to_string(file).map_err(|source| HugepageError::Pool {
+        action: "read",
+        file: file.to_owned(),
+        source,
+    })?;
+    text.trim().parse().map_err(|_| HugepageError::Unreadable(file.to_owned()))
+}
+
+fn write_number(file: &Path, number: u64) -> Result<(), HugepageError> {
+    fs::write(file, format!("{number}\n")).map_err(|source| HugepageError::Pool {
+        action: "write",
+        file: file.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(total: u64, free: u64) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        write_number(&folder.path().join("nr_hugepages"), total).unwrap();
+        write_number(&folder.path().join("free_hugepages"), free).unwrap();
+        write_number(&folder.path().join("surplus_hugepages"), 0).unwrap();
+        folder
+    }
+
+    fn total(pool: &tempfile::TempDir) -> u64 {
+        read_number(&pool.path().join("nr_hugepages")).unwrap()
+    }
+
+    #[test]
+    fn enough_free_pages_leave_the_pool_alone() {
+        let pool = pool(10, 8);
+        let reserve = HugepageReserve::in_pool(pool.path(), 8).unwrap();
+        assert!(!reserve.enlarged());
+        drop(reserve);
+        assert_eq!(total(&pool), 10);
+    }
+
+    #[test]
+    fn a_kernel_that_gives_too_little_is_an_error_and_the_pool_is_restored() {
+        // A plain file for sysfs: the free number never moves, as when memory is fragmented.
+        let pool = pool(10, 3);
+        let error = HugepageReserve::in_pool(pool.path(), 8).unwrap_err();
+        assert!(matches!(error, HugepageError::NotEnough { wanted: 8, available: 3 }));
+        assert_eq!(total(&pool), 10);
+    }
+
+    #[test]
+    fn the_former_number_comes_back_after_a_panic() {
+        let pool = pool(15, 3);
+        let result = std::panic::catch_unwind(|| {
+            let _reserve = HugepageReserve { pool: pool.path().to_owned(), added: 5 };
+            panic!("a peer went wrong");
+        });
+        assert!(result.is_err());
+        assert_eq!(total(&pool), 10);
+    }
+
+    #[test]
+    fn pages_that_others_still_use_after_they_were_given_up_are_not_taken_for_the_pools_own() {
+        // Nine surplus pages, none persistent: the kernel counts them in nr_hugepages.
+        let pool = pool(9, 0);
+        write_number(&pool.path().join("surplus_hugepages"), 9).unwrap();
+        assert_eq!(persistent(pool.path()).unwrap(), 0);
+        let reserve = HugepageReserve { pool: pool.path().to_owned(), added: 137 };
+        // As the kernel has it once the number was raised to 137.
+        write_number(&pool.path().join("nr_hugepages"), 137).unwrap();
+        write_number(&pool.path().join("surplus_hugepages"), 0).unwrap();
+        drop(reserve);
+        assert_eq!(total(&pool), 0);
+    }
+
+    #[test]
+    fn a_machine_without_the_pool_is_told_apart_from_one_without_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = HugepageReserve::in_pool(folder.path(), 1).unwrap_err();
+        assert!(matches!(error, HugepageError::Pool { action: "read", .. }), "{error}");
+    }
+}

@@ -1,0 +1,42 @@
+//! The side-by-side benchmark.
+//!
+//! Every figure of this crate comes out of one run in which Ringroad and a peer take turns on the same
+//! cores: a *round* measures each contestant once, the next round in the opposite order, and the ratio is
+//! taken inside the round, so that a machine that slows down slows both. Absolute figures are
+//! shown beside the ratio and never without it.
+//!
+//! * [`plan`] says what is measured: path, frame size, burst.
+//! * [`contestant`] is what measures: Ringroad in [`ours`], everybody else in [`peers`].
+//! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the JSON.
+//! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores it.
+//!
+//! Conventions: a rate is frames per second *received* at the end of the path, never frames offered; a
+//! frame size includes the 4 bytes of FCS, as RFC 2544 counts, although software ports carry none
+//! ([`plan::Point::slot_bytes`]); a sample that could not be taken is *invalid* and has a reason, it is never
+//! counted as zero.
+
+pub mod contestant;
+pub mod cycles;
+mod error;
+pub mod facts;
+pub mod hugepages;
+pub mod ours;
+
+pub mod peers;
+pub mod plan;
+mod process;
+pub mod ratio;
+pub mod report;
+pub mod runner;
+pub mod session;
+mod sockets;
+mod stop;
+pub mod worker;
+
+pub use contestant::{Contestant, ContestantFacts, CorePair, Sample};
+pub use error::BenchError;
+pub use plan::{FramePath, Plan, Point, Profile};
+pub use report::Report;
+pub use runner::{Field, Outcome, Progress, Roster, run};
+pub use session::Session;
+pub use stop::StopFlag;

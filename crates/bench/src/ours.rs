@@ -1,0 +1,264 @@
+//! Ringroad's side: worker processes of the program's own binary, started and asked as the peers are.
+//!
+//! Each turn has a daemon socket of its own in a private folder, so that a daemon in daily use is neither measured nor
+//! disturbed.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
+use crate::error::BenchError;
+use crate::plan::{FramePath, Point};
+use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
+use crate::runner::Roster;
+use crate::sockets::socket_folder;
+use crate::stop::StopFlag;
+use crate::worker::{GO, Measured, Role, SETTLE, WorkerLine, WorkerOptions};
+
+/// Time a worker may take to attach, or to answer after its interval.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Time between looks at a socket on which nobody listens yet.
+const LISTEN_CHECK: Duration = Duration::from_millis(5);
+
+/// Ringroad on one path.
+#[derive(Debug)]
+pub struct Ringroad {
+    path: FramePath,
+    programs: Programs,
+    cores: CorePair,
+    stop: StopFlag,
+    commands: Vec<String>,
+    mode: Option<String>,
+}
+
+/// The programs that Ringroad's side consists of.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// A binary that knows `bench-worker`, usually the one that runs.
+    pub worker: PathBuf,
+    /// The daemon; without it only the null path works.
+    pub daemon: Option<PathBuf>,
+}
+
+impl Programs {
+    /// `worker`, and the daemon that a program beside it would start.
+    #[must_use]
+    pub fn beside(worker: &Path) -> Self {
+        Self { worker: worker.to_owned(), daemon: ringroad::daemon_program() }
+    }
+}
+
+/// One worker of a turn.
+struct Part {
+    role: Role,
+    ports: Vec<String>,
+    cpu: usize,
+}
+
+/// Enters Ringroad on every path.
+pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
+    for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
+        roster.field_mut(path).ours = Some(Box::new(Ringroad::new(path, programs.clone(), cores, stop)));
+    }
+}
+
+impl Ringroad {
+    /// Ringroad on `path`.
+    #[must_use]
+    pub fn new(path: FramePath, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
+        Self { path, programs, cores, stop: stop.clone(), commands: Vec::new(), mode: None }
+    }
+
+    /// The workers in the order of starting; the first counts.
+    fn parts(&self, point: &Point) -> Vec<Part> {
+        let CorePair { first, second } = self.cores;
+        let part = |role, ports: &[&str], cpu| Part {
+            role,
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            cpu,
+        };
+        match self.path {
+            FramePath::Null => {
+                let port = format!("null:size={},copy=0", point.slot_bytes());
+                vec![part(Role::Null, &[&port, &port], second)]
+            }
+            FramePath::Pipe => {
+                vec![part(Role::Sink, &["bench}1"], first), part(Role::Source, &["bench{1"], second)]
+            }
+            FramePath::Switch => vec![part(Role::Loop, &["valebench:a", "valebench:b"], first)],
+        }
+    }
+
+    /// Starts a daemon with its worker on the second core and everything else as users get it.
+    fn start_daemon(&mut self, folder: &Path) -> Result<BenchProcess, BenchError> {
+        let program = self.programs.daemon.clone().ok_or(BenchError::DaemonAbsent)?;
+        let (socket, config) = (socket(folder), folder.join("ringroadd.toml"));
+        std::fs::write(&config, daemon_config(self.cores.second)).map_err(BenchError::TemporaryDirectory)?;
+        // On demand: should the bench be killed, the daemon ends by itself.
+        let arguments: Vec<OsString> = vec![
+            "--on-demand".into(),
+            "--socket".into(),
+            socket.clone().into(),
+            "--config".into(),
+            config.into(),
+        ];
+        self.commands.push(command_line(program.as_os_str(), &arguments));
+        let mut daemon =
+            BenchProcess::start("ringroadd", program.as_os_str(), &arguments, &[], EndsBy::Signal)?;
+        let began = Instant::now();
+        // In the foreground the daemon announces nothing: whoever connects first finds out.
+        while UnixStream::connect(&socket).is_err() {
+            if daemon.has_ended() {
+                return Err(daemon.exited());
+            }
+            if began.elapsed() > LIMIT {
+                return Err(daemon.not_ready("listen", LIMIT));
+            }
+            self.stop.pass(LISTEN_CHECK)?;
+        }
+        Ok(daemon)
+    }
+
+    fn start_worker(
+        &mut self,
+        part: Part,
+        point: &Point,
+        interval: Duration,
+        folder: &Path,
+    ) -> Result<BenchProcess, BenchError> {
+        let role = part.role;
+        let options = WorkerOptions {
+            role,
+            ports: part.ports,
+            frame_bytes: point.frame_bytes,
+            burst_frames: point.burst_frames,
+            cpu: part.cpu,
+            interval,
+        };
+        let arguments: Vec<OsString> = options.to_arguments().into_iter().map(OsString::from).collect();
+        let program = self.programs.worker.as_os_str();
+        self.commands.push(command_line(program, &arguments));
+        let socket = socket(folder);
+        let environment: [(&str, &OsStr); 1] = [("RINGROAD_SOCKET", socket.as_os_str())];
+        let name = format!("worker ({role})");
+        let mut worker = BenchProcess::start(&name, program, &arguments, &environment, EndsBy::Input)?;
+        let mode = answer(&mut worker, role, "attach", LIMIT, &self.stop, |line| match line {
+            WorkerLine::Ready { mode, .. } => Some(mode),
+            _ => None,
+        })?;
+        self.mode = Some(mode);
+        Ok(worker)
+    }
+}
+
+impl Contestant for Ringroad {
+    fn name(&self) -> &str {
+        "Ringroad"
+    }
+
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError> {
+        if point.path != self.path {
+            return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
+        }
+        let folder = socket_folder()?;
+        self.commands.clear();
+        let daemon = match self.path {
+            FramePath::Null => None,
+            FramePath::Pipe | FramePath::Switch => Some(self.start_daemon(folder.path())?),
+        };
+        let mut workers = Vec::new();
+        for part in self.parts(point) {
+            workers.push((part.role, self.start_worker(part, point, duration, folder.path())?));
+        }
+        for (_, worker) in &mut workers {
+            worker.tell(GO)?;
+        }
+        // A pipe does not pass through the daemon, which then sleeps beside the source.
+        let datapath = daemon.as_ref().filter(|_| self.path == FramePath::Switch);
+        let waits = |workers: &[(Role, BenchProcess)]| -> Vec<Option<u64>> {
+            workers.iter().map(|(_, worker)| worker).chain(datapath).map(BenchProcess::cpu_wait_ns).collect()
+        };
+        let waits_before = waits(&workers);
+        let began = Instant::now();
+        let limit = SETTLE + duration + LIMIT;
+        let measured = match workers.first_mut() {
+            Some((role, worker)) => {
+                answer(worker, *role, "report its count", limit, &self.stop, |line| match line {
+                    WorkerLine::Measured(measured) => Some(measured),
+                    _ => None,
+                })
+            }
+            None => Err(BenchError::Implausible("nobody counts on this path".into())),
+        };
+        let cpu_wait = cpu_wait_share(&waits_before, &waits(&workers), began.elapsed().max(duration));
+        workers.iter_mut().for_each(|(_, worker)| worker.ask_to_end());
+        Sample { cpu_wait, ..sample_of(&measured?) }.checked(duration)
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            name: format!("{} ({})", self.name(), self.path),
+            version: Some(concat!("Ringroad ", env!("CARGO_PKG_VERSION")).into()),
+            commands: self.commands.clone(),
+            memory: self.mode.clone().unwrap_or_else(|| "not measured".into()),
+            work_per_frame: match self.path {
+                FramePath::Null => {
+                    "frame copied from the null device into its ring, and copied on into the other ring: 2 copies"
+                }
+                FramePath::Pipe => {
+                    "source: every byte of the frame written into its slot; buffers change hands: no copy on the way; \
+                     sink: every byte copied to private memory, sequence numbers checked"
+                }
+                FramePath::Switch => {
+                    "generator: 42 header bytes written, payload left as it was; switch: source address learnt, \
+                     destination looked up, 1 copy into the receiver's own region; generator: frame dropped unread"
+                }
+            },
+            counting: "by the receiving worker, over an interval of its own monotonic clock",
+        }
+    }
+
+    fn turn_overhead(&self) -> Duration {
+        SETTLE + Duration::from_millis(150)
+    }
+}
+
+/// The daemon's configuration: its worker's CPU, and otherwise what it comes with.
+fn daemon_config(cpu: usize) -> String {
+    format!("[workers]\ncount = 1\ncpus = [{cpu}]\n\n[log]\nlevel = \"warn\"\n")
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("ringroad.sock")
+}
+
+/// Waits for the line of a worker that `wanted` accepts; a failure it reports instead is the error.
+fn answer<T>(
+    worker: &mut BenchProcess,
+    role: Role,
+    awaited: &'static str,
+    within: Duration,
+    stop: &StopFlag,
+    mut wanted: impl FnMut(WorkerLine) -> Option<T>,
+) -> Result<T, BenchError> {
+    worker.wait_for_line(awaited, within, stop, |line| match WorkerLine::parse(line)? {
+        WorkerLine::Failed { error } => Some(Err(BenchError::Worker { role: role.word(), message: error })),
+        line => wanted(line).map(Ok),
+    })?
+}
+
+fn sample_of(measured: &Measured) -> Sample {
+    let directions: Vec<(u64, f64)> =
+        measured.directions_frames.iter().map(|frames| (*frames, measured.seconds)).collect();
+    Sample {
+        lost_or_reordered_frames: measured.lost_or_reordered_frames,
+        cycles_per_frame: measured.cycles_per_frame,
+        ..Sample::of_directions(&directions, 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

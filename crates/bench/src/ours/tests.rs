@@ -1,0 +1,89 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const CORES: CorePair = CorePair { first: 0, second: 1 };
+
+/// A program that plays the daemon and all workers: a shell script that answers as the protocol says, by role.
+fn programs(folder: &Path, counting: &str) -> Programs {
+    let file = folder.join("workers.sh");
+    let test_program = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$2\" = --socket ] && STAND_IN_SOCKET=$3 exec '{}' --ignored --exact ours::tests::daemon_stand_in\n\
+         [ \"$1\" = bench-worker ] || exit 9\necho '{{\"ready\":true}}'\nread go\n\
+         case $2 in sink|loop|null) {counting};; esac\nwhile read never; do :; done\n",
+        test_program.display()
+    );
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    Programs { worker: file.clone(), daemon: Some(file) }
+}
+
+#[test]
+#[ignore = "a process of the tests beside it, not a test"]
+fn daemon_stand_in() {
+    let Some(socket) = std::env::var_os("STAND_IN_SOCKET") else { return };
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    listener.incoming().for_each(drop);
+}
+
+fn measure(path: FramePath, counting: &str) -> Result<Sample, BenchError> {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = programs(folder.path(), counting);
+    let point = Point { path, frame_bytes: 64, burst_frames: 32 };
+    Ringroad::new(path, programs, CORES, &StopFlag::new()).measure(&point, Duration::from_secs(1))
+}
+
+#[test]
+fn the_counting_worker_of_each_path_gives_the_sample() {
+    let line = r#"{"frames":30,"directions_frames":[10,20],"seconds":1.0,"cycles_per_frame":7.5,"lost_or_reordered_frames":0}"#;
+    for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
+        let sample = measure(path, &format!("echo '{line}'")).unwrap();
+        assert_eq!((sample.frames, sample.frames_per_second), (30, 30.0), "{path}");
+        assert_eq!(sample.cycles_per_frame, Some(7.5));
+    }
+}
+
+#[test]
+fn without_a_daemon_the_error_says_how_to_get_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = Programs { daemon: None, ..programs(folder.path(), "exit 1") };
+    let point = Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 };
+    let mut ours = Ringroad::new(FramePath::Pipe, programs, CORES, &StopFlag::new());
+    let error = ours.measure(&point, Duration::from_secs(1)).unwrap_err();
+    assert!(error.to_string().contains("RINGROAD_DAEMON"), "{error}");
+}
+
+#[test]
+fn what_a_worker_complains_about_is_the_error() {
+    let error = measure(FramePath::Pipe, r#"echo '{"error":"the ring is broken"}'"#).unwrap_err();
+    assert_eq!(error.to_string(), "the sink worker failed: the ring is broken");
+}
+
+#[test]
+fn a_worker_that_dies_is_noticed_at_once() {
+    let error = measure(FramePath::Switch, "echo out of rings >&2; exit 4").unwrap_err();
+    assert!(matches!(error, BenchError::Exited { .. }), "{error}");
+    assert!(error.to_string().contains("out of rings"), "{error}");
+}
+
+#[test]
+fn a_count_over_another_interval_than_asked_for_does_not_count() {
+    let line = r#"{"frames":30,"directions_frames":[30],"seconds":9.0,"cycles_per_frame":null,"lost_or_reordered_frames":null}"#;
+    assert!(matches!(measure(FramePath::Null, &format!("echo '{line}'")), Err(BenchError::Implausible(_))));
+}
+
+#[test]
+fn commands_are_in_the_facts_with_size_and_burst() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = programs(folder.path(), "exit 1");
+    let mut ours = Ringroad::new(FramePath::Pipe, programs, CORES, &StopFlag::new());
+    let point = Point { path: FramePath::Pipe, frame_bytes: 1518, burst_frames: 8 };
+    let _ = ours.measure(&point, Duration::from_millis(500));
+    let commands = ours.facts().commands;
+    assert_eq!(commands.len(), 3);
+    assert!(
+        commands[1].ends_with("bench-worker sink --port bench}1 --size 1518 --burst 8 --cpu 0 --seconds 0.5")
+    );
+}

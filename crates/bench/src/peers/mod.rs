@@ -1,0 +1,80 @@
+//! The peers: other people's programs, on the same two cores, set up as their users would.
+
+mod telemetry;
+pub mod testpmd;
+mod testpmd_memif;
+mod testpmd_null;
+mod testpmd_switch;
+mod testpmd_vhost_user;
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::contestant::{Contestant, CorePair};
+use crate::error::BenchError;
+use crate::plan::FramePath;
+use crate::runner::Roster;
+use crate::stop::StopFlag;
+use testpmd::{Installation, Setup, TestpmdPeer};
+
+/// A peer that cannot take part, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Absent {
+    /// The peer.
+    pub name: String,
+    /// What keeps it out, and what brings it in.
+    pub reason: String,
+}
+
+/// Enters every peer that is installed into the roster, and notes the others there as absent.
+///
+/// Two-core paths need `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
+pub fn enter_installed(roster: &mut Roster, cores: CorePair, stop: &StopFlag) {
+    match Installation::find(stop) {
+        Ok(installation) => {
+            for (path, peer) in testpmd_peers(&installation, cores) {
+                roster.field_mut(path).peers.push(peer);
+            }
+        }
+        Err(error) => {
+            roster.absent.push(Absent {
+                name: "DPDK testpmd (null, memif, vhost-user, switch)".into(),
+                reason: reason(&error),
+            });
+        }
+    }
+}
+
+fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(FramePath, Box<dyn Contestant>)> {
+    fn enter<S: Setup + 'static>(
+        setup: S,
+        installation: &Rc<Installation>,
+        cores: CorePair,
+    ) -> (FramePath, Box<dyn Contestant>) {
+        (setup.path(), Box::new(TestpmdPeer::new(setup, Rc::clone(installation), cores)))
+    }
+    let mut peers = vec![
+        enter(testpmd_null::Null { copy: false }, installation, cores),
+        enter(testpmd_null::Null { copy: true }, installation, cores),
+        enter(testpmd_memif::MemifPair { zero_copy: false }, installation, cores),
+        enter(testpmd_vhost_user::VhostUserPair, installation, cores),
+        enter(testpmd_switch::VhostUserSwitch, installation, cores),
+    ];
+    if installation.has_hugepages() {
+        peers.push(enter(testpmd_memif::MemifPair { zero_copy: true }, installation, cores));
+    }
+    peers
+}
+
+/// An error with what caused it, on one line.
+pub(crate) fn reason(error: &BenchError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

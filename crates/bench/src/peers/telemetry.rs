@@ -1,0 +1,145 @@
+//! A DPDK process' own counters, over its telemetry socket (DPDK guide "Telemetry library", protocol version 2).
+//!
+//! A SOCK_SEQPACKET UNIX socket: a JSON greeting with the version, then a command per packet and its JSON answer.
+//! Counters asked for at a known time are more exact than testpmd's periodic print-out, whose period is cut by
+//! its own main thread on a core that is busy forwarding; the time between asking and hearing bounds the error.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
+    socket_with,
+};
+use serde::Deserialize;
+
+use crate::error::BenchError;
+
+/// The largest answer DPDK sends (`max_output_len` of the greeting in DPDK 20.05 to 22.11).
+const ANSWER_BYTES: usize = 16384;
+
+/// A process that does not answer for this long has stopped.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[derive(Deserialize)]
+struct Greeting {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct PortStats {
+    ipackets: u64,
+}
+
+/// The frames a port has received, at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub frames: u64,
+    /// Middle between asking and hearing.
+    pub at: Instant,
+    /// From asking to hearing: the count is from somewhere in between.
+    pub width: Duration,
+}
+
+/// A connection to one DPDK process.
+#[derive(Debug)]
+pub(super) struct Telemetry {
+    program: String,
+    socket: OwnedFd,
+    version: String,
+    answer: Vec<u8>,
+}
+
+impl Telemetry {
+    /// Connects to the socket at `path` and hears the greeting.
+    pub(super) fn connect(program: &str, path: &Path) -> Result<Self, BenchError> {
+        let failed = |errno: rustix::io::Errno| BenchError::Telemetry {
+            program: program.into(),
+            action: "connect to",
+            source: errno.into(),
+        };
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(failed)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        connect(&socket, &SocketAddrUnix::new(path).map_err(failed)?).map_err(failed)?;
+        let mut telemetry =
+            Self { program: program.into(), socket, version: String::new(), answer: vec![0; ANSWER_BYTES] };
+        telemetry.version =
+            parse_greeting(telemetry.hear()?).ok_or_else(|| telemetry.unreadable("a greeting"))?;
+        Ok(telemetry)
+    }
+
+    /// The version of the process, as "DPDK 22.11.11".
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The frames that `port` has received since its start.
+    pub(super) fn received(&mut self, port: u16) -> Result<Reading, BenchError> {
+        let command = format!("/ethdev/stats,{port}");
+        let asked = Instant::now();
+        send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
+            .map_err(|errno| self.failed("ask", errno))?;
+        let answer = self.hear()?;
+        let width = asked.elapsed();
+        let frames = parse_stats(answer).ok_or_else(|| self.unreadable("port counters"))?;
+        Ok(Reading { frames, at: asked + width / 2, width })
+    }
+
+    fn hear(&mut self) -> Result<&[u8], BenchError> {
+        let program = &self.program;
+        let failed = |source| BenchError::Telemetry { program: program.clone(), action: "hear from", source };
+        let (_, length) = recv(&self.socket, self.answer.as_mut_slice(), RecvFlags::empty())
+            .map_err(|errno| failed(errno.into()))?;
+        match self.answer.get(..length) {
+            Some(answer) if length > 0 => Ok(answer),
+            _ => Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    fn failed(&self, action: &'static str, errno: rustix::io::Errno) -> BenchError {
+        BenchError::Telemetry { program: self.program.clone(), action, source: errno.into() }
+    }
+
+    fn unreadable(&self, what: &'static str) -> BenchError {
+        let answer = self.answer.get(..120).unwrap_or_default();
+        let answer = String::from_utf8_lossy(answer).trim_end_matches('\0').to_owned();
+        BenchError::Answer { program: self.program.clone(), what, answer }
+    }
+}
+
+fn parse_greeting(text: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Greeting>(text).ok().map(|greeting| greeting.version)
+}
+
+fn parse_stats(text: &[u8]) -> Option<u64> {
+    let answer: HashMap<String, PortStats> = serde_json::from_slice(text).ok()?;
+    answer.get("/ethdev/stats").map(|stats| stats.ipackets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greeting_gives_the_version() {
+        let text = br#"{"version":"DPDK 22.11.11","pid":7326,"max_output_len":16384}"#;
+        assert_eq!(parse_greeting(text).as_deref(), Some("DPDK 22.11.11"));
+    }
+
+    #[test]
+    fn counters_are_found_under_their_command() {
+        let text = br#"{"/ethdev/stats":{"ipackets":18446744073709551615,"opackets":0,"q_ipackets":[1,2]}}"#;
+        assert_eq!(parse_stats(text), Some(u64::MAX));
+    }
+
+    #[test]
+    fn an_answer_without_counters_is_refused() {
+        for text in [&b"{\"/ethdev/stats\":null}"[..], b"{}", b"", b"{\"/ethdev/stats\":{\"ipackets\":-1}}"] {
+            assert_eq!(parse_stats(text), None);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! `dpdk-testpmd`: starting it, counting with it, ending it.
+//!
+//! Each process gets its forwarding core to itself but for its own idle main thread, a private folder for sockets and
+//! run-time files (removed with the turn), a file prefix of its own, and anonymous memory (`--in-memory`,
+//! or `--no-huge` where huge pages cannot be had), so that nothing is left behind in /run, /dev/hugepages or /tmp.
+//! It forwards from its start and ends when its standard input does.
+
+use std::cell::OnceCell;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::telemetry::{Reading, Telemetry};
+use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
+use crate::error::BenchError;
+use crate::hugepages::{PAGE_BYTES, PeerMemory};
+use crate::plan::{FramePath, Point};
+use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
+use crate::sockets::socket_folder;
+use crate::stop::StopFlag;
+
+/// Program names, newest first.
+const PROGRAMS: [&str; 2] = ["dpdk-testpmd", "testpmd"];
+
+/// The Debian package that has it.
+const PACKAGE: &str = "dpdk-dev";
+
+/// Memory of one process: 16384 packet buffers of 2 KiB and the rings, twice over.
+const PROCESS_MEBIBYTES: u64 = 128;
+
+/// Processes of one turn.
+const PROCESSES: u64 = 2;
+
+/// Packet buffers of one process: several times what all rings hold, and still within a large cache's reach.
+const BUFFERS: &str = "16384";
+
+/// Buffers that a core keeps at hand (DPDK's maximum). The default of 250 sends bursts of 256 past the cache, through
+/// the whole pool in turn: memif and the null ports lose a third of their rate that way.
+const BUFFER_CACHE: &str = "512";
+
+/// Time a process may take to start, or frames to begin to flow.
+const START_LIMIT: Duration = Duration::from_secs(15);
+
+/// Time between looks at a counter that has to begin to move; nobody announces that.
+const FLOW_CHECK: Duration = Duration::from_millis(5);
+
+/// Time between the first frame and the start of a sample.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// testpmd as installed on this machine, with the memory it is lent.
+#[derive(Debug)]
+pub struct Installation {
+    program: PathBuf,
+    memory: PeerMemory,
+    stop: StopFlag,
+    version: OnceCell<String>,
+}
+
+impl Installation {
+    /// Finds testpmd in PATH and arranges memory for two processes of it.
+    ///
+    /// # Errors
+    /// [`BenchError::PeerAbsent`] if it is not installed.
+    pub fn find(stop: &StopFlag) -> Result<Rc<Self>, BenchError> {
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        Self::find_in(&search, stop)
+    }
+
+    fn find_in(search: &OsStr, stop: &StopFlag) -> Result<Rc<Self>, BenchError> {
+        let program = PROGRAMS
+            .iter()
+            .flat_map(|name| std::env::split_paths(search).map(move |folder| folder.join(name)))
+            .find(|candidate| candidate.is_file())
+            .ok_or(BenchError::PeerAbsent { program: "dpdk-testpmd", package: PACKAGE })?;
+        let pages = PROCESSES * PROCESS_MEBIBYTES * (1 << 20) / PAGE_BYTES;
+        let memory = PeerMemory::arrange(pages);
+        Ok(Rc::new(Self { program, memory, stop: stop.clone(), version: OnceCell::new() }))
+    }
+
+    /// Whether the processes have huge pages, which zero-copy modes need.
+    pub(super) fn has_hugepages(&self) -> bool {
+        matches!(self.memory, PeerMemory::Hugepages { .. })
+    }
+
+    /// Arguments that say where memory comes from. `--no-huge` and `--in-memory` exclude each other.
+    fn memory_arguments(&self) -> Vec<String> {
+        let amount = PROCESS_MEBIBYTES.to_string();
+        match self.memory {
+            PeerMemory::Hugepages { .. } => {
+                vec!["--in-memory".into(), "--single-file-segments".into(), "-m".into(), amount]
+            }
+            PeerMemory::OrdinaryPages { .. } => vec!["--no-huge".into(), "-m".into(), amount],
+        }
+    }
+}
+
+/// One process of a set-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Launch {
+    /// What it is in this set-up, in one word.
+    pub role: &'static str,
+    /// The CPU it forwards on.
+    pub cpu: usize,
+    /// Its `--vdev` devices.
+    pub devices: Vec<String>,
+    /// Frames it handles at a time.
+    pub burst_frames: u32,
+    /// Its forwarding mode and that mode's options.
+    pub mode: Vec<String>,
+}
+
+/// How a peer is put together from testpmd processes.
+pub(super) trait Setup {
+    /// Name in tables.
+    fn name(&self) -> &'static str;
+    /// The path it implements.
+    fn path(&self) -> FramePath;
+    /// What is done to each frame.
+    fn work_per_frame(&self) -> &'static str;
+    /// The processes in the order of starting, each ready before the next starts. Sockets lie in `folder`.
+    fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch>;
+    /// Ports of the last or first process whose received frames count.
+    fn counted_ports(&self) -> u16;
+    /// Whether the process started first counts (else the last).
+    fn first_process_counts(&self) -> bool;
+}
+
+/// A set-up of testpmd processes as a contestant.
+#[derive(Debug)]
+pub(super) struct TestpmdPeer<S> {
+    setup: S,
+    installation: Rc<Installation>,
+    cores: CorePair,
+    commands: Vec<String>,
+}
+
+impl<S: Setup> TestpmdPeer<S> {
+    /// The set-up on these cores.
+    pub(super) fn new(setup: S, installation: Rc<Installation>, cores: CorePair) -> Self {
+        Self { setup, installation, cores, commands: Vec::new() }
+    }
+}
+
+impl<S: Setup> Contestant for TestpmdPeer<S> {
+    fn name(&self) -> &str {
+        self.setup.name()
+    }
+
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError> {
+        if point.path != self.setup.path() {
+            return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
+        }
+        // Declared before the processes, and so given back after they are gone.
+        let _pages = self.installation.memory.lend()?;
+        let folder = socket_folder()?;
+        let stop = &self.installation.stop;
+        self.commands.clear();
+        let mut processes = Vec::new();
+        for launch in self.setup.launches(folder.path(), point, self.cores) {
+            let (process, command) = Testpmd::start(&self.installation, &launch, folder.path())?;
+            self.commands.push(command);
+            processes.push(process);
+        }
+        let counting = if self.setup.first_process_counts() { 0 } else { processes.len().saturating_sub(1) };
+        let sample = count(&mut processes, counting, self.setup.counted_ports(), duration, stop);
+        // All are asked first, so that they end together and not one grace after the other.
+        processes.iter_mut().for_each(|process| process.process.ask_to_end());
+        sample?.checked(duration)
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            name: self.name().into(),
+            version: self.installation.version.get().cloned(),
+            commands: self.commands.clone(),
+            memory: self.installation.memory.describe(),
+            work_per_frame: self.setup.work_per_frame(),
+            counting: "the receiving ports' own counters, read over DPDK's telemetry socket at both ends of the interval",
+        }
+    }
+
+    fn turn_overhead(&self) -> Duration {
+        // Measured: 0.3 s to start one process, 0.9 s more for a virtio-user one; then the first frame and the settling.
+        let start = if self.setup.path() == FramePath::Null { 400 } else { 1300 };
+        SETTLE + Duration::from_millis(start)
+    }
+}
+
+/// A running testpmd.
+#[derive(Debug)]
+struct Testpmd {
+    telemetry: Telemetry,
+    process: BenchProcess,
+}
+
+impl Testpmd {
+    /// Starts a process and waits until it forwards.
+    fn start(
+        installation: &Installation,
+        launch: &Launch,
+        folder: &Path,
+    ) -> Result<(Self, String), BenchError> {
+        let prefix = format!("rr{}{}", std::process::id(), launch.role);
+        let arguments = arguments(installation, launch, &prefix);
+        // Line by line even into a pipe: the line that says it forwards is the event waited for.
+        let mut command: Vec<OsString> = vec!["-oL".into(), installation.program.clone().into()];
+        command.extend(arguments.iter().map(OsString::from));
+        let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
+        let name = format!("testpmd ({})", launch.role);
+        let mut process =
+            BenchProcess::start(&name, "stdbuf".as_ref(), &command, &environment, EndsBy::Input)?;
+        process.wait_for_line("start forwarding", START_LIMIT, &installation.stop, |line| {
+            line.contains("Press enter to exit").then_some(())
+        })?;
+        let telemetry =
+            Telemetry::connect(&name, &folder.join("dpdk").join(&prefix).join("dpdk_telemetry.v2"))?;
+        let _ = installation.version.set(telemetry.version().to_owned());
+        let words: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+        Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &words)))
+    }
+
+    /// Waits until frames arrive on ports `0..ports`, and a settling time.
+    fn await_flow(&mut self, ports: u16, stop: &StopFlag) -> Result<(), BenchError> {
+        let began = Instant::now();
+        while self.read(ports)?.iter().any(|reading| reading.frames == 0) {
+            if began.elapsed() > START_LIMIT {
+                return Err(self.process.not_ready("receive a frame on every port", START_LIMIT));
+            }
+            stop.pass(FLOW_CHECK)?;
+        }
+        stop.pass(SETTLE)
+    }
+
+    fn read(&mut self, ports: u16) -> Result<Vec<Reading>, BenchError> {
+        (0..ports).map(|port| self.telemetry.received(port)).collect()
+    }
+}
+
+/// Counts the frames that the `counting`-th process receives on ports `0..ports` for `duration`.
+fn count(
+    processes: &mut [Testpmd],
+    counting: usize,
+    ports: u16,
+    duration: Duration,
+    stop: &StopFlag,
+) -> Result<Sample, BenchError> {
+    let waits =
+        |processes: &[Testpmd]| processes.iter().map(|one| one.process.cpu_wait_ns()).collect::<Vec<_>>();
+    let counter = |processes: &mut [Testpmd]| match processes.get_mut(counting) {
+        Some(process) => process.read(ports),
+        None => Err(BenchError::Implausible("the set-up has no processes".into())),
+    };
+    if let Some(process) = processes.get_mut(counting) {
+        process.await_flow(ports, stop)?;
+    }
+    let waits_before = waits(processes);
+    let began = Instant::now();
+    let start = counter(processes)?;
+    stop.pass(duration)?;
+    let end = counter(processes)?;
+    let cpu_wait = cpu_wait_share(&waits_before, &waits(processes), began.elapsed());
+    Ok(Sample { cpu_wait, ..sample_between(&start, &end) })
+}
+
+fn sample_between(start: &[Reading], end: &[Reading]) -> Sample {
+    let mut uncertainty = 0.0_f64;
+    let directions: Vec<(u64, f64)> = start
+        .iter()
+        .zip(end)
+        .map(|(start, end)| {
+            let seconds = end.at.saturating_duration_since(start.at).as_secs_f64();
+            uncertainty = uncertainty.max((start.width + end.width).as_secs_f64() / 2.0 / seconds);
+            (end.frames.saturating_sub(start.frames), seconds)
+        })
+        .collect();
+    Sample::of_directions(&directions, uncertainty)
+}
+
+fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<String> {
+    let cpu = launch.cpu;
+    let mut arguments = vec!["--lcores".into(), format!("0@{cpu},1@{cpu}"), "--no-pci".into()];
+    arguments.extend(installation.memory_arguments());
+    arguments.push(format!("--file-prefix={prefix}"));
+    arguments.extend(launch.devices.iter().map(|device| format!("--vdev={device}")));
+    arguments.extend(["--", "--nb-cores=1", "--no-mlockall"].map(String::from));
+    arguments.push(format!("--total-num-mbufs={BUFFERS}"));
+    arguments.push(format!("--mbcache={BUFFER_CACHE}"));
+    arguments.push(format!("--burst={}", launch.burst_frames));
+    arguments.extend(launch.mode.iter().cloned());
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(frames: u64, origin: Instant, at_ms: u64, width_ms: u64) -> Reading {
+        Reading { frames, at: origin + Duration::from_millis(at_ms), width: Duration::from_millis(width_ms) }
+    }
+
+    #[test]
+    fn each_port_is_divided_by_its_own_interval() {
+        let origin = Instant::now();
+        let start = [reading(100, origin, 0, 1), reading(50, origin, 10, 1)];
+        let end = [reading(1100, origin, 1000, 3), reading(2050, origin, 2010, 1)];
+        let sample = sample_between(&start, &end);
+        assert_eq!(sample.directions_fps, [1000.0, 1000.0]);
+        assert!((sample.clock_uncertainty - 0.002).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_absent_testpmd_is_an_error_that_names_the_debian_package() {
+        let error = Installation::find_in("/nonexistent".as_ref(), &StopFlag::new()).unwrap_err();
+        assert!(error.to_string().contains("apt install dpdk-dev"), "{error}");
+    }
+
+    #[test]
+    fn without_huge_pages_the_process_is_not_told_to_stay_in_memory() {
+        let installation = Installation {
+            program: "testpmd".into(),
+            memory: PeerMemory::OrdinaryPages { reason: String::new() },
+            stop: StopFlag::new(),
+            version: OnceCell::new(),
+        };
+        let launch =
+            Launch { role: "null", cpu: 3, devices: vec!["net_null0".into()], burst_frames: 8, mode: vec![] };
+        let arguments = arguments(&installation, &launch, "p");
+        assert!(arguments.contains(&"--no-huge".into()));
+        assert!(!arguments.contains(&"--in-memory".into()));
+        assert!(arguments.contains(&"0@3,1@3".into()));
+        assert!(arguments.contains(&"--burst=8".into()));
+    }
+}

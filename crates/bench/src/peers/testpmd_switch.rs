@@ -1,0 +1,91 @@
+//! testpmd as a switch between two vhost-user ports, loaded both ways by another testpmd.
+//!
+//! The generator's mode is flowgen: it receives and drops a burst from a port and sends a burst to it, port after port, so
+//! one core loads both directions and counts them. The switch forwards in `io` mode: what comes in at one port goes
+//! out at the other, no address looked at.
+
+use std::path::Path;
+
+use super::testpmd::{Launch, Setup};
+use crate::contestant::CorePair;
+use crate::plan::{FramePath, Point};
+
+/// The generator's largest burst. The virtio driver gives at most 64 frames per receive call (VIRTIO_MBUF_BURST_SZ,
+/// DPDK 22.11), and flowgen receives once per burst sent: with a burst of 256 it would send four frames for each that it
+/// can take back, and the loss would be charged to the switch. The switch keeps the burst asked for.
+const GENERATOR_BURST_FRAMES: u32 = 64;
+
+/// Generator on the first core, switch on the second.
+#[derive(Debug)]
+pub(super) struct VhostUserSwitch;
+
+impl Setup for VhostUserSwitch {
+    fn name(&self) -> &'static str {
+        "DPDK io, 2 vhost-user"
+    }
+
+    fn path(&self) -> FramePath {
+        FramePath::Switch
+    }
+
+    fn work_per_frame(&self) -> &'static str {
+        "generator (bursts of 64 at most): buffer allocated, 42 header bytes written, payload left as it was; switch: vhost copies the frame in \
+         and out again: 2 copies, no address looked up, nothing learnt; generator: frame freed unread"
+    }
+
+    fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch> {
+        let socket = |port: u16| folder.join(format!("vhost{port}"));
+        vec![
+            Launch {
+                role: "switch",
+                cpu: cores.second,
+                devices: (0..2)
+                    .map(|port| format!("net_vhost{port},iface={},queues=1", socket(port).display()))
+                    .collect(),
+                burst_frames: point.burst_frames,
+                mode: vec!["--forward-mode=io".into()],
+            },
+            Launch {
+                role: "generator",
+                cpu: cores.first,
+                devices: (0..2)
+                    .map(|port| {
+                        format!(
+                            "net_virtio_user{port},path={},queues=1,queue_size=1024",
+                            socket(port).display()
+                        )
+                    })
+                    .collect(),
+                burst_frames: point.burst_frames.min(GENERATOR_BURST_FRAMES),
+                mode: vec![
+                    "--forward-mode=flowgen".into(),
+                    "--flowgen-flows=1".into(),
+                    format!("--txpkts={}", point.slot_bytes()),
+                    "--txd=1024".into(),
+                    "--rxd=1024".into(),
+                ],
+            },
+        ]
+    }
+
+    fn counted_ports(&self) -> u16 {
+        2
+    }
+
+    fn first_process_counts(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_sends_no_more_at_a_time_than_it_can_receive_and_the_switch_keeps_its_burst() {
+        let point = Point { path: FramePath::Switch, frame_bytes: 64, burst_frames: 256 };
+        let launches = VhostUserSwitch.launches(Path::new("/x"), &point, CorePair { first: 0, second: 1 });
+        let bursts: Vec<_> = launches.iter().map(|launch| (launch.role, launch.burst_frames)).collect();
+        assert_eq!(bursts, [("switch", 256), ("generator", 64)]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Two testpmds joined by vhost-user: a virtio-user port only sends, a vhost port only receives.
+
+use std::path::Path;
+
+use super::testpmd::{Launch, Setup};
+use crate::contestant::CorePair;
+use crate::plan::{FramePath, Point};
+
+/// The vhost-user and virtio-user pair, with rings of 1024.
+#[derive(Debug)]
+pub(super) struct VhostUserPair;
+
+impl Setup for VhostUserPair {
+    fn name(&self) -> &'static str {
+        "DPDK vhost-user"
+    }
+
+    fn path(&self) -> FramePath {
+        FramePath::Pipe
+    }
+
+    fn work_per_frame(&self) -> &'static str {
+        "sender: buffer allocated, 42 header bytes written, payload left as it was, buffer's address put into the \
+         ring; receiver: vhost copies the frame out of the sender's memory: 1 copy; frame freed unread"
+    }
+
+    fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch> {
+        let socket = folder.join("vhost");
+        vec![
+            Launch {
+                role: "receiver",
+                cpu: cores.first,
+                devices: vec![format!("net_vhost0,iface={},queues=1", socket.display())],
+                burst_frames: point.burst_frames,
+                mode: vec!["--forward-mode=rxonly".into()],
+            },
+            Launch {
+                role: "sender",
+                cpu: cores.second,
+                devices: vec![format!("net_virtio_user0,path={},queues=1,queue_size=1024", socket.display())],
+                burst_frames: point.burst_frames,
+                mode: vec![
+                    "--forward-mode=txonly".into(),
+                    format!("--txpkts={}", point.slot_bytes()),
+                    "--txd=1024".into(),
+                    "--rxd=1024".into(),
+                ],
+            },
+        ]
+    }
+
+    fn counted_ports(&self) -> u16 {
+        1
+    }
+
+    fn first_process_counts(&self) -> bool {
+        true
+    }
+}

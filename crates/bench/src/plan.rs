@@ -1,0 +1,202 @@
+//! What is measured: the points of a run, and how long each takes.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Bytes of the frame check sequence, counted in a frame's size by the RFCs and absent on software ports.
+pub const FCS_BYTES: u32 = 4;
+
+/// Bytes a frame takes on an Ethernet wire beside itself: preamble 7, start delimiter 1, gap 12
+/// (IEEE 802.3, clause 4.4.2).
+pub const WIRE_OVERHEAD_BYTES: u32 = 20;
+
+/// The frame sizes measured, FCS included (RFC 2544, section 9.1).
+pub const FRAME_SIZES_BYTES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
+
+/// The bursts measured, in frames per handover.
+pub const BURSTS_FRAMES: [u32; 5] = [1, 8, 32, 128, 256];
+
+/// The way the frames take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FramePath {
+    /// Between two ports that hold nothing, on one core: what the framework itself costs.
+    Null,
+    /// From one process to another, one direction, one core each.
+    Pipe,
+    /// From a process through a switch on the other core and back to the process, both ways at once.
+    Switch,
+}
+
+impl fmt::Display for FramePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Null => "null",
+            Self::Pipe => "pipe",
+            Self::Switch => "switch",
+        })
+    }
+}
+
+/// One set of conditions under which the contestants are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// The way the frames take.
+    pub path: FramePath,
+    /// Frame size in bytes, FCS included.
+    pub frame_bytes: u32,
+    /// Frames handed over at a time.
+    pub burst_frames: u32,
+}
+
+impl Point {
+    /// Bytes of the frame in a slot: the frame without its FCS.
+    #[must_use]
+    pub fn slot_bytes(&self) -> u32 {
+        self.frame_bytes.saturating_sub(FCS_BYTES)
+    }
+
+    /// The load in bit/s that `frames_per_second` would be on an Ethernet wire (layer 1: preamble, FCS and
+    /// gap included).
+    #[must_use]
+    pub fn layer1_bps(&self, frames_per_second: f64) -> f64 {
+        frames_per_second * f64::from(self.frame_bytes + WIRE_OVERHEAD_BYTES) * 8.0
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} B burst {}", self.path, self.frame_bytes, self.burst_frames)
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// The few points that decide, in two to three minutes with the peers.
+    #[default]
+    Quick,
+    /// Every size and burst on every path.
+    Full,
+}
+
+/// The points of a run and how each is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// What is measured, in this order.
+    pub points: Vec<Point>,
+    /// Rounds that count at each point; every contestant is measured once in a round.
+    pub rounds: u32,
+    /// Length of one sample.
+    #[serde(rename = "sample_seconds", serialize_with = "as_seconds")]
+    pub sample: Duration,
+    /// Length of each contestant's sample in the round before the first, which is thrown away.
+    #[serde(rename = "warm_up_seconds", serialize_with = "as_seconds")]
+    pub warm_up: Duration,
+}
+
+fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+impl Plan {
+    /// The plan of a profile.
+    #[must_use]
+    pub fn of(profile: Profile) -> Self {
+        match profile {
+            Profile::Quick => Self {
+                points: points([
+                    (FramePath::Null, 64, 32),
+                    (FramePath::Pipe, 64, 32),
+                    (FramePath::Pipe, 64, 256),
+                    (FramePath::Pipe, 1518, 32),
+                    (FramePath::Switch, 64, 32),
+                    (FramePath::Switch, 64, 256),
+                    (FramePath::Switch, 1518, 32),
+                ]),
+                rounds: 5,
+                sample: Duration::from_millis(500),
+                warm_up: Duration::from_millis(100),
+            },
+            Profile::Full => Self {
+                points: null_cross()
+                    .chain(matrix(FramePath::Pipe))
+                    .chain(matrix(FramePath::Switch))
+                    .collect(),
+                rounds: 5,
+                sample: Duration::from_secs(1),
+                warm_up: Duration::from_millis(200),
+            },
+        }
+    }
+
+    /// Keeps only the points of the given paths; an empty list keeps all.
+    #[must_use]
+    pub fn only(mut self, paths: &[FramePath]) -> Self {
+        self.points.retain(|point| paths.is_empty() || paths.contains(&point.path));
+        self
+    }
+}
+
+fn points<const N: usize>(rows: [(FramePath, u32, u32); N]) -> Vec<Point> {
+    rows.into_iter()
+        .map(|(path, frame_bytes, burst_frames)| Point { path, frame_bytes, burst_frames })
+        .collect()
+}
+
+/// Every size with every burst.
+fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
+    FRAME_SIZES_BYTES.into_iter().flat_map(move |frame_bytes| {
+        BURSTS_FRAMES.into_iter().map(move |burst_frames| Point { path, frame_bytes, burst_frames })
+    })
+}
+
+/// Every burst at 64 bytes and every size at burst 32: a null port's cost has no more shape than that.
+fn null_cross() -> impl Iterator<Item = Point> {
+    matrix(FramePath::Null).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_profile_has_every_size_with_every_burst_on_pipe_and_switch_once() {
+        let plan = Plan::of(Profile::Full);
+        for path in [FramePath::Pipe, FramePath::Switch] {
+            for frame_bytes in FRAME_SIZES_BYTES {
+                for burst_frames in BURSTS_FRAMES {
+                    let wanted = Point { path, frame_bytes, burst_frames };
+                    assert_eq!(plan.points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_profile_has_a_null_floor_and_at_least_five_rounds() {
+        for profile in [Profile::Quick, Profile::Full] {
+            let plan = Plan::of(profile);
+            assert!(plan.rounds >= 5);
+            assert!(plan.points.iter().any(|point| point.path == FramePath::Null));
+        }
+    }
+
+    #[test]
+    fn keeping_one_path_keeps_nothing_else() {
+        let plan = Plan::of(Profile::Full).only(&[FramePath::Switch]);
+        assert_eq!(plan.points.len(), 35);
+        assert!(plan.points.iter().all(|point| point.path == FramePath::Switch));
+    }
+
+    #[test]
+    fn ten_gigabit_ethernet_carries_14_88_million_64_byte_frames() {
+        let point = Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 };
+        assert_eq!(point.slot_bytes(), 60);
+        assert!((point.layer1_bps(14_880_952.0) - 1e10).abs() < 1e3);
+    }
+}

@@ -1,0 +1,361 @@
+//! A child process of the bench: its lines as events, its last words for an error, and its end.
+//!
+//! Children are in their own process group, so that the terminal's Ctrl-C reaches the bench alone and the bench
+//! decides who ends when. Each holds the read end of a pipe as standard input: should the bench be killed, the pipe
+//! closes, and both testpmd and our workers take that as the order to end.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::error::BenchError;
+use crate::stop::{STOP_LATENCY, StopFlag};
+
+/// How long a child may take to end after its input ended, and again after SIGINT, before it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Lines kept of what a child wrote.
+const LAST_WORDS_LINES: usize = 8;
+
+type LastWords = Arc<Mutex<VecDeque<String>>>;
+
+/// What a child takes as the request to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndsBy {
+    /// The end of its standard input.
+    Input,
+    /// SIGINT.
+    Signal,
+}
+
+/// A running child. Dropping it ends and reaps it.
+#[derive(Debug)]
+pub(crate) struct BenchProcess {
+    name: String,
+    ends_by: EndsBy,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    last_words: LastWords,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl BenchProcess {
+    /// Starts `program` with `arguments` and the additional `environment`.
+    pub(crate) fn start(
+        name: &str,
+        program: &std::ffi::OsStr,
+        arguments: &[OsString],
+        environment: &[(&str, &std::ffi::OsStr)],
+        ends_by: EndsBy,
+    ) -> Result<Self, BenchError> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command
+            .spawn()
+            .map_err(|source| BenchError::Start { command: command_line(program, arguments), source })?;
+        let last_words = LastWords::default();
+        let (sender, lines) = channel();
+        let mut readers = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            readers.push(read_lines(stdout, Arc::clone(&last_words), Some(sender)));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            readers.push(read_lines(stderr, Arc::clone(&last_words), None));
+        }
+        let stdin = child.stdin.take();
+        Ok(Self { name: name.into(), ends_by, child, stdin, lines, last_words, readers })
+    }
+
+    /// Waits until the child prints a line that `wanted` accepts, and returns what it made of it.
+    ///
+    /// `awaited` completes the sentence "the process did not ... within 10 s".
+    pub(crate) fn wait_for_line<T>(
+        &mut self,
+        awaited: &'static str,
+        within: Duration,
+        stop: &StopFlag,
+        mut wanted: impl FnMut(&str) -> Option<T>,
+    ) -> Result<T, BenchError> {
+        let end = Instant::now() + within;
+        loop {
+            if stop.is_raised() {
+                return Err(BenchError::Stopped);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.not_ready(awaited, within));
+            }
+            match self.lines.recv_timeout(left.min(STOP_LATENCY)) {
+                Ok(line) => {
+                    if let Some(found) = wanted(&line) {
+                        return Ok(found);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.exited()),
+            }
+        }
+    }
+
+    /// Writes one line to the child's standard input.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), BenchError> {
+        let written = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
+        match written {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.exited()),
+        }
+    }
+
+    /// Whether the child is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The error for a state not reached in time.
+    pub(crate) fn not_ready(&self, awaited: &'static str, waited: Duration) -> BenchError {
+        BenchError::NotReady { program: self.name.clone(), awaited, waited, last_words: self.last_words() }
+    }
+
+    /// The error for a child that is gone; ends it if it is not.
+    pub(crate) fn exited(&mut self) -> BenchError {
+        let status = self.end();
+        BenchError::Exited {
+            program: self.name.clone(),
+            status: status.map_or_else(|| "exit status unknown".into(), describe),
+            last_words: self.last_words(),
+        }
+    }
+
+    /// Time that the busiest thread has been ready to run and did not have its CPU, in nanoseconds, since it started
+    /// (schedstat, Documentation/scheduler/sched-stats.rst); `None` where the kernel does not count it.
+    pub(crate) fn cpu_wait_ns(&self) -> Option<u64> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let times = threads.flatten().filter_map(|thread| {
+            parse_schedstat(&std::fs::read_to_string(thread.path().join("schedstat")).ok()?)
+        });
+        times.max_by_key(|(run_ns, _)| *run_ns).filter(|(run_ns, _)| *run_ns > 0).map(|(_, wait_ns)| wait_ns)
+    }
+
+    fn last_words(&self) -> String {
+        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.iter().map(String::as_str).collect::<Vec<_>>().join(" | ")
+    }
+
+    /// Asks the child to end without waiting for it.
+    ///
+    /// Not in both ways at once: testpmd tears itself down twice then.
+    pub(crate) fn ask_to_end(&mut self) {
+        self.stdin = None;
+        if self.ends_by == EndsBy::Signal {
+            self.interrupt();
+        }
+    }
+
+    fn interrupt(&self) {
+        // The child is not reaped yet, so the number cannot belong to anybody else.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+
+    /// Ends and reaps the child: asks, then SIGINT, then SIGKILL, with a grace after each.
+    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            self.ask_to_end();
+            if !self.ended_within(GRACE) {
+                self.interrupt();
+                if !self.ended_within(GRACE) {
+                    let _ = self.child.kill();
+                }
+            }
+        }
+        let status = self.child.wait().ok();
+        self.join_readers();
+        status
+    }
+
+    fn ended_within(&self, grace: Duration) -> bool {
+        let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) else { return false };
+        let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        let end = Instant::now() + grace;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let timeout =
+                Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)], Some(&timeout)) {
+                Err(rustix::io::Errno::INTR) => {}
+                ready => return matches!(ready, Ok(1..)),
+            }
+        }
+    }
+
+    fn join_readers(&mut self) {
+        for reader in self.readers.drain(..) {
+            // A reader that panicked has nothing more to say.
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Drop for BenchProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The largest share of the time since `before` that any of the processes waited for its CPU; `before` and `after` are
+/// [`BenchProcess::cpu_wait_ns`] of the same processes.
+pub(crate) fn cpu_wait_share(
+    before: &[Option<u64>],
+    after: &[Option<u64>],
+    elapsed: Duration,
+) -> Option<f64> {
+    let waits =
+        before.iter().zip(after).filter_map(|(before, after)| Some((*after)?.saturating_sub((*before)?)));
+    Some(waits.max()? as f64 / elapsed.as_nanos().max(1) as f64)
+}
+
+/// Time run and time waited, in nanoseconds.
+fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+/// The command line as one would type it, for facts and errors.
+pub(crate) fn command_line(program: &std::ffi::OsStr, arguments: &[OsString]) -> String {
+    let quoted = |word: &std::ffi::OsStr| {
+        let word = word.to_string_lossy();
+        if word.contains(|c: char| c.is_whitespace() || c == '\'') {
+            format!("{word:?}")
+        } else {
+            word.into_owned()
+        }
+    };
+    std::iter::once(program)
+        .chain(arguments.iter().map(OsString::as_os_str))
+        .map(quoted)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown status".into(),
+    }
+}
+
+fn read_lines(
+    stream: impl Read + Send + 'static,
+    last_words: LastWords,
+    sender: Option<Sender<String>>,
+) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        // Lossy, since a program may print anything; a read error is the end of what it says.
+        while matches!(stream.read_until(b'\n', &mut line), Ok(1..)) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            line.clear();
+            if text.is_empty() {
+                continue;
+            }
+            let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
+            if words.len() == LAST_WORDS_LINES {
+                words.pop_front();
+            }
+            words.push_back(text.clone());
+            drop(words);
+            if let Some(sender) = &sender {
+                // The bench may have stopped listening; the pipe must be drained nevertheless.
+                let _ = sender.send(text);
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> BenchProcess {
+        BenchProcess::start("shell", "sh".as_ref(), &["-c".into(), script.into()], &[], EndsBy::Input)
+            .unwrap()
+    }
+
+    fn answer(process: &mut BenchProcess, word: &str) -> Result<String, BenchError> {
+        process.wait_for_line("answer", Duration::from_secs(20), &StopFlag::new(), |line| {
+            line.contains(word).then(|| line.to_owned())
+        })
+    }
+
+    #[test]
+    fn a_child_is_told_and_heard_line_by_line() {
+        let mut process = shell("echo noise; read line; echo heard $line; read never");
+        process.tell("go").unwrap();
+        assert_eq!(answer(&mut process, "heard").unwrap(), "heard go");
+    }
+
+    #[test]
+    fn a_child_that_dies_leaves_its_status_and_last_words() {
+        let mut process = shell("echo cannot find my keys >&2; exit 3");
+        let error = answer(&mut process, "ready").unwrap_err();
+        let BenchError::Exited { status, last_words, .. } = error else { panic!("{error}") };
+        assert_eq!(status, "exit code 3");
+        assert_eq!(last_words, "cannot find my keys");
+    }
+
+    #[test]
+    fn a_raised_flag_ends_the_wait_for_a_silent_child() {
+        let mut process = shell("read never");
+        let stop = StopFlag::new();
+        stop.raise();
+        let error = process.wait_for_line("speak", Duration::from_secs(20), &stop, |_| Some(())).unwrap_err();
+        assert!(matches!(error, BenchError::Stopped));
+    }
+
+    #[test]
+    fn a_child_that_ignores_the_request_is_killed_and_reaped() {
+        let mut process = shell("trap '' INT; echo up; while :; do read never || :; done 2>/dev/null");
+        answer(&mut process, "up").unwrap();
+        assert_eq!(process.end().and_then(|status| status.signal()), Some(9));
+    }
+
+    #[test]
+    fn the_wait_share_is_that_of_the_process_that_waited_most() {
+        let share = cpu_wait_share(
+            &[Some(100), None, Some(0)],
+            &[Some(200), Some(9), Some(400)],
+            Duration::from_nanos(1000),
+        );
+        assert_eq!(share, Some(0.4));
+        assert_eq!(cpu_wait_share(&[None], &[Some(1)], Duration::from_secs(1)), None);
+        assert_eq!(parse_schedstat("464431222 611645016 121"), Some((464_431_222, 611_645_016)));
+        assert_eq!(parse_schedstat("4"), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named() {
+        let error = BenchProcess::start("x", "/nonexistent/x".as_ref(), &["-v".into()], &[], EndsBy::Input)
+            .unwrap_err();
+        assert_eq!(error.to_string(), "cannot start `/nonexistent/x -v`");
+    }
+}

@@ -1,0 +1,208 @@
+//! What a run says: a table for people, JSON for programs.
+//!
+//! The JSON is the report itself: every sample of every round with what is needed to take it again. Its `schema`
+//! changes when a field changes meaning or goes; new fields may come at any time.
+
+use serde::Serialize;
+
+use crate::contestant::{ContestantFacts, CorePair};
+use crate::facts::MachineFacts;
+use crate::peers::Absent;
+use crate::plan::{FramePath, Plan, Point};
+use crate::ratio::{PairedRatio, Summary};
+use crate::runner::{Roster, RunResult, Series};
+
+mod table;
+
+/// Name and version of the JSON's shape.
+pub const SCHEMA: &str = "ringroad-bench/1";
+
+/// What the numbers mean; part of every report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Conventions {
+    /// How rates are counted.
+    pub rate: &'static str,
+    /// How sizes are counted.
+    pub frame_size: &'static str,
+    /// How Gbit/s are counted.
+    pub layer1: &'static str,
+    /// How ratios are formed.
+    pub ratio: &'static str,
+    /// What a cycle is.
+    pub cycle: &'static str,
+}
+
+/// The conventions of this version.
+pub const CONVENTIONS: Conventions = Conventions {
+    rate: "frames per second received at the end of the path; all directions together, on the null path both ports",
+    frame_size: "bytes including 4 of FCS (RFC 2544); the slot or buffer holds 4 fewer",
+    layer1: "Gbit/s with preamble and start delimiter (8 bytes), FCS (4) and gap (12) per frame, as on an Ethernet wire",
+    ratio: "Ringroad's rate divided by the peer's, within each round; median, minimum and maximum over the rounds",
+    cycle: "one tick of the time-stamp counter, at its constant rate, on the one core that forwards",
+};
+
+/// A peer beside Ringroad at one point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The peer.
+    pub peer: String,
+    /// Ringroad's rate over the peer's; absent if no round has both.
+    pub ratio: Option<PairedRatio>,
+}
+
+/// A contestant's absolute figures at one point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Absolute {
+    /// The contestant.
+    pub contestant: String,
+    /// Frames per second; absent if no sample is valid.
+    pub frames_per_second: Option<Summary>,
+    /// Each direction's frames per second, over the rounds.
+    pub directions_fps: Vec<Summary>,
+    /// The median rate as Gbit/s on a wire.
+    pub layer1_gbps: Option<f64>,
+    /// Nanoseconds per frame, of the median rate.
+    pub ns_per_frame: Option<f64>,
+    /// Time-stamp counter ticks per frame of the one forwarding core; only on the null path.
+    pub cycles_per_frame: Option<f64>,
+    /// The median sample's share of time spent ready to run without a CPU: above a few percent, other programs were
+    /// measured too.
+    pub cpu_wait: Option<f64>,
+    /// Samples that do not count.
+    pub invalid_samples: usize,
+}
+
+/// One point of the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PointReport {
+    /// The conditions.
+    #[serde(flatten)]
+    pub point: Point,
+    /// The ratios.
+    pub ratios: Vec<Comparison>,
+    /// The absolute figures, Ringroad first.
+    pub absolutes: Vec<Absolute>,
+    /// Every turn.
+    pub series: Vec<Series>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of Ringroad.
+    pub ringroad_version: &'static str,
+    /// What the numbers mean.
+    pub conventions: Conventions,
+    /// The machine.
+    pub machine: MachineFacts,
+    /// The cores used.
+    pub cores: CorePair,
+    /// Processor time the hypervisor took during the run, in percent.
+    pub steal_percent: Option<f64>,
+    /// What was to be measured.
+    pub plan: Plan,
+    /// Whether the run was stopped before its end.
+    pub stopped: bool,
+    /// Who took part.
+    pub contestants: Vec<ContestantFacts>,
+    /// Who could not.
+    pub absent: Vec<Absent>,
+    /// The results.
+    pub points: Vec<PointReport>,
+}
+
+impl Report {
+    /// Puts a report together after a run.
+    #[must_use]
+    pub fn new(
+        machine: MachineFacts,
+        steal_percent: Option<f64>,
+        cores: CorePair,
+        plan: Plan,
+        roster: &Roster,
+        result: RunResult,
+    ) -> Self {
+        let tsc_hz = machine.tsc_hz;
+        Self {
+            schema: SCHEMA,
+            ringroad_version: env!("CARGO_PKG_VERSION"),
+            conventions: CONVENTIONS,
+            machine,
+            cores,
+            steal_percent,
+            plan,
+            stopped: result.stopped,
+            contestants: roster.facts(),
+            absent: roster.absent.clone(),
+            points: result
+                .points
+                .into_iter()
+                .map(|result| PointReport {
+                    point: result.point,
+                    ratios: comparisons(&result.series),
+                    absolutes: result
+                        .series
+                        .iter()
+                        .map(|series| absolute(&result.point, series, tsc_hz))
+                        .collect(),
+                    series: result.series,
+                })
+                .collect(),
+        }
+    }
+
+    /// The report as indented JSON.
+    ///
+    /// # Errors
+    /// Whatever the serialiser reports; none is expected.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// The report as tables, `width` columns wide at most (as wide as they come, if not given).
+    #[must_use]
+    pub fn to_table(&self, width: Option<u16>) -> String {
+        table::render(self, width)
+    }
+}
+
+fn comparisons(series: &[Series]) -> Vec<Comparison> {
+    let ours = series.iter().find(|series| series.ours).map(Series::rates_fps).unwrap_or_default();
+    series
+        .iter()
+        .filter(|series| !series.ours)
+        .map(|peer| Comparison {
+            peer: peer.contestant.clone(),
+            ratio: PairedRatio::of(&ours, &peer.rates_fps()),
+        })
+        .collect()
+}
+
+fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
+    let samples: Vec<_> = series.outcomes.iter().filter_map(|outcome| outcome.sample()).collect();
+    let rate = Summary::of(samples.iter().map(|sample| sample.frames_per_second));
+    let median_fps = rate.map(|rate| rate.median).filter(|median| *median > 0.0);
+    let directions = samples.iter().map(|sample| sample.directions_fps.len()).max().unwrap_or(0);
+    let seconds_per_frame = median_fps.map(f64::recip);
+    Absolute {
+        contestant: series.contestant.clone(),
+        frames_per_second: rate,
+        directions_fps: (0..directions)
+            .filter_map(|direction| {
+                Summary::of(samples.iter().filter_map(|sample| sample.directions_fps.get(direction).copied()))
+            })
+            .collect(),
+        layer1_gbps: median_fps.map(|fps| point.layer1_bps(fps) / 1e9),
+        ns_per_frame: seconds_per_frame.map(|seconds| seconds * 1e9),
+        cycles_per_frame: seconds_per_frame
+            .filter(|_| point.path == FramePath::Null)
+            .and_then(|seconds| tsc_hz.map(|hz| hz * seconds)),
+        cpu_wait: Summary::of(samples.iter().filter_map(|sample| sample.cpu_wait)).map(|wait| wait.median),
+        invalid_samples: series.outcomes.len() - samples.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use std::time::Duration;
+
+use super::*;
+use crate::contestant::Sample;
+use crate::runner::{Outcome, PointResult};
+
+fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> Series {
+    let outcome = |rate: &Option<u64>| match rate {
+        Some(rate) => Outcome::Valid(Sample::of_directions(&[(rate / 2, 1.0), (rate / 2, 1.0)], 0.0)),
+        None => Outcome::Invalid { reason: "the peer fell over".into() },
+    };
+    Series { contestant: contestant.into(), ours, outcomes: rates_fps.iter().map(outcome).collect() }
+}
+
+fn report(path: FramePath, series: Vec<Series>) -> Report {
+    let point = Point { path, frame_bytes: 64, burst_frames: 32 };
+    let plan = Plan {
+        points: vec![point],
+        rounds: 3,
+        sample: Duration::from_millis(500),
+        warm_up: Duration::from_millis(100),
+    };
+    let result = RunResult { points: vec![PointResult { point, series }], stopped: false };
+    let machine = MachineFacts { tsc_hz: Some(2e9), ..MachineFacts::default() };
+    Report::new(machine, None, CorePair { first: 0, second: 1 }, plan, &Roster::new(), result)
+}
+
+fn compared() -> Report {
+    let ours = series("Ringroad", true, &[Some(30_000_000), Some(20_000_000), Some(40_000_000)]);
+    let peer = series("DPDK memif", false, &[Some(10_000_000), None, Some(20_000_000)]);
+    report(FramePath::Pipe, vec![ours, peer])
+}
+
+#[test]
+fn the_table_shows_ratio_range_and_both_absolutes() {
+    let table = compared().to_table(Some(200));
+    let row = table.lines().find(|line| line.contains("DPDK memif")).unwrap();
+    for cell in ["2.50", "2.00-3.00", "30.00 (20.00-40.00)", "15.00 (10.00-20.00)", "20.2 / 10.1"] {
+        assert!(row.contains(cell), "{cell} is not in {row}");
+    }
+    assert!(table.contains("1 samples"), "{table}");
+}
+
+#[test]
+fn without_a_peer_the_ratio_is_a_dash_and_our_figure_is_still_there() {
+    let table =
+        report(FramePath::Pipe, vec![series("Ringroad", true, &[Some(30_000_000)])]).to_table(Some(200));
+    let row = table.lines().find(|line| line.contains("pipe")).unwrap();
+    assert!(row.contains('-') && row.contains("30.00"), "{row}");
+}
+
+#[test]
+fn a_peer_that_never_worked_has_no_ratio_and_no_rate() {
+    let report = report(
+        FramePath::Switch,
+        vec![series("Ringroad", true, &[Some(2), Some(2)]), series("peer", false, &[None, None])],
+    );
+    let point = report.points.first().unwrap();
+    assert!(point.ratios[0].ratio.is_none());
+    assert!(point.absolutes[1].frames_per_second.is_none());
+    assert_eq!(point.absolutes[1].invalid_samples, 2);
+}
+
+#[test]
+fn a_figure_that_other_programs_disturbed_is_named() {
+    let mut series = series("DPDK memif", false, &[Some(1_000_000); 3]);
+    for (outcome, wait) in series.outcomes.iter_mut().zip([0.0, 0.25, 0.5]) {
+        if let Outcome::Valid(sample) = outcome {
+            sample.cpu_wait = Some(wait);
+        }
+    }
+    let table = report(FramePath::Pipe, vec![series]).to_table(Some(200));
+    assert!(table.contains("Disturbed: pipe 64 B burst 32: DPDK memif waited for its CPU 25 %"), "{table}");
+    assert!(!compared().to_table(Some(200)).contains("Disturbed"));
+}
+
+#[test]
+fn the_null_path_alone_has_cycles_per_frame() {
+    let null = report(FramePath::Null, vec![series("DPDK null", false, &[Some(50_000_000)])]);
+    let absolute = &null.points[0].absolutes[0];
+    assert_eq!(absolute.ns_per_frame, Some(20.0));
+    assert_eq!(absolute.cycles_per_frame, Some(40.0));
+    assert_eq!(compared().points[0].absolutes[0].cycles_per_frame, None);
+    assert!(null.to_table(Some(200)).contains("Overhead floor"));
+}
+
+#[test]
+fn the_json_keeps_its_shape() {
+    let json: serde_json::Value = serde_json::from_str(&compared().to_json().unwrap()).unwrap();
+    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!(json["plan"]["sample_seconds"], 0.5);
+    let point = &json["points"][0];
+    assert_eq!(point["path"], "pipe");
+    assert_eq!(point["frame_bytes"], 64);
+    assert_eq!(point["ratios"][0]["peer"], "DPDK memif");
+    assert_eq!(point["ratios"][0]["ratio"]["median"], 2.5);
+    assert_eq!(point["ratios"][0]["ratio"]["interval"]["low"], 2.0);
+    assert_eq!(point["absolutes"][0]["frames_per_second"]["median"], 30e6);
+    assert_eq!(point["series"][1]["outcomes"][1]["state"], "invalid");
+    assert_eq!(point["series"][1]["outcomes"][0]["frames_per_second"], 10e6);
+}

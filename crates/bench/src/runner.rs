@@ -1,0 +1,323 @@
+//! Taking turns.
+//!
+//! At each point, after one round that is thrown away, every round measures each contestant once; the next round
+//! goes through them the other way (A B, B A, A B, ...), so that neither a drift of the machine nor the state that
+//! the previous contestant left behind favours one side.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::contestant::{Contestant, ContestantFacts, Sample};
+use crate::error::BenchError;
+use crate::peers::{Absent, reason};
+use crate::plan::{FramePath, Plan, Point};
+use crate::stop::StopFlag;
+
+/// A contestant that failed this often at a point, warm-up included, is not asked again at that point.
+const FAILURES_TOLERATED: usize = 2;
+
+/// Who competes on one path.
+#[derive(Default)]
+pub struct Field {
+    /// Ringroad, the numerator of every ratio.
+    pub ours: Option<Box<dyn Contestant>>,
+    /// The peers.
+    pub peers: Vec<Box<dyn Contestant>>,
+}
+
+impl Field {
+    fn contestants(&mut self) -> Vec<(bool, &mut Box<dyn Contestant>)> {
+        let ours = self.ours.iter_mut().map(|contestant| (true, contestant));
+        ours.chain(self.peers.iter_mut().map(|contestant| (false, contestant))).collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &dyn Contestant> {
+        self.ours.iter().chain(&self.peers).map(|contestant| &**contestant)
+    }
+}
+
+/// Who competes in a run.
+#[derive(Default)]
+pub struct Roster {
+    null: Field,
+    pipe: Field,
+    switch: Field,
+    /// Peers that cannot take part, and why.
+    pub absent: Vec<Absent>,
+}
+
+impl Roster {
+    /// A roster without contestants.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who competes on a path.
+    #[must_use]
+    pub fn field(&self, path: FramePath) -> &Field {
+        match path {
+            FramePath::Null => &self.null,
+            FramePath::Pipe => &self.pipe,
+            FramePath::Switch => &self.switch,
+        }
+    }
+
+    /// Who competes on a path, to add to.
+    pub fn field_mut(&mut self, path: FramePath) -> &mut Field {
+        match path {
+            FramePath::Null => &mut self.null,
+            FramePath::Pipe => &mut self.pipe,
+            FramePath::Switch => &mut self.switch,
+        }
+    }
+
+    /// How long a plan will take with these contestants.
+    #[must_use]
+    pub fn estimate(&self, plan: &Plan) -> Duration {
+        let turns = |point: &Point| {
+            self.field(point.path)
+                .iter()
+                .map(|contestant| {
+                    (plan.sample + contestant.turn_overhead()) * plan.rounds
+                        + plan.warm_up
+                        + contestant.turn_overhead()
+                })
+                .sum::<Duration>()
+        };
+        plan.points.iter().map(turns).sum()
+    }
+
+    /// What every contestant says about itself; complete after a run.
+    #[must_use]
+    pub fn facts(&self) -> Vec<ContestantFacts> {
+        [&self.null, &self.pipe, &self.switch]
+            .into_iter()
+            .flat_map(Field::iter)
+            .map(Contestant::facts)
+            .collect()
+    }
+}
+
+/// What one turn of a contestant came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Outcome {
+    /// A measurement that counts.
+    Valid(Sample),
+    /// None, which is not the same as zero.
+    Invalid {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The sample, if there is one.
+    #[must_use]
+    pub fn sample(&self) -> Option<&Sample> {
+        match self {
+            Self::Valid(sample) => Some(sample),
+            Self::Invalid { .. } => None,
+        }
+    }
+}
+
+/// A contestant's turns at one point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// The contestant.
+    pub contestant: String,
+    /// Whether it is Ringroad.
+    pub ours: bool,
+    /// One outcome per round, in the order of the rounds.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Series {
+    /// The rate of each round, absent where the sample is invalid.
+    #[must_use]
+    pub fn rates_fps(&self) -> Vec<Option<f64>> {
+        self.outcomes.iter().map(|outcome| outcome.sample().map(|sample| sample.frames_per_second)).collect()
+    }
+}
+
+/// All turns at one point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PointResult {
+    /// The conditions.
+    pub point: Point,
+    /// The contestants, Ringroad first.
+    pub series: Vec<Series>,
+}
+
+/// What happens during a run, for whoever shows it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Progress<'a> {
+    /// A point begins.
+    Point {
+        /// The conditions.
+        point: &'a Point,
+        /// Number of points done.
+        done: usize,
+        /// Number of points in all.
+        total: usize,
+    },
+    /// A contestant's turn is over.
+    Turn {
+        /// The conditions.
+        point: &'a Point,
+        /// The contestant.
+        contestant: &'a str,
+        /// The round, from 0; `None` for the one thrown away.
+        round: Option<u32>,
+        /// What it came to.
+        outcome: &'a Outcome,
+    },
+}
+
+impl fmt::Display for Progress<'_> {
+    /// One line, for a log or a progress bar.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Point { point, done, total } => write!(f, "[{}/{total}] {point}", done + 1),
+            Self::Turn { contestant, round, outcome, .. } => {
+                match round {
+                    Some(round) => write!(f, "round {}: {contestant}: ", round + 1)?,
+                    None => write!(f, "warm-up: {contestant}: ")?,
+                }
+                match outcome {
+                    Outcome::Valid(sample) => write!(f, "{:.2} Mpps", sample.frames_per_second / 1e6),
+                    Outcome::Invalid { reason } => write!(f, "invalid: {reason}"),
+                }
+            }
+        }
+    }
+}
+
+/// What a run measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunResult {
+    /// The points, the last one possibly incomplete if the run was stopped.
+    pub points: Vec<PointResult>,
+    /// Whether the run was stopped before its end.
+    pub stopped: bool,
+}
+
+/// Runs a plan.
+///
+/// A contestant that fails has an invalid sample and the run goes on; a raised `stop` ends the run with what there is.
+pub fn run(
+    plan: &Plan,
+    roster: &mut Roster,
+    stop: &StopFlag,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> RunResult {
+    let mut points = Vec::new();
+    for (done, point) in plan.points.iter().enumerate() {
+        if stop.is_raised() {
+            return RunResult { points, stopped: true };
+        }
+        progress(Progress::Point { point, done, total: plan.points.len() });
+        let mut turns = Turns::new(point, roster.field_mut(point.path));
+        let finished = turns.all(plan, stop, progress);
+        points.push(PointResult { point: *point, series: turns.series });
+        if finished.is_err() {
+            return RunResult { points, stopped: true };
+        }
+    }
+    RunResult { points, stopped: false }
+}
+
+/// The run was stopped.
+struct Stopped;
+
+/// The state of one point.
+struct Turns<'a> {
+    point: &'a Point,
+    contestants: Vec<&'a mut Box<dyn Contestant>>,
+    series: Vec<Series>,
+    failures: Vec<usize>,
+}
+
+impl<'a> Turns<'a> {
+    fn new(point: &'a Point, field: &'a mut Field) -> Self {
+        let (ours, contestants): (Vec<bool>, Vec<_>) = field.contestants().into_iter().unzip();
+        let series = contestants
+            .iter()
+            .zip(ours)
+            .map(|(contestant, ours)| Series {
+                contestant: contestant.name().into(),
+                ours,
+                outcomes: Vec::new(),
+            })
+            .collect();
+        let failures = vec![0; contestants.len()];
+        Self { point, contestants, series, failures }
+    }
+
+    fn all(
+        &mut self,
+        plan: &Plan,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), Stopped> {
+        self.round(None, plan.warm_up, stop, progress)?;
+        for round in 0..plan.rounds {
+            self.round(Some(round), plan.sample, stop, progress)?;
+        }
+        Ok(())
+    }
+
+    fn round(
+        &mut self,
+        round: Option<u32>,
+        duration: Duration,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), Stopped> {
+        let mut turns: Vec<_> =
+            self.contestants.iter_mut().zip(&mut self.series).zip(&mut self.failures).collect();
+        if round.is_some_and(|round| round % 2 == 1) {
+            turns.reverse();
+        }
+        for ((contestant, series), failures) in turns {
+            if stop.is_raised() {
+                return Err(Stopped);
+            }
+            let outcome = if *failures >= FAILURES_TOLERATED {
+                Outcome::Invalid {
+                    reason: format!("not asked again after {FAILURES_TOLERATED} failures at this point"),
+                }
+            } else {
+                match contestant.measure(self.point, duration) {
+                    Ok(sample) => Outcome::Valid(sample),
+                    Err(BenchError::Stopped) => return Err(Stopped),
+                    Err(error) => {
+                        // An implausible sample says that the moment was bad, not the contestant.
+                        if !matches!(error, BenchError::Implausible(_)) {
+                            *failures += 1;
+                        }
+                        Outcome::Invalid { reason: reason(&error) }
+                    }
+                }
+            };
+            progress(Progress::Turn {
+                point: self.point,
+                contestant: &series.contestant,
+                round,
+                outcome: &outcome,
+            });
+            if round.is_some() {
+                series.outcomes.push(outcome);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! A whole run from one end to the other: what `ringroad bench` and tests call.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::contestant::CorePair;
+use crate::error::BenchError;
+use crate::facts::{MachineFacts, StealClock, allowed_cpus};
+use crate::ours::{self, Programs};
+use crate::peers::{self, Absent, reason};
+use crate::plan::{FramePath, Plan};
+use crate::report::Report;
+use crate::runner::{Progress, Roster, run};
+use crate::stop::StopFlag;
+
+/// A run that is set up and not begun.
+pub struct Session {
+    plan: Plan,
+    roster: Roster,
+    cores: CorePair,
+    machine: MachineFacts,
+    stop: StopFlag,
+}
+
+impl Session {
+    /// Looks at the machine, finds the peers, and tries whether huge pages can be had for them.
+    ///
+    /// `program` is a binary that knows the worker's command line ([`crate::worker`]); without it the peers run among
+    /// themselves. On a machine that allows one CPU only the null path is measured, and the report says so. Missing peers
+    /// are no error: their names and what would bring them in are in the report.
+    ///
+    /// # Errors
+    /// [`BenchError::TooFewCpus`] if the process may use no CPU at all, which no Linux system allows.
+    pub fn prepare(plan: Plan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
+        let mut session = Self::without_peers(plan, program, stop, &allowed_cpus())?;
+        peers::enter_installed(&mut session.roster, session.cores, stop);
+        Ok(session)
+    }
+
+    fn without_peers(
+        mut plan: Plan,
+        program: Option<&Path>,
+        stop: &StopFlag,
+        cpus: &[usize],
+    ) -> Result<Self, BenchError> {
+        let machine = MachineFacts::gather();
+        let mut roster = Roster::new();
+        let cores = match (CorePair::lowest_of(cpus), cpus.first()) {
+            (Ok(cores), _) => cores,
+            (Err(error), Some(only)) => {
+                plan = plan.only(&[FramePath::Null]);
+                roster
+                    .absent
+                    .push(Absent { name: "every path but the null floor".into(), reason: reason(&error) });
+                CorePair { first: *only, second: *only }
+            }
+            (Err(error), None) => return Err(error),
+        };
+        if let Some(program) = program {
+            ours::enter(&mut roster, &Programs::beside(program), cores, stop);
+        }
+        Ok(Self { plan, roster, cores, machine, stop: stop.clone() })
+    }
+
+    /// How long the run will take.
+    #[must_use]
+    pub fn estimate(&self) -> Duration {
+        self.roster.estimate(&self.plan)
+    }
+
+    /// What will be measured.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Who takes part and who cannot.
+    #[must_use]
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Measures everything, or until the stop flag is raised.
+    #[must_use]
+    pub fn run(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
+        let steal = StealClock::start();
+        let result = run(&self.plan, &mut self.roster, &self.stop, progress);
+        Report::new(self.machine, steal.percent(), self.cores, self.plan, &self.roster, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Profile;
+
+    #[test]
+    fn one_cpu_leaves_the_null_floor_and_says_why() {
+        let session = Session::without_peers(Plan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
+        assert!(session.plan().points.iter().all(|point| point.path == FramePath::Null));
+        assert!(!session.plan().points.is_empty());
+        assert!(session.roster().absent.iter().any(|absent| absent.reason.contains("2 CPUs")));
+    }
+
+    #[test]
+    fn a_stopped_session_reports_what_it_has_which_is_nothing() {
+        let stop = StopFlag::new();
+        let session = Session::without_peers(Plan::of(Profile::Quick), None, &stop, &[0, 1]).unwrap();
+        stop.raise();
+        let report = session.run(&mut |_| {});
+        assert!(report.stopped);
+        assert!(report.points.is_empty());
+    }
+}

@@ -1,0 +1,59 @@
+//! The flag that ends a run early, with everything that was borrowed given back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::BenchError;
+
+/// The longest time a wait of this crate goes without looking at the flag.
+pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(50);
+
+/// A shared request to stop, safe to raise from a signal handler.
+///
+/// The run notices it within 50 ms of a wait, ends the processes it started, and returns what it has measured so far.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// A flag that is not raised.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the run to stop.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to stop.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The atomic behind the flag, for registering with a signal-handling library.
+    #[must_use]
+    pub fn shared(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// Lets `duration` pass.
+    ///
+    /// # Errors
+    /// [`BenchError::Stopped`] as soon as the flag is seen raised.
+    pub(crate) fn pass(&self, duration: Duration) -> Result<(), BenchError> {
+        let end = Instant::now() + duration;
+        loop {
+            if self.is_raised() {
+                return Err(BenchError::Stopped);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STOP_LATENCY));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The worker processes of Ringroad's side: what they are asked, what they answer.
+//!
+//! A worker is the program's own binary, called as
+//! `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N --seconds S`. It pins itself, attaches, prints
+//! `{"ready":true}`, waits for the line `go`, lets a settling time pass, counts for S seconds, prints one
+//! [`WorkerLine::Measured`] and goes on until its standard input ends, so that the far side never runs dry within an
+//! interval. Anything that goes wrong is a [`WorkerLine::Failed`].
+
+mod frame;
+mod meter;
+mod roles;
+
+use std::fmt;
+use std::io::{BufRead, Write};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ringroad::{OpenError, Port, PortError};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::FCS_BYTES;
+use meter::{Meter, Next, Tally};
+use roles::{NullForwarder, Sink, Source, SwitchLoop, Turn};
+
+/// Time between the first frame and the counting interval.
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+/// The line that lets a worker begin.
+pub const GO: &str = "go";
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Writes every byte of every frame and sends it.
+    Source,
+    /// Receives, reads every byte, looks for gaps.
+    Sink,
+    /// Sends to and receives from two ports of a switch at once.
+    Loop,
+    /// Forwards between two null ports.
+    Null,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [Self::Source, Self::Sink, Self::Loop, Self::Null];
+
+    /// In how many directions it receives.
+    const fn directions(self) -> usize {
+        match self {
+            Self::Source | Self::Sink => 1,
+            Self::Loop | Self::Null => 2,
+        }
+    }
+
+    /// The role's word on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Sink => "sink",
+            Self::Loop => "loop",
+            Self::Null => "null",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A word that is no role.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a worker's role; the roles are source, sink, loop and null")]
+pub struct UnknownRole(String);
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(word: &str) -> Result<Self, UnknownRole> {
+        Self::ALL.into_iter().find(|role| role.word() == word).ok_or_else(|| UnknownRole(word.into()))
+    }
+}
+
+/// What a worker is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerOptions {
+    /// Its part.
+    pub role: Role,
+    /// The ports it attaches to; two for [`Role::Loop`] and [`Role::Null`].
+    pub ports: Vec<String>,
+    /// Frame size in bytes, FCS included.
+    pub frame_bytes: u32,
+    /// Frames per handover.
+    pub burst_frames: u32,
+    /// The CPU it keeps to.
+    pub cpu: usize,
+    /// Length of the interval in which it counts.
+    pub interval: Duration,
+}
+
+impl WorkerOptions {
+    /// The command-line words after the program's name.
+    #[must_use]
+    pub fn to_arguments(&self) -> Vec<String> {
+        let mut words = vec!["bench-worker".into(), self.role.to_string()];
+        for port in &self.ports {
+            words.extend(["--port".into(), port.clone()]);
+        }
+        words.extend([
+            "--size".into(),
+            self.frame_bytes.to_string(),
+            "--burst".into(),
+            self.burst_frames.to_string(),
+            "--cpu".into(),
+            self.cpu.to_string(),
+            "--seconds".into(),
+            self.interval.as_secs_f64().to_string(),
+        ]);
+        words
+    }
+}
+
+/// What a worker counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Frames, all directions together.
+    pub frames: u64,
+    /// Frames of each direction.
+    pub directions_frames: Vec<u64>,
+    /// Length of the interval on the monotonic clock.
+    pub seconds: f64,
+    /// Time-stamp counter ticks of the interval per frame.
+    pub cycles_per_frame: Option<f64>,
+    /// Frames missing or out of order, where the role looks for them.
+    pub lost_or_reordered_frames: Option<u64>,
+}
+
+/// A line of a worker's standard output, as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WorkerLine {
+    /// Attached; waiting for [`GO`].
+    Ready {
+        /// Always true.
+        ready: bool,
+        /// The mechanism of the ports, in the library's words: page size and the like.
+        #[serde(default)]
+        mode: String,
+    },
+    /// The interval is over.
+    Measured(Measured),
+    /// The worker cannot go on.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+impl WorkerLine {
+    /// Reads a line; `None` if it is anything else.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+}
+
+/// Why a worker gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The CPU is not one that the process may use.
+    #[error("cannot keep to CPU {cpu}: {source}")]
+    Cpu {
+        /// The CPU asked for.
+        cpu: usize,
+        /// What the operating system said.
+        source: rustix::io::Errno,
+    },
+    /// A role got the wrong number of ports.
+    #[error("the role {role} needs {needed} ports, and {given} were given with --port")]
+    Ports {
+        /// The role.
+        role: Role,
+        /// Ports it needs.
+        needed: usize,
+        /// Ports it got.
+        given: usize,
+    },
+    /// A port cannot be opened.
+    #[error("opening {name}: {source}")]
+    Open {
+        /// The port.
+        name: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// A port stopped working.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The bench is gone, or did not say `go`.
+    #[error("the bench that started this worker is gone")]
+    BenchGone,
+}
+
+/// Runs a worker until its `input` ends: the whole of `bench-worker`, with standard input and output.
+///
+/// A failure is written to `output` as [`WorkerLine::Failed`] before it is returned.
+///
+/// # Errors
+/// [`WorkerError`].
+pub fn run(
+    options: &WorkerOptions,
+    input: impl BufRead + Send + 'static,
+    output: &mut impl Write,
+) -> Result<(), WorkerError> {
+    run_with(options, &|name| Port::open(name), input, output)
+}
+
+fn run_with(
+    options: &WorkerOptions,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+    mut input: impl BufRead + Send + 'static,
+    output: &mut impl Write,
+) -> Result<(), WorkerError> {
+    let worked = prepare(options, open).and_then(|(mut role, mode)| {
+        say(output, &WorkerLine::Ready { ready: true, mode })?;
+        let mut line = String::new();
+        match input.read_line(&mut line) {
+            Ok(_) if line.trim_end() == GO => {}
+            _ => return Err(WorkerError::BenchGone),
+        }
+        let meter = Meter::new(options.interval, options.role.directions(), raised_at_end_of(input));
+        work(role.as_mut(), meter, output)
+    });
+    if let Err(error) = &worked {
+        // Without anybody to listen there is nobody to tell.
+        let _ = say(output, &WorkerLine::Failed { error: error.to_string() });
+    }
+    worked
+}
+
+fn prepare(
+    options: &WorkerOptions,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+) -> Result<(Box<dyn Turn>, String), WorkerError> {
+    let mut cpus = CpuSet::new();
+    cpus.set(options.cpu);
+    sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
+    let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
+    let burst_frames = options.burst_frames;
+    let ports = options
+        .ports
+        .iter()
+        .map(|name| open(name).map_err(|source| WorkerError::Open { name: name.clone(), source }))
+        .collect::<Result<Vec<Port>, WorkerError>>()?;
+    let mode = ports.first().map(|port| port.info().mode.clone()).unwrap_or_default();
+    let role = options.role;
+    let turn: Box<dyn Turn> = match role {
+        Role::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
+        Role::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
+        Role::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
+        Role::Null => Box::new(NullForwarder::new(exactly(role, ports)?, burst_frames)),
+    };
+    Ok((turn, mode))
+}
+
+fn exactly<const N: usize>(role: Role, ports: Vec<Port>) -> Result<[Port; N], WorkerError> {
+    ports.try_into().map_err(|ports: Vec<Port>| WorkerError::Ports { role, needed: N, given: ports.len() })
+}
+
+fn one(role: Role, ports: Vec<Port>) -> Result<Port, WorkerError> {
+    exactly(role, ports).map(|[port]| port)
+}
+
+/// Turns the role until the meter says that it is enough.
+fn work(role: &mut dyn Turn, mut meter: Meter, output: &mut impl Write) -> Result<(), WorkerError> {
+    let mut tally = Tally::default();
+    loop {
+        role.turn(&mut tally)?;
+        match meter.turn(&tally) {
+            Next::GoOn => {}
+            Next::Report(measured) => say(output, &WorkerLine::Measured(measured))?,
+            Next::End => return Ok(()),
+        }
+    }
+}
+
+/// A flag that a thread raises when `input` has nothing more to say.
+fn raised_at_end_of(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while matches!(input.read_line(&mut line), Ok(1..)) {
+            line.clear();
+        }
+        raised.store(true, Ordering::Relaxed);
+    });
+    flag
+}
+
+fn say(output: &mut impl Write, line: &WorkerLine) -> Result<(), WorkerError> {
+    let text = serde_json::to_string(line).map_err(|_| WorkerError::BenchGone)?;
+    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|_| WorkerError::BenchGone)
+}
+
+#[cfg(test)]
+mod loop_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_is_found_by_its_word() {
+        for role in Role::ALL {
+            assert_eq!(role.word().parse::<Role>().unwrap(), role);
+        }
+        assert!("sinkhole".parse::<Role>().unwrap_err().to_string().contains("sink, loop"));
+    }
+
+    #[test]
+    fn the_three_lines_are_told_apart() {
+        assert_eq!(
+            WorkerLine::parse(r#"{"ready":true}"#),
+            Some(WorkerLine::Ready { ready: true, mode: String::new() })
+        );
+        let measured = r#"{"frames":3,"directions_frames":[1,2],"seconds":0.5,"cycles_per_frame":null,"lost_or_reordered_frames":0}"#;
+        assert!(
+            matches!(WorkerLine::parse(measured), Some(WorkerLine::Measured(measured)) if measured.frames == 3)
+        );
+        assert_eq!(
+            WorkerLine::parse(r#"{"error":"no daemon"}"#),
+            Some(WorkerLine::Failed { error: "no daemon".into() })
+        );
+        assert_eq!(WorkerLine::parse("warning: something"), None);
+    }
+}

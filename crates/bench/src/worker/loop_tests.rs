@@ -1,0 +1,118 @@
+//! The loops over an embedded datapath: no daemon, no second process.
+
+use std::io::{BufReader, PipeReader, PipeWriter, pipe};
+use std::thread::{JoinHandle, spawn};
+
+use ringroad::{Embedded, EmbeddedThread};
+
+use super::*;
+
+/// A worker on a thread, with the ends of pipes that the bench would hold.
+struct Worker {
+    thread: JoinHandle<Result<(), WorkerError>>,
+    input: PipeWriter,
+    output: std::io::Lines<BufReader<PipeReader>>,
+}
+
+impl Worker {
+    fn start(role: Role, ports: &[&str], datapath: &Embedded) -> Self {
+        let (input_reader, input) = pipe().unwrap();
+        let (output, mut output_writer) = pipe().unwrap();
+        let options = WorkerOptions {
+            role,
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            frame_bytes: 64,
+            burst_frames: 32,
+            cpu: crate::facts::allowed_cpus()[0],
+            interval: Duration::from_millis(20),
+        };
+        let datapath = datapath.clone();
+        let thread = spawn(move || {
+            run_with(&options, &|name| datapath.open(name), BufReader::new(input_reader), &mut output_writer)
+        });
+        Self { thread, input, output: BufReader::new(output).lines() }
+    }
+
+    fn line(&mut self) -> WorkerLine {
+        let line = self.output.next().unwrap().unwrap();
+        WorkerLine::parse(&line).unwrap_or_else(|| panic!("{line}"))
+    }
+
+    fn ready(mut self) -> Self {
+        assert!(matches!(self.line(), WorkerLine::Ready { ready: true, .. }));
+        self
+    }
+
+    fn go(&mut self) {
+        writeln!(self.input, "{GO}").unwrap();
+    }
+
+    fn measured(&mut self) -> Measured {
+        match self.line() {
+            WorkerLine::Measured(measured) => measured,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends the worker as the bench does: by the end of its input.
+    fn end(self) -> Result<(), WorkerError> {
+        drop(self.input);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn a_source_and_a_sink_carry_every_frame_in_order_over_a_pipe() {
+    let datapath = Embedded::new();
+    let mut sink = Worker::start(Role::Sink, &["x}1"], &datapath).ready();
+    let mut source = Worker::start(Role::Source, &["x{1"], &datapath).ready();
+    source.go();
+    sink.go();
+    let measured = sink.measured();
+    assert!(measured.frames > 0);
+    assert_eq!(measured.directions_frames, [measured.frames]);
+    assert_eq!(measured.lost_or_reordered_frames, Some(0));
+    assert!(measured.seconds >= 0.02);
+    source.end().unwrap();
+    sink.end().unwrap();
+}
+
+#[test]
+fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
+    let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
+    let mut worker = Worker::start(Role::Loop, &["vale0:a", "vale0:b"], &datapath).ready();
+    worker.go();
+    let measured = worker.measured();
+    assert_eq!(measured.directions_frames.len(), 2);
+    assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
+    worker.end().unwrap();
+}
+
+#[test]
+fn the_null_forwarder_counts_both_ways() {
+    let mut worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
+    worker.go();
+    let measured = worker.measured();
+    assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
+    worker.end().unwrap();
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_is_said_on_the_output() {
+    let mut worker = Worker::start(Role::Sink, &["no such port"], &Embedded::new());
+    let line = worker.line();
+    assert!(matches!(&line, WorkerLine::Failed { error } if error.contains("no such port")), "{line:?}");
+    assert!(matches!(worker.end(), Err(WorkerError::Open { .. })));
+}
+
+#[test]
+fn a_role_with_the_wrong_number_of_ports_says_how_many_it_needs() {
+    let worker = Worker::start(Role::Loop, &["null:size=60"], &Embedded::new());
+    assert!(matches!(worker.end(), Err(WorkerError::Ports { needed: 2, given: 1, .. })));
+}
+
+#[test]
+fn a_worker_whose_bench_is_gone_before_the_start_ends() {
+    let worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
+    assert!(matches!(worker.end(), Err(WorkerError::BenchGone)));
+}

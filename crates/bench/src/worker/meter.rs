@@ -1,0 +1,152 @@
+//! When a worker counts: not before the flow has settled, not longer than asked, and until told to stop it works on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Measured, SETTLE};
+use crate::cycles;
+
+/// Turns of a worker's loop between two looks at the clock, which costs as much as a small burst.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// What a worker has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Frames by direction.
+    pub directions_frames: [u64; 2],
+    /// Frames missing or out of order.
+    pub lost_or_reordered_frames: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// No frame yet.
+    Silent,
+    Settling {
+        until: Instant,
+    },
+    Counting {
+        since: Instant,
+        ticks: Option<u64>,
+        start: Tally,
+    },
+    Done,
+}
+
+/// The clock of a worker's loop.
+#[derive(Debug)]
+pub(super) struct Meter {
+    interval: Duration,
+    directions: usize,
+    settle: Duration,
+    stop: Arc<AtomicBool>,
+    phase: Phase,
+    turns: u32,
+}
+
+/// What a turn of the loop is to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Go on.
+    GoOn,
+    /// Report this and go on.
+    Report(Measured),
+    /// End.
+    End,
+}
+
+impl Meter {
+    /// A meter for a role that counts in the first `directions` entries of its tally.
+    pub(super) fn new(interval: Duration, directions: usize, stop: Arc<AtomicBool>) -> Self {
+        Self { interval, directions, settle: SETTLE, stop, phase: Phase::Silent, turns: 0 }
+    }
+
+    /// To be called once per turn.
+    #[inline]
+    pub(super) fn turn(&mut self, tally: &Tally) -> Next {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(TURNS_PER_LOOK) { self.look(tally) } else { Next::GoOn }
+    }
+
+    #[cold]
+    fn look(&mut self, tally: &Tally) -> Next {
+        if self.stop.load(Ordering::Relaxed) {
+            return Next::End;
+        }
+        let now = Instant::now();
+        match self.phase {
+            Phase::Silent if *tally != Tally::default() => {
+                self.phase = Phase::Settling { until: now + self.settle };
+            }
+            Phase::Settling { until } if now >= until => {
+                self.phase = Phase::Counting { since: now, ticks: cycles::ticks(), start: *tally };
+            }
+            Phase::Counting { since, ticks, start } if now.duration_since(since) >= self.interval => {
+                self.phase = Phase::Done;
+                let ticks = cycles::ticks().zip(ticks).map(|(end, start)| end.wrapping_sub(start));
+                return Next::Report(self.measured(&start, tally, now.duration_since(since), ticks));
+            }
+            Phase::Silent | Phase::Settling { .. } | Phase::Counting { .. } | Phase::Done => {}
+        }
+        Next::GoOn
+    }
+
+    fn measured(&self, start: &Tally, end: &Tally, elapsed: Duration, ticks: Option<u64>) -> Measured {
+        let directions_frames: Vec<u64> = end
+            .directions_frames
+            .iter()
+            .zip(start.directions_frames)
+            .take(self.directions)
+            .map(|(end, start)| end - start)
+            .collect();
+        let frames = directions_frames.iter().sum();
+        Measured {
+            frames,
+            directions_frames,
+            seconds: elapsed.as_secs_f64(),
+            cycles_per_frame: ticks.filter(|_| frames > 0).map(|ticks| ticks as f64 / frames as f64),
+            lost_or_reordered_frames: Some(end.lost_or_reordered_frames),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter() -> Meter {
+        Meter { settle: Duration::ZERO, ..Meter::new(Duration::ZERO, 1, Arc::default()) }
+    }
+
+    fn tally(frames: u64) -> Tally {
+        Tally { directions_frames: [frames, 0], lost_or_reordered_frames: 0 }
+    }
+
+    #[test]
+    fn nothing_counts_before_the_first_frame_and_the_settling() {
+        let mut meter = meter();
+        for _ in 0..10 {
+            assert!(matches!(meter.look(&tally(0)), Next::GoOn));
+        }
+        assert!(matches!(meter.look(&tally(5)), Next::GoOn), "settling begins");
+        assert!(matches!(meter.look(&tally(10)), Next::GoOn), "counting begins");
+        let Next::Report(measured) = meter.look(&tally(17)) else { panic!("no report") };
+        assert_eq!((measured.frames, measured.directions_frames), (7, vec![7]));
+        assert!(matches!(meter.look(&tally(99)), Next::GoOn), "one report only");
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_once_in_many_turns() {
+        let mut meter = meter();
+        meter.stop.store(true, Ordering::Relaxed);
+        let turns = (1..).find(|_| matches!(meter.turn(&tally(1)), Next::End));
+        assert_eq!(turns, Some(TURNS_PER_LOOK));
+    }
+
+    #[test]
+    fn an_interval_without_frames_has_no_cycles_per_frame() {
+        let measured = meter().measured(&tally(3), &tally(3), Duration::from_secs(1), Some(1000));
+        assert_eq!((measured.frames, measured.cycles_per_frame), (0, None));
+    }
+}

@@ -1,0 +1,185 @@
+//! The loops of the roles, over the public crate: what a user's program would do.
+
+use ringroad::{Port, PortError, prefetch_read, prefetch_write};
+
+use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
+use super::meter::Tally;
+
+/// One turn of a role; the loop around it is [`super::run`]'s.
+pub(super) trait Turn {
+    /// Does one burst in each of the role's directions and counts what it received.
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError>;
+}
+
+/// Writes whole frames, numbered, and sends them as fast as the ring takes bursts.
+pub(super) struct Source {
+    port: Port,
+    frame: Vec<u8>,
+    burst_frames: u32,
+    next: u64,
+}
+
+impl Source {
+    pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
+        Self { port, frame: template(1, 2, slot_bytes), burst_frames, next: 0 }
+    }
+}
+
+impl Turn for Source {
+    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+        let tx = self.port.tx();
+        // Whole bursts only: handing over the few slots that just came back would make both sides wait for each other's
+        // cache lines all the time.
+        if tx.available() < self.burst_frames {
+            tx.sync()?;
+            return Ok(());
+        }
+        for offset in 0..self.burst_frames {
+            if let Some(address) = tx.prefetch_address(offset) {
+                prefetch_write(address);
+            }
+        }
+        for offset in 0..self.burst_frames {
+            set_sequence(&mut self.frame, self.next);
+            self.next += 1;
+            let length = tx.buffer(offset).write(&self.frame);
+            tx.set(offset, u16::try_from(length).unwrap_or(u16::MAX), 0);
+        }
+        tx.advance(self.burst_frames);
+        tx.sync()?;
+        Ok(())
+    }
+}
+
+/// Reads every byte of what comes and looks for gaps in the numbers.
+pub(super) struct Sink {
+    port: Port,
+    frame: Vec<u8>,
+    burst_frames: u32,
+    expected: Option<u64>,
+}
+
+impl Sink {
+    pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
+        Self { port, frame: template(1, 2, slot_bytes), burst_frames, expected: None }
+    }
+}
+
+impl Turn for Sink {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        let rx = self.port.rx();
+        rx.sync()?;
+        let arrived = rx.available().min(self.burst_frames);
+        for offset in 0..arrived {
+            if let Some(address) = rx.prefetch_address(offset) {
+                prefetch_read(address);
+            }
+        }
+        let [received, _] = &mut tally.directions_frames;
+        for offset in 0..arrived {
+            let length = rx.frame(offset).read(&mut self.frame);
+            let frame = std::hint::black_box(self.frame.get(..length).unwrap_or_default());
+            let number = sequence(frame).unwrap_or_default();
+            let expected = self.expected.unwrap_or(number);
+            if number != expected {
+                tally.lost_or_reordered_frames += number.checked_sub(expected).unwrap_or(1);
+            }
+            self.expected = Some(number.wrapping_add(1));
+        }
+        *received += u64::from(arrived);
+        rx.release(arrived);
+        Ok(())
+    }
+}
+
+/// Sends to both ports of a switch and drops what comes back out of them.
+pub(super) struct SwitchLoop {
+    ends: [Station; 2],
+    burst_frames: u32,
+}
+
+struct Station {
+    port: Port,
+    frame: Vec<u8>,
+    /// Buffers that have not been filled with a whole frame yet; afterwards the payload stays as it is.
+    unfilled: u32,
+}
+
+impl Station {
+    fn new(mut port: Port, own: u8, other: u8, slot_bytes: u32) -> Self {
+        Self { unfilled: port.tx().slot_count(), port, frame: template(own, other, slot_bytes) }
+    }
+
+    /// Drops what arrived; returns how many frames that was.
+    fn receive(&mut self, burst_frames: u32) -> Result<u64, PortError> {
+        let rx = self.port.rx();
+        rx.sync()?;
+        let arrived = rx.available().min(burst_frames);
+        rx.release(arrived);
+        Ok(u64::from(arrived))
+    }
+
+    fn send(&mut self, burst_frames: u32) -> Result<(), PortError> {
+        let tx = self.port.tx();
+        if tx.available() >= burst_frames {
+            let (header, _) = self.frame.split_at(HEADER_BYTES.min(self.frame.len()));
+            let length = u16::try_from(self.frame.len()).unwrap_or(u16::MAX);
+            for offset in 0..burst_frames {
+                if self.unfilled > 0 {
+                    self.unfilled -= 1;
+                    tx.buffer(offset).write(&self.frame);
+                } else {
+                    tx.buffer(offset).write(header);
+                }
+                tx.set(offset, length, 0);
+            }
+            tx.advance(burst_frames);
+        }
+        tx.sync()?;
+        Ok(())
+    }
+}
+
+impl SwitchLoop {
+    pub(super) fn new([a, b]: [Port; 2], slot_bytes: u32, burst_frames: u32) -> Self {
+        Self { ends: [Station::new(a, 1, 2, slot_bytes), Station::new(b, 2, 1, slot_bytes)], burst_frames }
+    }
+}
+
+impl Turn for SwitchLoop {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        for (station, received) in self.ends.iter_mut().zip(&mut tally.directions_frames) {
+            *received += station.receive(self.burst_frames)?;
+            station.send(self.burst_frames)?;
+        }
+        Ok(())
+    }
+}
+
+/// Forwards both ways between two ports that make up what they receive.
+pub(super) struct NullForwarder {
+    ports: [Port; 2],
+    burst_frames: u32,
+}
+
+impl NullForwarder {
+    pub(super) fn new(ports: [Port; 2], burst_frames: u32) -> Self {
+        Self { ports, burst_frames }
+    }
+}
+
+impl Turn for NullForwarder {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        let [a, b] = &mut self.ports;
+        let (a_tx, a_rx) = a.queue().split();
+        let (b_tx, b_rx) = b.queue().split();
+        let [forth, back] = &mut tally.directions_frames;
+        a_rx.sync()?;
+        *forth += u64::from(a_rx.forward(b_tx, self.burst_frames).frames);
+        b_tx.sync()?;
+        b_rx.sync()?;
+        *back += u64::from(b_rx.forward(a_tx, self.burst_frames).frames);
+        a_tx.sync()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! The DPDK peers for real, if testpmd is installed: each path once, briefly.
+//!
+//! Everything is in one test function, since the peers need the cores to themselves.
+
+use std::time::Duration;
+
+use ringroad_bench::{FramePath, Outcome, Plan, Point, Session, StopFlag};
+
+fn process_ids() -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1).map(str::to_owned));
+        if parent.as_deref() == Some(&std::process::id().to_string()) {
+            found.push(stat);
+        }
+    }
+    found
+}
+
+fn hugepages() -> Option<String> {
+    std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").ok()
+}
+
+fn point(path: FramePath) -> Point {
+    Point { path, frame_bytes: 64, burst_frames: 32 }
+}
+
+#[test]
+fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
+    let stop = StopFlag::new();
+    let hugepages_before = hugepages();
+    let plan = Plan {
+        points: [FramePath::Null, FramePath::Pipe, FramePath::Switch].map(point).to_vec(),
+        rounds: 1,
+        sample: Duration::from_millis(300),
+        warm_up: Duration::from_millis(100),
+    };
+    let session = Session::prepare(plan, None, &stop).expect("a CPU");
+    if let Some(absent) = session.roster().absent.first() {
+        eprintln!("skipped: {}: {}", absent.name, absent.reason);
+        return;
+    }
+    let report = session.run(&mut |progress| eprintln!("{progress}"));
+    eprintln!("{}", report.to_table(Some(160)));
+
+    for (point, at_least) in report.points.iter().zip([2, 2, 1]) {
+        assert!(point.series.len() >= at_least, "{}", point.point);
+        for series in &point.series {
+            for outcome in &series.outcomes {
+                match outcome {
+                    Outcome::Valid(sample) => assert!(sample.frames > 0),
+                    // A machine busy with other things may spoil the timing, but nothing else.
+                    Outcome::Invalid { reason } => {
+                        assert!(
+                            reason.starts_with("the sample does not count"),
+                            "{}: {reason}",
+                            series.contestant
+                        );
+                        assert!(!reason.contains("carried nothing"), "{}: {reason}", series.contestant);
+                    }
+                }
+            }
+        }
+    }
+    assert!(report.points[2].absolutes[0].directions_fps.len() != 1, "a switch carries two directions");
+    for contestant in &report.contestants {
+        let version = contestant.version.as_deref().expect("a version after a sample");
+        assert!(version.starts_with("DPDK "), "{version}");
+        assert!(!contestant.commands.is_empty());
+    }
+    assert_eq!(process_ids(), Vec::<String>::new(), "children are left");
+    assert_eq!(hugepages(), hugepages_before, "the pool of huge pages is as it was");
+}

@@ -1,0 +1,127 @@
+//! `ringroad bench` and its workers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ringroad_bench::worker::{self, Role, WorkerOptions};
+use ringroad_bench::{FramePath, Plan, Profile, Progress, Session, StopFlag};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Measure Ringroad beside its peers, in turn on the same cores
+///
+/// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs) and
+/// switch (program to switch to program, against testpmd between two vhost-user ports). Ratios come first; absolute
+/// figures mean something only beside them. Peers need the Debian packages dpdk and dpdk-dev.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The points that decide, in a few minutes (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// All sizes and bursts; takes long and says how long before it begins
+    #[arg(long)]
+    full: bool,
+    /// Measure these paths only
+    #[arg(long, value_enum, value_name = "PATH")]
+    path: Vec<Path>,
+    /// Rounds that count; each measures everybody once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Write the JSON report to this file as well
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// A path through Ringroad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Path {
+    Null,
+    Pipe,
+    Switch,
+}
+
+impl Bench {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let profile = if self.full { Profile::Full } else { Profile::Quick };
+        let paths: Vec<FramePath> = self
+            .path
+            .iter()
+            .map(|path| match path {
+                Path::Null => FramePath::Null,
+                Path::Pipe => FramePath::Pipe,
+                Path::Switch => FramePath::Switch,
+            })
+            .collect();
+        let mut plan = Plan::of(profile).only(&paths);
+        if let Some(rounds) = self.rounds {
+            plan.rounds = rounds;
+        }
+        let stop = StopFlag::new();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, stop.shared())
+                .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))?;
+        }
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
+        let session = Session::prepare(plan, Some(&program), &stop)
+            .map_err(|error| Failure::new(error.to_string(), ""))?;
+        output.note(&format!(
+            "{} points of {} rounds: about {} s",
+            session.plan().points.len(),
+            session.plan().rounds,
+            session.estimate().as_secs()
+        ));
+        let report = session.run(&mut |progress| {
+            if matches!(progress, Progress::Point { .. }) || output.is_watched() {
+                output.note(&progress.to_string());
+            }
+        });
+        let json =
+            || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
+        if let Some(path) = &self.report {
+            std::fs::write(path, json()?).map_err(|error| {
+                Failure::new(format!("writing {}: {error}", path.display()), "choose another --report")
+            })?;
+        }
+        output.line(&if output.is_json() { json()? } else { report.to_table(None) })
+    }
+}
+
+/// A worker of the bench, started by it
+#[derive(Debug, Args)]
+pub(crate) struct BenchWorker {
+    role: String,
+    #[arg(long)]
+    port: Vec<String>,
+    #[arg(long)]
+    size: u32,
+    #[arg(long)]
+    burst: u32,
+    #[arg(long)]
+    cpu: usize,
+    #[arg(long)]
+    seconds: f64,
+}
+
+impl BenchWorker {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let role: Role =
+            self.role.parse().map_err(|error: worker::UnknownRole| Failure::usage(error.to_string(), ""))?;
+        let interval = Duration::try_from_secs_f64(self.seconds)
+            .map_err(|error| Failure::usage(format!("--seconds {}: {error}", self.seconds), ""))?;
+        let options = WorkerOptions {
+            role,
+            ports: self.port.clone(),
+            frame_bytes: self.size,
+            burst_frames: self.burst,
+            cpu: self.cpu,
+            interval,
+        };
+        let input = std::io::BufReader::new(std::io::stdin());
+        worker::run(&options, input, &mut std::io::stdout())
+            .map_err(|error| Failure::new(error.to_string(), ""))
+    }
+}

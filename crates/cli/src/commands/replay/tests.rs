@@ -1,0 +1,52 @@
+use super::*;
+
+fn due(schedule: &mut Schedule, timestamp_ns: u64) -> Option<u64> {
+    schedule.due_ns(timestamp_ns, 60).unwrap()
+}
+
+#[test]
+fn speeds_are_words_or_multiples() {
+    assert_eq!("original".parse(), Ok(Speed::Multiple(1.0)));
+    assert_eq!("max".parse(), Ok(Speed::Max));
+    assert_eq!("2.0".parse(), Ok(Speed::Multiple(2.0)));
+    assert_eq!("0.5x".parse(), Ok(Speed::Multiple(0.5)));
+    for text in ["", "0", "-1", "inf", "nan", "fast"] {
+        assert!(text.parse::<Speed>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_original_timing_counts_from_the_first_frame_and_a_multiple_divides_it() {
+    let mut original = Schedule::new(Pace::Multiple(1.0));
+    assert_eq!([5000, 6000, 9000].map(|at| due(&mut original, at)), [Some(0), Some(1000), Some(4000)]);
+    let mut double = Schedule::new(Pace::Multiple(2.0));
+    assert_eq!([5000, 6000, 9000].map(|at| due(&mut double, at)), [Some(0), Some(500), Some(2000)]);
+}
+
+#[test]
+fn a_timestamp_that_goes_back_is_counted_and_costs_no_time() {
+    let mut schedule = Schedule::new(Pace::Multiple(1.0));
+    let dues = [5000, 7000, 6000, 6500].map(|at| due(&mut schedule, at));
+    assert_eq!(dues, [Some(0), Some(2000), Some(2000), Some(2500)]);
+    assert_eq!(schedule.backwards, 1);
+}
+
+#[test]
+fn the_next_round_follows_a_mean_gap_later() {
+    let mut schedule = Schedule::new(Pace::Multiple(1.0));
+    for at in [100, 200, 400, 700] {
+        due(&mut schedule, at);
+    }
+    schedule.next_round();
+    assert_eq!(due(&mut schedule, 100), Some(800));
+    assert_eq!(schedule.backwards, 0);
+}
+
+#[test]
+fn a_rate_in_bits_counts_each_frame_s_own_length() {
+    let mut schedule = Schedule::new(Pace::Rate("1Gbit".parse().unwrap()));
+    assert_eq!(schedule.due_ns(0, 60).unwrap(), Some(0));
+    // 84 bytes on the line at 1 bit/ns.
+    assert_eq!(schedule.due_ns(0, 1514).unwrap(), Some(84 * 8));
+    assert_eq!(schedule.due_ns(0, 60).unwrap(), Some((84 + 1538) * 8));
+}
