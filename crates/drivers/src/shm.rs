@@ -307,22 +307,26 @@ impl ShmQueue {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
+            // Asked before anything is taken: what is taken must end up in the batch or be put back.
+            if fragments == 0 && !batch.has_room(MAX_FRAGMENTS) {
+                return Ok(false);
+            }
             if let Some(address) = self.take.prefetch_address(PREFETCH_FRAMES) {
                 prefetch_read(address);
             }
             let taken = match self.take.take() {
-                Ok(taken) => taken,
+                Ok(Some(taken)) => taken,
+                // A frame whose rest is not there waits for it.
+                Ok(None) => {
+                    batch.truncate(before);
+                    self.take.put_back(fragments);
+                    return Ok(false);
+                }
                 Err(violation) => {
                     batch.truncate(before);
                     self.take.put_back(fragments);
                     return Err(violation);
                 }
-            };
-            let whole = taken.as_ref().is_some_and(|_| batch.has_room(1) || fragments > 0);
-            let (Some(taken), true) = (taken, whole) else {
-                batch.truncate(before);
-                self.take.put_back(fragments);
-                return Ok(false);
             };
             // SAFETY: the region stays mapped while this queue lives, and the slot is not given back to the program
             // before `release`.

@@ -44,7 +44,7 @@ impl Batch {
         self.capacity = capacity.min(BATCH_FRAMES);
     }
 
-    /// Whether another frame of `fragments` fragments fits. A frame always fits into an empty batch.
+    /// Whether another frame of up to `fragments` fragments fits. A frame always fits into an empty batch.
     #[inline]
     #[must_use]
     pub fn has_room(&self, fragments: usize) -> bool {

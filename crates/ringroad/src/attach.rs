@@ -21,7 +21,7 @@ pub(crate) fn open(text: &str, name: &PortName, options: &OpenOptions) -> Result
         ensure_daemon(&socket)?;
     }
     let mut connection = Connection::connect(&socket)?;
-    connection.hello(&program_name())?;
+    connection.hello(program_name())?;
     let sizes = Sizes::of(name, options);
     let wish = PortWish {
         queues: Some(sizes.queues),

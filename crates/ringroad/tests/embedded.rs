@@ -1,5 +1,7 @@
 //! The datapath in one process: what the switch, pipes and devices do with frames.
 
+#![allow(clippy::unwrap_used)]
+
 use ringroad::{DropCause, Embedded, Forwarded, Interest, OpenOptions, Port, PortError, RingViolation, Slot};
 
 fn frame(destination: [u8; 6], source: [u8; 6], len: usize) -> Vec<u8> {
@@ -72,6 +74,29 @@ fn frames_for_a_full_ring_are_dropped_and_counted_there() {
     }
     assert_eq!(received(&mut b).len(), 7);
     assert_eq!(net.port_counters("vale0", "b").unwrap().dropped_for(DropCause::NoSpace), 13);
+    assert_conserved(&net, "vale0");
+}
+
+#[test]
+fn more_frames_than_a_batch_holds_all_arrive_and_all_slots_come_back() {
+    let net = Embedded::new();
+    let mut a = net.open("vale0:a").unwrap();
+    let mut b = net.open("vale0:b@slots=2048").unwrap();
+    for round in 0..20 {
+        for number in 0..1000 {
+            // Jumbo frames among them, so that batches also fill up in mid-frame.
+            let len = if number % 100 == 99 { 5000 } else { 60 + number };
+            assert!(a.tx().send(&frame(B, A, len)).unwrap());
+        }
+        let mut got = Vec::new();
+        while a.tx().pending() > 0 {
+            a.tx().sync().unwrap();
+            got.extend(received(&mut b).into_iter().map(|frame| frame.len()));
+        }
+        let sent: Vec<usize> = (0..1000).map(|n| if n % 100 == 99 { 5000 } else { 60 + n }).collect();
+        assert_eq!(got, sent, "round {round}");
+    }
+    assert_eq!(a.tx().available(), 1023);
     assert_conserved(&net, "vale0");
 }
 

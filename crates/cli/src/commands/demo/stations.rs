@@ -56,7 +56,7 @@ impl Plan {
             if let Some(source) = address(frame.bytes, 6)
                 && source[0] & 1 == 0
             {
-                let letter = if plan.stations.len() % 2 == 0 { 'b' } else { 'c' };
+                let letter = if plan.stations.len().is_multiple_of(2) { 'b' } else { 'c' };
                 plan.stations.entry(source).or_insert(letter);
             }
         }
