@@ -1,4 +1,5 @@
 //! The daemon as its operator knows it: start, permissions, reload, stop, and what happens when programs die.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::fd::AsFd;
 use std::time::Duration;

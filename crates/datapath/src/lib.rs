@@ -14,6 +14,3 @@ pub mod fabric;
 pub mod forwarding;
 pub mod grouping;
 pub mod worker;
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,5 @@
 //! The ends against each other, and against a hostile other side.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
