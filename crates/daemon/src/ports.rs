@@ -151,7 +151,7 @@ impl Ports {
             other => Err(refuse(
                 ErrorKind::Unsupported,
                 format!("{other} is not a port of the daemon"),
-                "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME DEVICE",
+                "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME --driver DEVICE",
             )),
         }
     }

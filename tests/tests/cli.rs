@@ -1,0 +1,287 @@
+//! The command line as its users type it, around the real binaries.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use ringroad_tests::conservation::assert_conserved;
+use ringroad_tests::daemon::{Daemon, binary};
+use ringroad_tests::frames::{numbered, station};
+use serde_json::Value;
+
+/// Starts a command and waits for its first line, which says that it is attached.
+fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut ready = String::new();
+    lines.read_line(&mut ready).unwrap();
+    assert!(ready.contains("\"ready\":true"), "{ready}");
+    (child, lines)
+}
+
+/// The summary: the last line that is not empty.
+fn summary(lines: BufReader<ChildStdout>) -> Value {
+    let last = lines.lines().map(Result::unwrap).filter(|line| !line.is_empty()).last().unwrap();
+    serde_json::from_str(&last).unwrap()
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
+    let mut writer = CaptureWriter::create(path, CaptureFormat::from_path(path), 0).unwrap();
+    let mut written = Vec::new();
+    for number in 0..frames {
+        let frame = numbered([0xFF; 6], station(1), number, 60 + (number * 37 % 1400) as usize);
+        writer.write_frame(1_000_000_000 + number * 1_000, &frame, frame.len() as u32).unwrap();
+        written.push(frame);
+    }
+    writer.finish().unwrap();
+    written
+}
+
+fn read_capture(path: &Path) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push(frame.bytes.to_vec());
+    }
+    frames
+}
+
+#[test]
+fn paced_frames_arrive_without_loss_and_the_account_is_exact() {
+    let daemon = Daemon::start();
+    let (receiver, lines) =
+        start(daemon.ringroad(&["--json", "recv", "vale0:b@slots=4096", "--count", "20000", "--check"]));
+    let sent = run(daemon.ringroad(&["--json", "gen", "vale0:a", "--count", "20000", "--rate", "50kpps"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = summary(lines);
+    assert_eq!(received["frames"], 20_000);
+    assert_eq!(received["sequence"]["lost"], 0, "{received}");
+    assert!(receiver.wait_with_output().unwrap().status.success());
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn at_full_speed_every_frame_is_received_or_dropped_by_cause() {
+    let daemon = Daemon::start();
+    let (_receiver, lines) = start(daemon.ringroad(&["--json", "recv", "vale0:b", "--idle-exit", "1"]));
+    let sent = run(daemon.ringroad(&["--json", "gen", "vale0:a", "--count", "500000"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    // The port outlives neither program, so the switch's totals are read while the receiver is still there.
+    let status = daemon.status();
+    assert_conserved(&status);
+    let totals = &status.switches[0].totals;
+    assert_eq!(totals.received_frames, 500_000, "nothing may be lost on the way into the switch");
+    assert_eq!(summary(lines)["frames"].as_u64().unwrap(), totals.delivered_frames);
+}
+
+#[test]
+fn a_capture_replayed_is_recorded_frame_by_frame() {
+    let daemon = Daemon::start();
+    let source = daemon.folder().join("source.pcapng");
+    let written = write_capture(&source, 3000);
+    let record = daemon.folder().join("record.pcap");
+    let record_text = record.display().to_string();
+    let (recorder, _lines) = start(daemon.ringroad(&[
+        "--json",
+        "capture",
+        "vale0:b@slots=4096",
+        "-w",
+        &record_text,
+        "--count",
+        "3000",
+    ]));
+    let replayed = run(daemon.ringroad(&[
+        "--json",
+        "replay",
+        &source.display().to_string(),
+        "vale0:a",
+        "--rate",
+        "20kpps",
+    ]));
+    assert!(replayed.status.success(), "{}", stderr(&replayed));
+    assert!(recorder.wait_with_output().unwrap().status.success());
+    assert_eq!(read_capture(&record), written);
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn what_tcpdump_reads_is_what_was_sent() {
+    let daemon = Daemon::start();
+    let record = daemon.folder().join("record.pcap").display().to_string();
+    let (recorder, _lines) =
+        start(daemon.ringroad(&["--json", "recv", "vale0:b", "-w", &record, "--count", "100"]));
+    let sent =
+        run(daemon.ringroad(&["gen", "vale0:a", "--count", "100", "--size", "128", "--rate", "10kpps"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert!(recorder.wait_with_output().unwrap().status.success());
+    let seen = Command::new("tcpdump").args(["-nn", "-v", "-r", &record]).output().unwrap();
+    let text = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert_eq!(text.matches("proto UDP").count(), 100, "{text}");
+    assert!(!text.contains("bad"), "{text}");
+}
+
+#[test]
+fn a_forwarder_joins_two_switches() {
+    for mode in [&["--mode", "io"][..], &["--mode", "macswap"], &["--mode", "io", "--pipeline"]] {
+        let daemon = Daemon::start();
+        let arguments: Vec<&str> =
+            ["--json", "fwd", "vale0:f", "vale1:f"].iter().chain(mode).copied().collect();
+        let (mut forwarder, _forwarder_lines) = start(daemon.ringroad(&arguments));
+        let (receiver, lines) =
+            start(daemon.ringroad(&["--json", "recv", "vale1:b@slots=4096", "--count", "5000", "--check"]));
+        let sent = run(daemon.ringroad(&["gen", "vale0:a", "--count", "5000", "--rate", "20kpps"]));
+        assert!(sent.status.success(), "{}", stderr(&sent));
+        let received = summary(lines);
+        assert_eq!(received["frames"], 5000, "{mode:?}");
+        assert!(receiver.wait_with_output().unwrap().status.success());
+        let pid = rustix::process::Pid::from_child(&forwarder);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert!(forwarder.wait().unwrap().success(), "an interrupt ends it in order");
+        assert_conserved(&daemon.status());
+    }
+}
+
+#[test]
+fn a_full_disk_under_a_capture_is_an_error_and_keeps_whole_frames() {
+    let daemon = Daemon::start();
+    let disk = daemon.folder().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // A disk of its own, in a mount namespace that ends with the command.
+    let script =
+        "mount -t tmpfs -o size=256k tmpfs \"$1\" && shift && \"$@\"; code=$?; cat \"$0\" >&3; exit $code";
+    let record = disk.join("record.pcap");
+    let kept = daemon.folder().join("kept.pcap");
+    let recorder = daemon.ringroad(&["--json", "recv", "vale0:b", "-w", &record.display().to_string()]);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &format!("exec 3>\"{}\"; {script}", kept.display())]);
+    command
+        .arg(&record)
+        .arg(&disk)
+        .arg(recorder.get_program())
+        .args(recorder.get_args())
+        .stdin(Stdio::null());
+    let (recorder, _lines) = start(command);
+    let sent =
+        run(daemon.ringroad(&["gen", "vale0:a", "--count", "2000", "--size", "1500", "--rate", "20kpps"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let failed = recorder.wait_with_output().unwrap();
+    let why = stderr(&failed);
+    assert_eq!(failed.status.code(), Some(1), "{why}");
+    assert!(why.contains("record.pcap"), "{why}");
+    let frames = read_capture(&kept);
+    assert!(frames.len() > 100, "{} frames were kept: {why}", frames.len());
+    assert!(frames.iter().all(|frame| frame.len() == 1496), "only whole frames");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn bad_files_and_names_are_clear_errors() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder();
+    write_capture(&folder.join("whole.pcap"), 10);
+    let mut bytes = std::fs::read(folder.join("whole.pcap")).unwrap();
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(folder.join("cut.pcap"), &bytes).unwrap();
+    std::fs::write(folder.join("foreign.pcap"), b"this is no capture at all, but long enough").unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (cut, foreign, missing) = (file("cut.pcap"), file("foreign.pcap"), file("missing.pcap"));
+    for (arguments, part) in [
+        (vec!["replay", &cut, "vale0:a", "--speed", "max"], "cut.pcap"),
+        (vec!["replay", &foreign, "vale0:a"], "foreign.pcap"),
+        (vec!["replay", &missing, "vale0:a"], "missing.pcap"),
+        (vec!["gen", "nonsense", "--count", "1"], "nonsense"),
+        (vec!["gen", "vale0:a", "--count", "1", "--slots", "3"], "slots"),
+        (vec!["gen", "vale0:a@buf-size=100", "--count", "1"], "buffer size"),
+        (vec!["attach", "x{1"], "x{1"),
+        (vec!["attach", "vale0:q", "--driver", "null:size=1"], "size"),
+        (vec!["detach", "vale0:nobody"], "vale0:nobody"),
+        (vec!["macs", "vale7"], "vale7"),
+    ] {
+        let output = run(daemon.ringroad(&arguments));
+        let why = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {why}");
+        assert!(why.contains(part), "{arguments:?}: {why}");
+        assert!(!why.contains("panicked"), "{arguments:?}: {why}");
+    }
+    assert_eq!(run(daemon.ringroad(&["gen"])).status.code(), Some(2), "used wrongly");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn a_device_on_a_switch_records_what_is_flooded_to_it() {
+    let daemon = Daemon::start();
+    let record = daemon.folder().join("tap.pcapng");
+    let device = format!("pcap:out={}", record.display());
+    assert!(run(daemon.ringroad(&["attach", "vale0:tap", "--driver", &device])).status.success());
+    let sent = run(daemon.ringroad(&["gen", "vale0:a", "--count", "500", "--rate", "10kpps"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert!(run(daemon.ringroad(&["detach", "vale0:tap"])).status.success());
+    assert_eq!(read_capture(&record).len(), 500);
+}
+
+#[test]
+fn the_daemon_starts_on_demand_and_stops_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("r.sock");
+    let ringroad = |arguments: &[&str]| {
+        let mut command = Command::new(binary("ringroad"));
+        command.arg("--socket").arg(&socket).args(arguments).env("RINGROAD_DAEMON", binary("ringroadd"));
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let nobody = ringroad(&["status"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(stderr(&nobody).contains("ringroad up"), "{}", stderr(&nobody));
+    let sent = ringroad(&["gen", "vale0:a", "--count", "1000"]);
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let status: Value = serde_json::from_slice(&ringroad(&["--json", "status"]).stdout).unwrap();
+    assert_eq!(status["started"], "on_demand");
+    assert!(ringroad(&["down"]).status.success());
+    assert!(!socket.exists());
+    let up = ringroad(&["--json", "up"]);
+    assert!(up.status.success(), "{}", stderr(&up));
+    assert!(ringroad(&["down"]).status.success());
+}
+
+#[test]
+fn the_demo_compares_every_byte_of_a_real_capture() {
+    let capture =
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+    let output = Command::new(binary("ringroad"))
+        .args(["--json", "demo", "--seconds", "3", "--capture", &capture])
+        .env("RINGROAD_DAEMON", binary("ringroadd"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(report["unaccounted_frames"], 0);
+    assert!(report["programs"].as_array().unwrap().iter().all(|program| program["identical"] == true));
+}
+
+#[test]
+fn every_command_has_help_a_manual_page_and_a_completion() {
+    let folder = tempfile::tempdir().unwrap();
+    let ringroad = |arguments: &[&str]| Command::new(binary("ringroad")).args(arguments).output().unwrap();
+    assert!(ringroad(&["man", &folder.path().display().to_string()]).status.success());
+    for verb in [
+        "up", "down", "status", "list", "attach", "detach", "gen", "recv", "fwd", "capture", "replay", "top",
+        "bench", "doctor",
+    ] {
+        assert!(ringroad(&[verb, "--help"]).status.success(), "{verb}");
+        assert!(folder.path().join(format!("ringroad-{verb}.1")).is_file(), "{verb}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(!ringroad(&["completions", shell]).stdout.is_empty(), "{shell}");
+    }
+}
