@@ -338,3 +338,66 @@ fn ports_work_with_tokio() {
         }
     });
 }
+
+#[test]
+fn ports_that_share_a_region_exchange_buffers_across_switches() {
+    let daemon = Daemon::start();
+    let mut a = daemon.open("vale0:a");
+    let mut inside = daemon.open("vale0:f");
+    let mut outside = daemon.open("vale1:f@share=vale0:f");
+    let mut b = daemon.open("vale1:b");
+    for number in 0..5000 {
+        send(&mut a, &numbered([0xFF; 6], station(1), number, 60));
+        a.tx().sync().unwrap();
+        while inside.rx().available() == 0 {
+            assert!(inside.wait(Interest::Rx, PATIENCE).unwrap());
+        }
+        let moved = inside.rx().forward(outside.tx(), u32::MAX);
+        assert!(moved.zero_copy && moved.frames == 1);
+        outside.tx().sync().unwrap();
+        inside.rx().sync().unwrap();
+        assert_eq!(number_of(&receive(&mut b), station(1)), Some(number));
+        while outside.tx().pending() > 0 {
+            outside.tx().sync().unwrap();
+        }
+    }
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn queues_of_a_port_may_be_served_by_threads_of_their_own() {
+    let daemon = Daemon::with_config("[workers]\ncount = 2\n");
+    let mut source = daemon.open("vale0:a@queues=4");
+    let sink = daemon.open("vale0:b@queues=4");
+    // Learned on one queue, known on all.
+    let mut sinks = sink.into_queues();
+    sinks[0].tx().send(&numbered([0xFF; 6], station(2), 0, 60)).unwrap();
+    sinks[0].tx().sync().unwrap();
+    assert_eq!(number_of(&receive(&mut source), station(2)), Some(0));
+    let threads: Vec<_> = sinks
+        .into_iter()
+        .map(|mut queue| {
+            std::thread::spawn(move || {
+                for expected in 0..1000 {
+                    let mut frame = Vec::new();
+                    while queue.rx().receive(&mut frame).is_none() {
+                        assert!(queue.wait(Interest::Rx, PATIENCE).unwrap());
+                    }
+                    assert_eq!(number_of(&frame, station(1)), Some(expected));
+                }
+            })
+        })
+        .collect();
+    for number in 0..1000 {
+        for queue in source.queues() {
+            while !queue.tx().send(&numbered(station(2), station(1), number, 60)).unwrap() {
+                assert!(queue.wait(Interest::Tx, PATIENCE).unwrap());
+            }
+            queue.tx().sync().unwrap();
+        }
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_conserved(&daemon.status());
+}

@@ -190,6 +190,13 @@ impl Ports {
         };
         let (shm, queues) = place(&home, &key)?;
         let mode = mode_of(shm.region());
+        // A port that shares a region has the sizes of that region.
+        let sizes = Sizes {
+            queues: shm.placement().tx_rings.len() as u16,
+            slots: shm.placement().slots,
+            buffer_bytes: shm.region().geometry().buffer_bytes,
+            ..sizes
+        };
         if persistent.is_some() {
             self.fabric.replace(switch, port, queues).map_err(fabric_refusal)?;
         } else {

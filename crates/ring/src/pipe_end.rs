@@ -44,13 +44,14 @@ impl PipeSendEnd {
             published = 0;
             reclaimed = 0;
         }
+        // Read before the slots: an exchange that happens meanwhile shows as a change at the next reclaim.
+        let peer_exchanged = control.program.exchanged.load(Ordering::Acquire);
         // Buffers may have been exchanged while nobody sent: every slot is taken over as the peer's ring has it,
         // except those still pending, which are the same anyway.
         for index in 0..slots {
             own.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
         }
         control.datapath.sleeping.store(0, Ordering::Relaxed);
-        let peer_exchanged = control.program.exchanged.load(Ordering::Relaxed);
         let tail = previous(reclaimed, slots);
         own.show_cursors(published, published, tail);
         Self {
