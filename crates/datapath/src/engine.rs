@@ -275,7 +275,15 @@ impl Engine {
         if matches!(source.forwarding, Forwarding::Hold) {
             return 0;
         }
-        self.scratch.batch.reset(BATCH_FRAMES);
+        // A switch drops where a receiver is full; a wire holds its source back.
+        let capacity = match source.forwarding {
+            Forwarding::Wire(destination) => {
+                let longest = source.port.longest_frame_bytes();
+                self.queue_mut(destination).map_or(BATCH_FRAMES, |queue| queue.room(longest))
+            }
+            _ => BATCH_FRAMES,
+        };
+        self.scratch.batch.reset(capacity);
         source.port.receive(&mut self.scratch.batch);
         let frames = self.scratch.batch.frames();
         if frames == 0 {

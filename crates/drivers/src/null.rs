@@ -59,6 +59,10 @@ impl PortQueue for NullQueue {
         }
     }
 
+    fn longest_frame_bytes(&self) -> usize {
+        self.template.len()
+    }
+
     fn release(&mut self, _fragments: usize) {}
 
     fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {

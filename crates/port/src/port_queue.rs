@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_FRAMES, Batch};
 use crate::drop_cause::DropTally;
 
 /// What a port can do, and in which way.
@@ -32,6 +32,18 @@ pub trait PortQueue: Send {
     /// Borrows whole frames into `batch`, as many as it has room for; they stay borrowed until [`PortQueue::release`].
     /// A queue whose other side broke a rule gives nothing any more and says so in [`PortQueue::fault`].
     fn receive(&mut self, batch: &mut Batch);
+
+    /// Longest frame that [`PortQueue::receive`] may give, bytes.
+    fn longest_frame_bytes(&self) -> usize {
+        usize::from(u16::MAX)
+    }
+
+    /// Frames of `frame_bytes` bytes that surely fit now. Asked only where a source is held back rather than dropped from
+    /// (a wire); devices that take everything keep the default.
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let _ = frame_bytes;
+        BATCH_FRAMES
+    }
 
     /// Gives the `fragments` borrowed first back to the port.
     fn release(&mut self, fragments: usize);

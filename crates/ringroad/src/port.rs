@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringroad_port::port_name::PortName;
 use ringroad_ring::region::HugePages;
@@ -11,7 +11,7 @@ use ringroad_ring::region::HugePages;
 use crate::error::{OpenError, PortError};
 use crate::queue::{Interest, Queue};
 use crate::ring::{RxRing, TxRing};
-use crate::waiter::{Binding, Waiter, Woken};
+use crate::waiter::{Binding, Waitable, Waiter};
 
 /// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
 #[derive(Debug, Clone, Default)]
@@ -153,22 +153,25 @@ impl Port {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        loop {
-            if self.arm(interest)? {
-                return Ok(true);
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let woken = self.waiter.wait(left);
-            self.disarm()?;
-            if self.queues.iter().any(|queue| queue.is_ready(interest)) {
-                return Ok(true);
-            }
-            match woken? {
-                Woken::Timeout | Woken::Signal => return Ok(false),
-                Woken::Event => {}
-            }
-        }
+        self.wait_for(interest, timeout)
+    }
+}
+
+impl Waitable for Port {
+    fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
+        Port::arm(self, interest)
+    }
+
+    fn disarm(&mut self) -> Result<(), PortError> {
+        Port::disarm(self)
+    }
+
+    fn is_ready(&self, interest: Interest) -> bool {
+        self.queues.iter().any(|queue| queue.is_ready(interest))
+    }
+
+    fn waiter(&self) -> &Waiter {
+        &self.waiter
     }
 }
 

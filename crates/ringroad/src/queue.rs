@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::PortError;
 use crate::ring::{RxRing, TxRing};
-use crate::waiter::{Binding, Waiter, Woken};
+use crate::waiter::{Binding, Waitable, Waiter};
 
 /// What a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,22 +133,25 @@ impl Queue {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        loop {
-            if self.arm(interest)? {
-                return Ok(true);
-            }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let woken = self.waiter.wait(left);
-            self.disarm()?;
-            if self.is_ready(interest) {
-                return Ok(true);
-            }
-            match woken? {
-                Woken::Timeout | Woken::Signal => return Ok(false),
-                Woken::Event => {}
-            }
-        }
+        self.wait_for(interest, timeout)
+    }
+}
+
+impl Waitable for Queue {
+    fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
+        Queue::arm(self, interest)
+    }
+
+    fn disarm(&mut self) -> Result<(), PortError> {
+        Queue::disarm(self)
+    }
+
+    fn is_ready(&self, interest: Interest) -> bool {
+        Queue::is_ready(self, interest)
+    }
+
+    fn waiter(&self) -> &Waiter {
+        &self.waiter
     }
 }
 

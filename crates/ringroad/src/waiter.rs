@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
 use crate::error::PortError;
+use crate::queue::Interest;
 
 /// What keeps a binding alive, dropped with the last ring of a port.
 #[derive(Debug)]
@@ -81,5 +82,33 @@ impl Waiter {
 impl AsFd for Waiter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
+    }
+}
+
+/// What a program can wait on: a queue, or all queues of a port.
+pub(crate) trait Waitable {
+    fn arm(&mut self, interest: Interest) -> Result<bool, PortError>;
+    fn disarm(&mut self) -> Result<(), PortError>;
+    fn is_ready(&self, interest: Interest) -> bool;
+    fn waiter(&self) -> &Waiter;
+
+    /// Sleeps until ready; `Ok(false)` when the time is up or a signal came before that.
+    fn wait_for(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.arm(interest)? {
+                return Ok(true);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let woken = self.waiter().wait(left);
+            self.disarm()?;
+            if self.is_ready(interest) {
+                return Ok(true);
+            }
+            match woken? {
+                Woken::Timeout | Woken::Signal => return Ok(false),
+                Woken::Event => {}
+            }
+        }
     }
 }

@@ -373,6 +373,43 @@ fn a_null_port_gives_and_takes_without_end() {
 }
 
 #[test]
+fn a_capture_file_is_read_whole_however_slow_its_reader_is() {
+    use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    let mut writer = CaptureWriter::create(&input, CaptureFormat::Pcap, 0).unwrap();
+    let sent: Vec<Vec<u8>> = (0..3000).map(|n| frame(B, A, 60 + n * 31 % 9000)).collect();
+    for (number, bytes) in (0u64..).zip(&sent) {
+        writer.write_frame(number, bytes, bytes.len() as u32).unwrap();
+    }
+    writer.finish().unwrap();
+    let name = format!("pcap:in={},out={}", input.display(), output.display());
+    let options = OpenOptions { slots: Some(64), ..OpenOptions::default() };
+    let mut port = Port::open_with(&name, &options).unwrap();
+    let mut got = Vec::new();
+    loop {
+        let frames = received(&mut port);
+        if frames.is_empty() {
+            break;
+        }
+        for bytes in &frames {
+            while !port.tx().send(bytes).unwrap() {
+                port.tx().sync().unwrap();
+            }
+        }
+        port.tx().sync().unwrap();
+        got.extend(frames);
+    }
+    assert_eq!(got, sent);
+    drop(port);
+    let mut reader = CaptureReader::open(&output).unwrap();
+    for bytes in &sent {
+        assert_eq!(reader.next_frame().unwrap().unwrap().bytes, bytes);
+    }
+    assert!(reader.next_frame().unwrap().is_none());
+}
+
+#[test]
 fn several_queues_keep_their_number() {
     let net = Embedded::new();
     let mut a = net.open("vale0:a@queues=3").unwrap();

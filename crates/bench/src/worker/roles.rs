@@ -51,6 +51,9 @@ impl Turn for Source {
     }
 }
 
+/// Pauses of a receiver that found less than a burst: about a microsecond.
+const GATHER_SPINS: u32 = 32;
+
 /// Reads every byte of what comes and looks for gaps in the numbers.
 pub(super) struct Sink {
     port: Port,
@@ -69,6 +72,14 @@ impl Turn for Sink {
     fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
         let rx = self.port.rx();
         rx.sync()?;
+        if rx.available() < self.burst_frames {
+            // A receiver on the heels of its sender takes cache lines from it that are still being written, and both
+            // slow down: let a burst gather, then take what is there.
+            for _ in 0..GATHER_SPINS {
+                std::hint::spin_loop();
+            }
+            rx.sync()?;
+        }
         let arrived = rx.available().min(self.burst_frames);
         for offset in 0..arrived {
             if let Some(address) = rx.prefetch_address(offset) {

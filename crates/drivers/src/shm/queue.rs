@@ -1,255 +1,27 @@
-//! A port whose rings lie in a region that a program maps: the port of every client of the daemon and of embedded mode.
-//!
-//! Trust: everything in the region may be written by the program at any time. The ring ends check it; a violation
-//! stops that ring, is counted, and is shown to the program. Other ports never see this region.
+//! The datapath's side of a program's queue.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd, fence_before_kicks};
-use ringroad_ring::geometry::{GeometryError, PortPlacement, RegionGeometry};
-use ringroad_ring::layout::{FIRST_BUFFER, MAX_FRAGMENTS};
-use ringroad_ring::region::{HugePages, Region, RegionError};
-use ringroad_ring::ring_view::{RingView, lay_out_port};
+use ringroad_ring::geometry::{GeometryError, PortPlacement};
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::region::Region;
+use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{prefetch_read, prefetch_write};
 use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::Sleeper;
 
+use super::QueueEvents;
+
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: u32 = 8;
-
-/// The two eventfds of a queue. Non-blocking, close-on-exec.
-#[derive(Debug)]
-pub struct QueueEvents {
-    /// Written by the program to wake the datapath.
-    pub kick: OwnedFd,
-    /// Written by the datapath to wake the program.
-    pub notify: OwnedFd,
-}
-
-impl QueueEvents {
-    /// A new pair.
-    ///
-    /// # Errors
-    /// What the kernel says to `eventfd` (out of descriptors).
-    pub fn new() -> rustix::io::Result<Self> {
-        use rustix::event::{EventfdFlags, eventfd};
-        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        Ok(Self { kick: make()?, notify: make()? })
-    }
-
-    /// Another handle on the same pair.
-    ///
-    /// # Errors
-    /// Out of descriptors.
-    pub fn try_clone(&self) -> Result<Self, RegionError> {
-        let clone = |event: &OwnedFd| {
-            rustix::io::fcntl_dupfd_cloexec(event, 0).map_err(|source| RegionError::System {
-                step: "sharing the eventfds of",
-                bytes: 0,
-                source,
-            })
-        };
-        Ok(Self { kick: clone(&self.kick)?, notify: clone(&self.notify)? })
-    }
-}
-
-/// Ports that a region of small pages has room for: memory that nobody touches costs nothing.
-const PLACES: u32 = 4;
-
-/// A region with room for several ports, so that others of the same user can come to share it.
-#[derive(Debug)]
-pub struct ShmRegion {
-    region: Arc<Region>,
-    queues: u16,
-    slots: u32,
-    extra_buffers: u32,
-    places: Mutex<Places>,
-}
-
-#[derive(Debug)]
-struct Places {
-    used: Vec<bool>,
-    /// Buffers from here on were never handed out.
-    untouched: u32,
-}
-
-impl ShmRegion {
-    /// Makes a region for ports of `queues` queues of `slots` slots.
-    ///
-    /// # Errors
-    /// [`RegionError`] where a size is out of range or memory is short.
-    pub fn create(
-        queues: u16,
-        slots: u32,
-        buffer_bytes: u32,
-        extra_buffers: u32,
-        huge_pages: HugePages,
-    ) -> Result<Arc<Self>, RegionError> {
-        let most =
-            extra_buffers.checked_mul(PLACES).ok_or(GeometryError::Buffers(u64::from(extra_buffers)))?;
-        let roomy = RegionGeometry::for_ports(PLACES, queues, slots, buffer_bytes, most);
-        // Where four do not fit, one may.
-        let (places, geometry) = match roomy {
-            Ok(geometry) => (PLACES, geometry),
-            Err(_) => (1, RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)?),
-        };
-        let region = Arc::new(Region::create(geometry, huge_pages)?);
-        let places = Places { used: vec![false; places as usize], untouched: FIRST_BUFFER };
-        Ok(Arc::new(Self { region, queues, slots, extra_buffers, places: Mutex::new(places) }))
-    }
-
-    /// Lays a port out in the next free place.
-    ///
-    /// # Errors
-    /// [`RegionError`] where the region is full.
-    pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
-        const FULL: GeometryError =
-            GeometryError::Impossible("the shared region is full: close a port that shares it");
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.used.iter().position(|used| !used).ok_or(FULL)?;
-        let placement = self.placement(place as u32);
-        let free = self.free_buffers(&places)?;
-        let needed = 2 * u32::from(self.queues) * self.slots + self.extra_buffers;
-        if free.len() < needed as usize {
-            return Err(FULL.into());
-        }
-        let mut handed_out = free.into_iter().take(needed as usize).inspect(|&buffer| {
-            places.untouched = places.untouched.max(buffer + 1);
-        });
-        lay_out_port(&self.region, name, &placement, &mut handed_out)?;
-        drop(handed_out);
-        let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
-        let events =
-            (0..self.queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        if let Some(used) = places.used.get_mut(place) {
-            *used = true;
-        }
-        Ok(ShmPort { home: Arc::clone(self), place, placement, events })
-    }
-
-    fn placement(&self, place: u32) -> PortPlacement {
-        let first = place * 2 * u32::from(self.queues);
-        let middle = first + u32::from(self.queues);
-        PortPlacement {
-            interface: place,
-            tx_rings: (first..middle).collect(),
-            rx_rings: (middle..middle + u32::from(self.queues)).collect(),
-            slots: self.slots,
-            extra_buffers: self.extra_buffers,
-        }
-    }
-
-    /// Buffers that no port holds. Programs exchange buffers between ports, so it is the slots of the ports in use
-    /// that tell; what a hostile program wrote there is its own and its fellows' loss. Extra buffers stand in no slot:
-    /// where ports have them, only buffers that were never handed out are surely free.
-    fn free_buffers(&self, places: &Places) -> Result<Vec<u32>, GeometryError> {
-        let count = self.region.geometry().buffers;
-        let in_use = || (0u32..).zip(&places.used).filter(|(_, used)| **used).map(|(place, _)| place);
-        if self.extra_buffers > 0 && in_use().next().is_some() {
-            return Ok((places.untouched..count).collect());
-        }
-        let mut held = vec![false; count as usize];
-        for place in in_use() {
-            let placement = self.placement(place);
-            for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
-                let view = RingView::new(&self.region, ring, self.slots)?;
-                for slot in 0..self.slots {
-                    if let Some(held) = held.get_mut(view.slot(slot).load().buffer as usize) {
-                        *held = true;
-                    }
-                }
-            }
-        }
-        Ok((FIRST_BUFFER..count).filter(|&buffer| held.get(buffer as usize) == Some(&false)).collect())
-    }
-}
-
-/// A program's port: its place in a region, and the eventfds of its queues.
-#[derive(Debug)]
-pub struct ShmPort {
-    home: Arc<ShmRegion>,
-    place: usize,
-    placement: PortPlacement,
-    events: Vec<QueueEvents>,
-}
-
-impl Drop for ShmPort {
-    fn drop(&mut self) {
-        let mut places = self.home.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = places.used.get_mut(self.place) {
-            *used = false;
-        }
-    }
-}
-
-impl ShmPort {
-    /// A port in a region of its own.
-    ///
-    /// # Errors
-    /// As [`ShmRegion::create`].
-    pub fn create(
-        name: &str,
-        queues: u16,
-        slots: u32,
-        buffer_bytes: u32,
-        extra_buffers: u32,
-        huge_pages: HugePages,
-    ) -> Result<Self, RegionError> {
-        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, huge_pages)?.place(name)
-    }
-
-    /// The datapath's side of queue number `queue`.
-    ///
-    /// # Errors
-    /// [`RegionError`] where there is no such queue or descriptors run out.
-    pub fn queue(&self, queue: u16, counters: Arc<QueueCounters>) -> Result<ShmQueue, RegionError> {
-        let events = self
-            .events
-            .get(usize::from(queue))
-            .ok_or(RegionError::Geometry(GeometryError::Queues(queue)))?
-            .try_clone()?;
-        Ok(ShmQueue::new(self.region(), &self.placement, queue, events, counters)?)
-    }
-
-    /// The region that the port lies in, with room for others.
-    #[must_use]
-    pub fn home(&self) -> &Arc<ShmRegion> {
-        &self.home
-    }
-
-    /// The region.
-    #[must_use]
-    pub fn region(&self) -> &Arc<Region> {
-        &self.home.region
-    }
-
-    /// Where the port lies in it.
-    #[must_use]
-    pub fn placement(&self) -> &PortPlacement {
-        &self.placement
-    }
-
-    /// The eventfds, one pair per queue.
-    #[must_use]
-    pub fn events(&self) -> &[QueueEvents] {
-        &self.events
-    }
-
-    /// Other handles on the eventfds, for the program's side.
-    ///
-    /// # Errors
-    /// Out of descriptors.
-    pub fn clone_events(&self) -> Result<Vec<QueueEvents>, RegionError> {
-        self.events.iter().map(QueueEvents::try_clone).collect()
-    }
-}
 
 /// One queue of a program's port, from the datapath's side.
 #[derive(Debug)]
@@ -400,6 +172,15 @@ impl PortQueue for ShmQueue {
                 Err(_) => return self.count_violation(0),
             }
         }
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let buffer_bytes = self.put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
+        let slots = frame_bytes.div_ceil(buffer_bytes).clamp(1, MAX_FRAGMENTS);
+        // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
+        let slots = slots.min(self.put.slot_count() as usize - 1);
+        let wanted = (BATCH_FRAMES * slots) as u32;
+        self.put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
     }
 
     fn release(&mut self, fragments: usize) {

@@ -1,0 +1,52 @@
+//! A port whose rings lie in a region that a program maps: the port of every client of the daemon and of embedded mode.
+//!
+//! Trust: everything in the region may be written by the program at any time. The ring ends check it; a violation
+//! stops that ring, is counted, and is shown to the program. Other ports never see this region.
+//!
+//! [`region`] makes the memory and the ports in it; [`queue`] is what the datapath serves.
+
+pub mod queue;
+pub mod region;
+
+use std::os::fd::OwnedFd;
+
+use ringroad_ring::region::RegionError;
+
+pub use queue::{ShmQueue, UnboundQueue};
+pub use region::{ShmPort, ShmRegion};
+
+/// The two eventfds of a queue. Non-blocking, close-on-exec.
+#[derive(Debug)]
+pub struct QueueEvents {
+    /// Written by the program to wake the datapath.
+    pub kick: OwnedFd,
+    /// Written by the datapath to wake the program.
+    pub notify: OwnedFd,
+}
+
+impl QueueEvents {
+    /// A new pair.
+    ///
+    /// # Errors
+    /// What the kernel says to `eventfd` (out of descriptors).
+    pub fn new() -> rustix::io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Self { kick: make()?, notify: make()? })
+    }
+
+    /// Another handle on the same pair.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> Result<Self, RegionError> {
+        let clone = |event: &OwnedFd| {
+            rustix::io::fcntl_dupfd_cloexec(event, 0).map_err(|source| RegionError::System {
+                step: "sharing the eventfds of",
+                bytes: 0,
+                source,
+            })
+        };
+        Ok(Self { kick: clone(&self.kick)?, notify: clone(&self.notify)? })
+    }
+}
