@@ -106,7 +106,7 @@ fn hypervisor(cpuinfo: &str) -> Check {
         return Check::warn(
             "hypervisor",
             "this is a virtual machine: sleeping and waking cost more, and rates vary",
-            "compare only figures taken side by side in one run; keep workers awake with --busy if a CPU can be spared",
+            "compare only figures taken side by side in one run; set workers.busy = true in the configuration if a CPU can be spared",
         );
     }
     Check::ok("hypervisor", "none seen")
