@@ -1,7 +1,7 @@
 //! The daemon as its operator knows it: start, permissions, reload, stop, and what happens when programs die.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use ringroad::control::message::{PortWish, Reply, Request};
 use ringroad::control::report::WorkerState;
@@ -292,16 +292,26 @@ fn another_user_is_let_in_by_socket_mode_and_rules_only() {
 
 #[test]
 fn ports_work_with_select_poll_and_epoll() {
-    use rustix::event::{PollFd, PollFlags, epoll, poll};
+    use rustix::event::{
+        FdSetElement, PollFd, PollFlags, epoll, fd_set_insert, fd_set_num_elements, poll, select,
+    };
     let daemon = Daemon::start();
     let mut a = daemon.open("vale0:a");
     let mut b = daemon.open("vale0:b");
-    for (round, by) in [(1, "poll"), (2, "epoll"), (3, "nested")] {
+    for (round, by) in [(1, "poll"), (2, "epoll"), (3, "select")] {
         assert!(!b.arm(Interest::Rx).unwrap());
         send(&mut a, &numbered([0xFF; 6], station(1), round, 60));
         a.tx().sync().unwrap();
         if by == "poll" {
             assert_eq!(poll(&mut [PollFd::from_borrowed_fd(b.as_fd(), PollFlags::IN)], None).unwrap(), 1);
+        } else if by == "select" {
+            let descriptor = b.as_fd().as_raw_fd();
+            let mut set = vec![FdSetElement::default(); fd_set_num_elements(1, descriptor + 1)];
+            fd_set_insert(&mut set, descriptor);
+            // SAFETY: the only descriptor in the set is borrowed from an open port.
+            #[allow(unsafe_code)]
+            let ready = unsafe { select(descriptor + 1, Some(&mut set), None, None, None) };
+            assert_eq!(ready.unwrap(), 1);
         } else {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
             epoll::add(&set, b.as_fd(), epoll::EventData::new_u64(1), epoll::EventFlags::IN).unwrap();

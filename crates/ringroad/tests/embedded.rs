@@ -360,6 +360,25 @@ fn forwarding_between_regions_copies() {
 }
 
 #[test]
+fn addresses_age_and_unknown_ones_are_flooded_again() {
+    let net = Embedded::new();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| net.open(name).unwrap());
+    send(&mut b, &frame(A, B, 60));
+    received(&mut a);
+    received(&mut c);
+    for _ in 0..60 {
+        net.tick();
+    }
+    send(&mut a, &frame(B, A, 60));
+    assert!(received(&mut c).is_empty(), "as old as it may be, and still known");
+    received(&mut b);
+    net.tick();
+    send(&mut a, &frame(B, A, 60));
+    assert_eq!(received(&mut c).len(), 1, "too old");
+    assert_eq!(received(&mut b).len(), 1);
+}
+
+#[test]
 fn a_null_port_gives_and_takes_without_end() {
     let mut null = Port::open("null:size=100,copy=1").unwrap();
     null.rx().sync().unwrap();
