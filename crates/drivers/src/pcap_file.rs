@@ -65,7 +65,16 @@ impl PcapQueue {
         match reader.next_frame() {
             Ok(Some(frame)) => {
                 let start = self.arena.len();
-                let bytes = frame.bytes.get(..MAX_FRAME_BYTES).unwrap_or(frame.bytes);
+                let bytes = match frame.bytes.get(..MAX_FRAME_BYTES) {
+                    Some(cut) if cut.len() < frame.bytes.len() => {
+                        let len = frame.bytes.len();
+                        self.fault.get_or_insert_with(|| {
+                            format!("a frame of {len} bytes was cut to {MAX_FRAME_BYTES}, the most that a slot carries")
+                        });
+                        cut
+                    }
+                    _ => frame.bytes,
+                };
                 self.arena.extend_from_slice(bytes);
                 Some(start..self.arena.len())
             }

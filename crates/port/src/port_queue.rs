@@ -56,8 +56,8 @@ pub trait PortQueue: Send {
     /// Returns the number of wake-ups.
     fn flush(&mut self) -> u32;
 
-    /// Asks to be woken when there is something to receive: announces the sleep; [`PortQueue::receive`] must be tried
-    /// once more afterwards. Returns the descriptor that becomes readable, if the port has one. `false` withdraws.
+    /// `true` announces that the datapath is about to sleep: it looks once more with [`PortQueue::has_waiting`] and then
+    /// waits for [`PortQueue::wake_descriptor`]. `false` withdraws the announcement.
     fn prepare_sleep(&mut self, sleeping: bool);
 
     /// The descriptor that becomes readable when a sleeping datapath is wanted; `None` for ports that never wake it.
