@@ -195,7 +195,9 @@ fn bad_files_and_names_are_clear_errors() {
     std::fs::write(folder.join("foreign.pcap"), b"this is no capture at all, but long enough").unwrap();
     let file = |name: &str| folder.join(name).display().to_string();
     let (cut, foreign, missing) = (file("cut.pcap"), file("foreign.pcap"), file("missing.pcap"));
+    let cut_port = format!("pcap:{cut}");
     for (arguments, part) in [
+        (vec!["recv", &cut_port], "cut.pcap"),
         (vec!["replay", &cut, "vale0:a", "--speed", "max"], "cut.pcap"),
         (vec!["replay", &foreign, "vale0:a"], "foreign.pcap"),
         (vec!["replay", &missing, "vale0:a"], "missing.pcap"),

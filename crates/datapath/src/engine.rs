@@ -180,6 +180,15 @@ impl Engine {
         }
     }
 
+    /// The devices at the ends of wires. Programs' queues tell their own program what is wrong with them.
+    pub fn wired_devices(&self) -> impl Iterator<Item = &dyn PortQueue> {
+        let queues = self.queues.iter().flatten();
+        queues
+            .filter(|queue| matches!(queue.forwarding, Forwarding::Wire(_)))
+            .map(|queue| queue.port.as_ref() as &dyn PortQueue)
+            .filter(|port| port.wake_descriptor().is_none())
+    }
+
     /// Changes where the frames of the queue at `place` go.
     pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
         if let Some(Some(queue)) = self.queues.get_mut(place as usize) {

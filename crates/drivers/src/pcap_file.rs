@@ -29,7 +29,8 @@ pub struct PcapQueue {
     /// Fragments borrowed from the arena and not released yet: while there are any, it must not change.
     borrowed: usize,
     gathered: Vec<u8>,
-    fault: Option<String>,
+    input_fault: Option<String>,
+    output_fault: Option<String>,
 }
 
 impl PcapQueue {
@@ -51,12 +52,9 @@ impl PcapQueue {
             arena: Vec::with_capacity(ARENA_BYTES),
             borrowed: 0,
             gathered: Vec::new(),
-            fault: None,
+            input_fault: None,
+            output_fault: None,
         })
-    }
-
-    fn fail(&mut self, error: &CaptureError) {
-        self.fault.get_or_insert_with(|| error.to_string());
     }
 
     /// Copies the next frame of the file into the arena; `None` at the end.
@@ -68,7 +66,7 @@ impl PcapQueue {
                 let bytes = match frame.bytes.get(..MAX_FRAME_BYTES) {
                     Some(cut) if cut.len() < frame.bytes.len() => {
                         let len = frame.bytes.len();
-                        self.fault.get_or_insert_with(|| {
+                        self.input_fault.get_or_insert_with(|| {
                             format!("a frame of {len} bytes was cut to {MAX_FRAME_BYTES}, the most that a slot carries")
                         });
                         cut
@@ -83,8 +81,8 @@ impl PcapQueue {
                 None
             }
             Err(error) => {
+                self.input_fault.get_or_insert_with(|| error.to_string());
                 self.input = None;
-                self.fail(&error);
                 None
             }
         }
@@ -137,7 +135,7 @@ impl PortQueue for PcapQueue {
                     delivery.bytes += u64::from(len);
                 }
                 Err(error) => {
-                    self.fail(&error);
+                    self.output_fault.get_or_insert_with(|| error.to_string());
                     delivery.dropped.add(DropCause::WriteFailed, 1);
                 }
             }
@@ -155,7 +153,7 @@ impl PortQueue for PcapQueue {
             && let Some(writer) = &mut self.output
             && let Err(error) = writer.flush()
         {
-            self.fail(&error);
+            self.output_fault.get_or_insert_with(|| error.to_string());
         }
     }
 
@@ -164,6 +162,10 @@ impl PortQueue for PcapQueue {
     }
 
     fn fault(&self) -> Option<String> {
-        self.fault.clone()
+        self.delivery_fault().or_else(|| self.input_fault.clone())
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        self.output_fault.clone()
     }
 }

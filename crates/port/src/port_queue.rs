@@ -71,8 +71,13 @@ pub trait PortQueue: Send {
     /// Whether frames wait that were not received yet, without borrowing them.
     fn has_waiting(&mut self) -> bool;
 
-    /// Why the queue stands still, for people; `None` while it works.
+    /// Why the queue stands still or gives no more frames, for people; `None` while it works.
     fn fault(&self) -> Option<String> {
+        None
+    }
+
+    /// Why frames delivered to it are lost, for people; `None` while they are not. Part of [`PortQueue::fault`].
+    fn delivery_fault(&self) -> Option<String> {
         None
     }
 }

@@ -317,7 +317,9 @@ impl Embedded {
         binding: &Arc<Binding>,
     ) -> Result<Port, OpenError> {
         let engine = self.lock().engine.clone();
-        let queues = program_queues(region, placement, events, binding, engine.as_ref())?;
+        let device = info.driver != "shm";
+        let engine = engine.as_ref().map(|engine| (engine, device));
+        let queues = program_queues(region, placement, events, binding, engine)?;
         Port::new(info, queues, binding)
     }
 }
@@ -371,19 +373,19 @@ pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result
     Embedded::new().open_parsed(name, options)
 }
 
-/// The rings of a port whose other side is a datapath: elsewhere, or `engine`.
+/// The rings of a port whose other side is a datapath: elsewhere, or `engine`, with a device behind it or not.
 pub(crate) fn program_queues(
     region: &Arc<Region>,
     placement: &PortPlacement,
     events: Vec<QueueEvents>,
     binding: &Arc<Binding>,
-    engine: Option<&Arc<Mutex<Engine>>>,
+    engine: Option<(&Arc<Mutex<Engine>>, bool)>,
 ) -> Result<Vec<Queue>, OpenError> {
     let identity = region_identity(region)?;
     let mut queues = Vec::new();
     for ((&tx, &rx), events) in placement.tx_rings.iter().zip(&placement.rx_rings).zip(events) {
         let other = |event: OwnedFd| match engine {
-            Some(engine) => OtherSide::Here(Arc::clone(engine)),
+            Some((engine, device)) => OtherSide::Here { engine: Arc::clone(engine), device },
             None => OtherSide::Elsewhere(event),
         };
         let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_datapath::engine::Engine;
+use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
 use ringroad_ring::pipe_end::PipeSendEnd;
@@ -24,7 +25,11 @@ pub(crate) enum OtherSide {
     /// Somebody else, who sleeps and is woken by this eventfd.
     Elsewhere(OwnedFd),
     /// This thread, by stepping the engine.
-    Here(Arc<Mutex<Engine>>),
+    Here {
+        engine: Arc<Mutex<Engine>>,
+        /// A device is at the other end: what stops it is to be told.
+        device: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -59,11 +64,18 @@ impl Half {
                 }
                 Ok(false)
             }
-            OtherSide::Here(engine) => {
+            OtherSide::Here { engine, .. } => {
                 engine.lock().unwrap_or_else(PoisonError::into_inner).step();
                 Ok(true)
             }
         }
+    }
+
+    /// What is wrong with the device at the other end, if there is one: `fault` asks it.
+    fn check_device(&self, fault: fn(&dyn PortQueue) -> Option<String>) -> Result<(), PortError> {
+        let OtherSide::Here { engine, device: true } = &self.other else { return Ok(()) };
+        let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.wired_devices().find_map(fault).map_or(Ok(()), |fault| Err(PortError::Device(fault)))
     }
 }
 
@@ -257,7 +269,9 @@ impl TxRing {
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.sync_end()?;
         if self.half.follow(synced)? {
-            return Ok(synced.gained + self.sync_end()?.gained);
+            let gained = synced.gained + self.sync_end()?.gained;
+            self.half.check_device(|device| device.delivery_fault())?;
+            return Ok(gained);
         }
         Ok(synced.gained)
     }
@@ -390,7 +404,12 @@ impl RxRing {
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.end.sync()?;
         if self.half.follow(synced)? {
-            return Ok(synced.gained + self.end.sync()?.gained);
+            let gained = synced.gained + self.end.sync()?.gained;
+            if self.available() == 0 {
+                // Only when everything that came before is taken.
+                self.half.check_device(|device| device.fault())?;
+            }
+            return Ok(gained);
         }
         Ok(synced.gained)
     }

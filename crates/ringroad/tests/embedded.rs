@@ -429,6 +429,38 @@ fn a_capture_file_is_read_whole_however_slow_its_reader_is() {
 }
 
 #[test]
+fn a_capture_file_that_is_cut_gives_its_whole_frames_and_then_an_error() {
+    use ringroad_capture::{CaptureFormat, CaptureWriter};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pcap");
+    let mut writer = CaptureWriter::create(&path, CaptureFormat::Pcap, 0).unwrap();
+    for number in 0..10 {
+        writer.write_frame(number, &frame(B, A, 60), 60).unwrap();
+    }
+    writer.finish().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+    let mut port = Port::open(&format!("pcap:{}", path.display())).unwrap();
+    assert!(port.wait(Interest::Rx, PATIENCE).unwrap());
+    assert_eq!(port.rx().available(), 9);
+    port.rx().release(9);
+    let error = port.rx().sync().unwrap_err().to_string();
+    assert!(error.contains("cut.pcap"), "{error}");
+    let mut full = Port::open("pcap:out=/dev/full").map_err(|error| error.to_string());
+    let error = match &mut full {
+        // Headers may be written later than the file is opened.
+        Ok(port) => loop {
+            port.tx().send(&frame(B, A, 1500)).unwrap();
+            if let Err(error) = port.tx().sync() {
+                break error.to_string();
+            }
+        },
+        Err(error) => error.clone(),
+    };
+    assert!(error.contains("/dev/full"), "{error}");
+}
+
+#[test]
 fn several_queues_keep_their_number() {
     let net = Embedded::new();
     let mut a = net.open("vale0:a@queues=3").unwrap();
