@@ -35,18 +35,7 @@ impl Pipe {
         let geometry = RegionGeometry::for_ports(2, queues, slots, buffer_bytes, extra)?;
         let region = Arc::new(Region::create(geometry, huge_pages)?);
         let mut buffers = FIRST_BUFFER..geometry.buffers;
-        let place = |end: u32| {
-            let first = end * 2 * u32::from(queues);
-            let middle = first + u32::from(queues);
-            PortPlacement {
-                interface: end,
-                tx_rings: (first..middle).collect(),
-                rx_rings: (middle..middle + u32::from(queues)).collect(),
-                slots,
-                extra_buffers,
-            }
-        };
-        let placements = [place(0), place(1)];
+        let placements = [0, 1].map(|end| PortPlacement::of_port(end, queues, slots, extra_buffers));
         for placement in &placements {
             lay_out_port(&region, name, placement, &mut buffers)?;
         }

@@ -5,13 +5,13 @@
 //! violation stops the ring for good: the code is left in the control block for the program to see.
 
 use crate::cursor::{advance, distance, previous, within};
-use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS, PORT_SHIFT};
+use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
 use crate::layout::{MAX_FRAGMENTS, Slot};
 use crate::ring_view::RingView;
 use crate::shared::SharedBytes;
 use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
-use crate::wakeup::{Kicker, publish_fence};
+use crate::wakeup::Kicker;
 
 /// What both ends share: shadow cursors and the stop.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ impl TxTakeEnd {
         self.shadow.publish(previous(self.released, slots));
     }
 
-    /// Whether the program sleeps until slots come back. Call after [`publish_fence`].
+    /// Whether the program sleeps until slots come back. Call after [`crate::wakeup::publish_fence`].
     #[inline]
     pub fn needs_kick(&mut self) -> bool {
         self.shadow.needs_kick()
@@ -287,7 +287,7 @@ impl RxPutEnd {
         if more {
             flags |= MORE_FRAGMENTS;
         }
-        self.shadow.view.slot(index).store(Slot { buffer, len, flags: flags & !BUF_CHANGED, ptr: 0 });
+        self.shadow.view.slot(index).store(Slot { buffer, len, flags, ptr: 0 });
     }
 
     /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].
@@ -306,7 +306,7 @@ impl RxPutEnd {
         true
     }
 
-    /// Whether the program sleeps until frames come. Call after [`publish_fence`].
+    /// Whether the program sleeps until frames come. Call after [`crate::wakeup::publish_fence`].
     #[inline]
     pub fn needs_kick(&mut self) -> bool {
         self.shadow.needs_kick()
@@ -323,10 +323,4 @@ impl RxPutEnd {
     pub fn in_program(&self) -> u32 {
         distance(self.shadow.head, self.shadow.tail, self.shadow.view.slot_count())
     }
-}
-
-/// Orders everything published before it against the looks at sleeping flags after it.
-#[inline]
-pub fn fence_before_kicks() {
-    publish_fence();
 }

@@ -192,6 +192,20 @@ pub struct PortPlacement {
 }
 
 impl PortPlacement {
+    /// The placement of port number `port` in a region made by [`RegionGeometry::for_ports`]: tx rings, then rx rings.
+    #[must_use]
+    pub fn of_port(port: u32, queues: u16, slots: u32, extra_buffers: u32) -> Self {
+        let queues = u32::from(queues);
+        let first = port * 2 * queues;
+        Self {
+            interface: port,
+            tx_rings: (first..first + queues).collect(),
+            rx_rings: (first + queues..first + 2 * queues).collect(),
+            slots,
+            extra_buffers,
+        }
+    }
+
     /// Checks that the placement lies within `geometry`.
     ///
     /// # Errors

@@ -9,14 +9,14 @@ use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
-use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd, fence_before_kicks};
+use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::Region;
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{prefetch_read, prefetch_write};
 use ringroad_ring::violation::RingViolation;
-use ringroad_ring::wakeup::Sleeper;
+use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
 use super::QueueEvents;
 
@@ -248,7 +248,7 @@ impl PortQueue for ShmQueue {
         if !put && !self.released {
             return 0;
         }
-        fence_before_kicks();
+        publish_fence();
         let wake_rx = put && self.put.needs_kick();
         let wake_tx = self.released && self.take.needs_kick();
         self.released = false;

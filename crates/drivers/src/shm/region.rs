@@ -85,15 +85,7 @@ impl ShmRegion {
     }
 
     fn placement(&self, place: u32) -> PortPlacement {
-        let first = place * 2 * u32::from(self.queues);
-        let middle = first + u32::from(self.queues);
-        PortPlacement {
-            interface: place,
-            tx_rings: (first..middle).collect(),
-            rx_rings: (middle..middle + u32::from(self.queues)).collect(),
-            slots: self.slots,
-            extra_buffers: self.extra_buffers,
-        }
+        PortPlacement::of_port(place, self.queues, self.slots, self.extra_buffers)
     }
 
     /// Buffers that no port holds. Programs exchange buffers between ports, so it is the slots of the ports in use
