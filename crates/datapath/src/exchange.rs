@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ringroad_port::frame::Fragment;
+use ringroad_ring::eventfd;
 use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
 use ringroad_switch::PortIndex;
 
@@ -55,14 +56,12 @@ impl Doorbell {
     /// # Errors
     /// What the kernel says to `eventfd`.
     pub fn new() -> rustix::io::Result<Self> {
-        use rustix::event::{EventfdFlags, eventfd};
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { sleeping: AtomicU32::new(0), event })
+        Ok(Self { sleeping: AtomicU32::new(0), event: eventfd::create()? })
     }
 
     /// Wakes the worker whether or not it sleeps.
     pub fn ring(&self) {
-        ring_eventfd(self.event.as_fd());
+        eventfd::ring(&self.event);
     }
 
     pub(crate) fn ring_if_sleeping(&self, kicker: &mut Kicker) {
@@ -77,23 +76,12 @@ impl Doorbell {
 
     pub(crate) fn awake(&self) {
         Sleeper::awake(&self.sleeping);
-        drain_eventfd(self.event.as_fd());
+        eventfd::drain(&self.event);
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
-}
-
-/// Adds 1 to an eventfd. A full counter already says what is to be said.
-pub fn ring_eventfd(event: BorrowedFd<'_>) {
-    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
-}
-
-/// Sets a non-blocking eventfd to zero.
-pub fn drain_eventfd(event: BorrowedFd<'_>) {
-    let mut count = [0; 8];
-    let _ = rustix::io::read(event, &mut count);
 }
 
 #[derive(Debug)]

@@ -4,7 +4,8 @@
 //!
 //! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region.
 //! - [`region`]: the sealed memfd; [`shared`], [`copy`]: access to bytes that others write.
-//! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom).
+//! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
+//!   [`eventfd`]: what it sleeps on.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
 //!   for the datapath, which trusts nothing ([`violation`]).
@@ -15,6 +16,7 @@ pub mod control_block;
 pub mod copy;
 pub mod cursor;
 pub mod datapath_end;
+pub mod eventfd;
 pub mod geometry;
 pub mod layout;
 pub mod pipe_end;

@@ -120,8 +120,7 @@ impl Queue {
     /// As [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
         // The signal goes first: one that comes after it stands for something the sync below, or the next, will see.
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.notify, &mut count);
+        ringroad_ring::eventfd::drain(&self.notify);
         self.rx.awake();
         self.tx.awake();
         self.sync()

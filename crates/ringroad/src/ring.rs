@@ -1,10 +1,11 @@
 //! The rings as programs hold them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_datapath::engine::Engine;
 use ringroad_port::port_queue::PortQueue;
+use ringroad_ring::eventfd;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
 use ringroad_ring::pipe_end::PipeSendEnd;
@@ -54,7 +55,7 @@ impl Half {
         match &self.other {
             OtherSide::Elsewhere(event) => {
                 if synced.kick {
-                    ring(event);
+                    eventfd::ring(event);
                 }
                 if synced.gained == 0 {
                     self.idle_syncs = self.idle_syncs.wrapping_add(1);
@@ -77,11 +78,6 @@ impl Half {
         let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.wired_devices().find_map(fault).map_or(Ok(()), |fault| Err(PortError::Device(fault)))
     }
-}
-
-fn ring(event: &OwnedFd) {
-    // A full counter already says what is to be said.
-    let _ = rustix::io::write(event.as_fd(), &1u64.to_ne_bytes());
 }
 
 /// A transmit ring: the program fills slots from the front and gives them away.

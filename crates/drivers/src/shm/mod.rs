@@ -10,6 +10,7 @@ pub mod region;
 
 use std::os::fd::OwnedFd;
 
+use ringroad_ring::eventfd;
 use ringroad_ring::region::RegionError;
 
 pub use queue::{ShmQueue, UnboundQueue};
@@ -30,9 +31,7 @@ impl QueueEvents {
     /// # Errors
     /// What the kernel says to `eventfd` (out of descriptors).
     pub fn new() -> rustix::io::Result<Self> {
-        use rustix::event::{EventfdFlags, eventfd};
-        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        Ok(Self { kick: make()?, notify: make()? })
+        Ok(Self { kick: eventfd::create()?, notify: eventfd::create()? })
     }
 
     /// Another handle on the same pair.

@@ -10,6 +10,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
+use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::Region;
@@ -69,7 +70,7 @@ impl ShmQueue {
             self.counted[side] = true;
             self.counters.violation();
             // The program may be asleep on this ring: it is to learn why nothing comes any more.
-            ring(self.events.notify.as_fd());
+            eventfd::ring(&self.events.notify);
         }
     }
 
@@ -253,7 +254,7 @@ impl PortQueue for ShmQueue {
         let wake_tx = self.released && self.take.needs_kick();
         self.released = false;
         if wake_rx || wake_tx {
-            ring(self.events.notify.as_fd());
+            eventfd::ring(&self.events.notify);
             return 1;
         }
         0
@@ -272,8 +273,7 @@ impl PortQueue for ShmQueue {
     }
 
     fn drain_wake(&mut self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.events.kick, &mut count);
+        eventfd::drain(&self.events.kick);
     }
 
     fn has_waiting(&mut self) -> bool {
@@ -292,11 +292,6 @@ impl PortQueue for ShmQueue {
         let tx = self.take.violation().map(|violation| format!("tx ring stopped: {violation}"));
         tx.or_else(|| self.put.violation().map(|violation| format!("rx ring stopped: {violation}")))
     }
-}
-
-fn ring(event: BorrowedFd<'_>) {
-    // A full counter already says what is to be said.
-    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
 /// The queue of a persistent port that no program has bound: takes nothing, gives nothing, counts.
