@@ -24,11 +24,13 @@ const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
 /// Most workers of one datapath.
 pub const MAX_WORKERS: usize = 16;
 
-/// Slots that can be released once other workers have copied the frames.
+/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
 #[derive(Debug)]
 struct PendingRelease {
     fragments: usize,
     positions: [u64; MAX_WORKERS],
+    /// What [`PortQueue::returned`] of the wire's other end must reach.
+    lent: u64,
 }
 
 /// A queue in the engine.
@@ -148,7 +150,8 @@ impl Engine {
         let mut queue = self.queues.get_mut(place as usize)?.take()?;
         self.active.retain(|&other| other != place);
         while !queue.pending.is_empty() {
-            settle(&mut queue, &self.outboxes);
+            // Nobody uses the slots of a queue that leaves: what was lent need not come back.
+            settle(&mut queue, &self.outboxes, u64::MAX);
             self.receive_handoffs();
             std::hint::spin_loop();
         }
@@ -224,11 +227,29 @@ impl Engine {
         self.inboxes.iter().any(Inbox::has_waiting)
             || self.active.iter().any(|&place| match queues.get_mut(place as usize) {
                 Some(Some(queue)) => {
-                    !queue.pending.is_empty()
-                        || (!matches!(queue.forwarding, Forwarding::Hold) && queue.port.has_waiting())
+                    let borrowed =
+                        !matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty();
+                    borrowed || (!matches!(queue.forwarding, Forwarding::Hold) && queue.port.has_waiting())
                 }
                 _ => false,
             })
+    }
+
+    /// Whether slots are lent to a device, whose return no descriptor announces.
+    #[must_use]
+    pub fn has_lent(&self) -> bool {
+        let mut queues = self.active.iter().filter_map(|&place| self.queues.get(place as usize)?.as_ref());
+        queues.any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
+    }
+
+    /// Counts what the kernel dropped before it could be received: as received, and as dropped.
+    pub fn count_missed(&mut self) {
+        for queue in self.queues.iter_mut().flatten() {
+            let missed = queue.port.missed_frames();
+            if missed != 0 {
+                queue.counters.missed(missed);
+            }
+        }
     }
 
     /// Announces or withdraws the engine's sleep on all its queues.
@@ -248,11 +269,11 @@ impl Engine {
         })
     }
 
-    /// Takes the signal off the descriptor of the queue at `place`.
-    pub fn drain_wake(&mut self, place: u32) {
-        if let Some(queue) = self.queue_mut(place) {
-            queue.drain_wake();
-        }
+    /// Takes the signal off the descriptor of the queue at `place`. Says whether the queue still has one.
+    pub fn drain_wake(&mut self, place: u32) -> bool {
+        let Some(queue) = self.queue_mut(place) else { return false };
+        queue.drain_wake();
+        queue.wake_descriptor().is_some()
     }
 
     fn serve(&mut self, place: u32) -> usize {
@@ -274,7 +295,13 @@ impl Engine {
 
     fn serve_source(&mut self, source: &mut EngineQueue) -> usize {
         if !source.pending.is_empty() {
-            settle(source, &self.outboxes);
+            let returned = match source.forwarding {
+                Forwarding::Wire(destination) => {
+                    self.queue_mut(destination).map_or(u64::MAX, PortQueue::returned)
+                }
+                _ => u64::MAX,
+            };
+            settle(source, &self.outboxes, returned);
         }
         // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
         let room = self.outboxes.iter().flatten().map(Outbox::free).min();
@@ -285,14 +312,16 @@ impl Engine {
             return 0;
         }
         // A switch drops where a receiver is full; a wire holds its source back.
-        let capacity = match source.forwarding {
+        let (capacity, taker) = match source.forwarding {
             Forwarding::Wire(destination) => {
                 let longest = source.port.longest_frame_bytes();
-                self.queue_mut(destination).map_or(BATCH_FRAMES, |queue| queue.room(longest))
+                let destination = self.queue_mut(destination);
+                destination.map_or((BATCH_FRAMES, None), |queue| (queue.room(longest), queue.region()))
             }
-            _ => BATCH_FRAMES,
+            _ => (BATCH_FRAMES, None),
         };
         self.scratch.batch.reset(capacity);
+        self.scratch.batch.set_taker(taker);
         source.port.receive(&mut self.scratch.batch);
         let frames = self.scratch.batch.frames();
         if frames == 0 {
@@ -300,15 +329,18 @@ impl Engine {
         }
         source.counters.received(frames as u64, self.scratch.batch.bytes());
         let mut dropped = DropTally::default();
+        let mut lent = 0;
         match &mut source.forwarding {
             Forwarding::Hold => {}
             Forwarding::Wire(destination) => {
                 let scratch = &mut self.scratch;
                 let list = scratch.all.get(..frames).unwrap_or(&[]);
                 let dirty = &mut scratch.dirty;
-                if !deliver(&mut self.queues, *destination, &scratch.batch, list, dirty) {
+                if !deliver(&mut self.queues, *destination, &mut scratch.batch, list, dirty) {
                     dropped.add(DropCause::PortGone, frames as u32);
                 }
+                let taker = self.queues.get(*destination as usize).and_then(Option::as_ref);
+                lent = taker.map_or(0, |queue| queue.port.lent());
             }
             Forwarding::Switch { switch, source: learning, queue } => {
                 match self.switches.get(usize::from(switch.0)) {
@@ -325,8 +357,12 @@ impl Engine {
             }
         }
         source.counters.dropped(&dropped);
+        if self.scratch.batch.exchanged() {
+            source.port.reclaim(&self.scratch.batch);
+        }
+        let lent = if self.scratch.batch.lends() { lent } else { 0 };
         let fragments = self.scratch.batch.fragment_count();
-        release(source, fragments, &self.outboxes);
+        release(source, fragments, lent, &self.outboxes);
         frames
     }
 
@@ -445,6 +481,9 @@ fn decide(
                     0 => dropped.add(DropCause::NoDestination, 1),
                     copies => replicated += copies as u64 - 1,
                 }
+                if scratch.batch.gives() {
+                    scratch.batch.set_replicated(usize::from(number));
+                }
                 for &group in &scratch.flood_groups {
                     scratch.groups.add(group, number);
                 }
@@ -520,7 +559,9 @@ impl Outlets<'_> {
             let port = PortIndex((group / 2) as u8);
             let source_queue = if group % 2 == 1 { 0 } else { queue };
             let delivered = match view.topology.queue(port, source_queue) {
-                Some(target) => deliver(self.queues, target.place, &scratch.batch, list, &mut scratch.dirty),
+                Some(target) => {
+                    deliver(self.queues, target.place, &mut scratch.batch, list, &mut scratch.dirty)
+                }
                 None => false,
             };
             if !delivered {
@@ -534,7 +575,7 @@ impl Outlets<'_> {
 fn deliver(
     queues: &mut [Option<Box<EngineQueue>>],
     place: u32,
-    batch: &Batch,
+    batch: &mut Batch,
     frames: &[u16],
     dirty: &mut Vec<u32>,
 ) -> bool {
@@ -564,13 +605,18 @@ fn deliver_handoffs(
     let mut copies = 0;
     match handoff.target {
         Target::Queue(place) => {
-            copies += u64::from(deliver(queues, place, &scratch.batch, list, &mut scratch.dirty));
+            copies += u64::from(deliver(queues, place, &mut scratch.batch, list, &mut scratch.dirty));
         }
         Target::Flood { from, .. } => {
             for (_, target) in view.topology.flood(from) {
                 if target.worker == worker {
-                    copies +=
-                        u64::from(deliver(queues, target.place, &scratch.batch, list, &mut scratch.dirty));
+                    copies += u64::from(deliver(
+                        queues,
+                        target.place,
+                        &mut scratch.batch,
+                        list,
+                        &mut scratch.dirty,
+                    ));
                 }
             }
         }
@@ -584,9 +630,10 @@ fn deliver_handoffs(
     }
 }
 
-/// Releases the batch's slots, now or when other workers are done with them.
-fn release(source: &mut EngineQueue, fragments: usize, outboxes: &[Option<Outbox>]) {
+/// Releases the batch's slots, now or when those who borrow them are done.
+fn release(source: &mut EngineQueue, fragments: usize, lent: u64, outboxes: &[Option<Outbox>]) {
     if source.pending.is_empty()
+        && lent == 0
         && outboxes.iter().flatten().all(|outbox| outbox.position() == outbox.consumed())
     {
         source.port.release(fragments);
@@ -596,15 +643,15 @@ fn release(source: &mut EngineQueue, fragments: usize, outboxes: &[Option<Outbox
     for (position, outbox) in positions.iter_mut().zip(outboxes) {
         *position = outbox.as_ref().map_or(0, Outbox::position);
     }
-    source.pending.push_back(PendingRelease { fragments, positions });
+    source.pending.push_back(PendingRelease { fragments, positions, lent });
 }
 
-/// Releases what other workers are done with.
-fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>]) {
+/// Releases what other workers, and the one to whom slots were lent, are done with.
+fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) {
     let mut any = false;
     while let Some(pending) = source.pending.front() {
-        let done =
-            pending.positions.iter().zip(outboxes).all(|(&position, outbox)| {
+        let done = pending.lent <= returned
+            && pending.positions.iter().zip(outboxes).all(|(&position, outbox)| {
                 outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position)
             });
         if !done {

@@ -104,6 +104,14 @@ struct Switch {
     departed: CounterSnapshot,
 }
 
+/// Two ports joined queue by queue.
+#[derive(Debug)]
+struct Wire {
+    /// The first port's and the second's, in turn.
+    queues: Vec<QueueRef>,
+    counters: Vec<[Arc<QueueCounters>; 2]>,
+}
+
 /// What a switch has done in all, ports that left included.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchTotals {
@@ -122,7 +130,7 @@ pub struct Fabric {
     /// Places in use, per worker.
     places: Vec<Vec<bool>>,
     switches: BTreeMap<String, Switch>,
-    wires: BTreeMap<u64, Vec<QueueRef>>,
+    wires: BTreeMap<u64, Wire>,
     next_wire: u64,
     table: MacTableConfig,
 }
@@ -298,7 +306,9 @@ impl Fabric {
     /// A worker that is gone.
     pub fn wire(&mut self, a: Vec<QueueParts>, b: Vec<QueueParts>) -> Result<WireId, FabricError> {
         let mut refs = Vec::with_capacity(2 * a.len());
+        let mut counters = Vec::with_capacity(a.len());
         for (a, b) in a.into_iter().zip(b) {
+            counters.push([Arc::clone(&a.counters), Arc::clone(&b.counters)]);
             let a_ref = self.place(a, Forwarding::Hold)?;
             let b_place = self.free_place(a_ref.worker);
             let b_ref = QueueRef { worker: a_ref.worker, place: b_place };
@@ -310,7 +320,7 @@ impl Fabric {
             refs.extend([a_ref, b_ref]);
         }
         self.next_wire += 1;
-        self.wires.insert(self.next_wire, refs);
+        self.wires.insert(self.next_wire, Wire { queues: refs, counters });
         Ok(WireId(self.next_wire))
     }
 
@@ -320,9 +330,55 @@ impl Fabric {
     /// A worker that is gone.
     pub fn unwire(&mut self, wire: WireId) -> Result<(), FabricError> {
         match self.wires.remove(&wire.0) {
-            Some(refs) => self.take_out(&refs),
+            Some(wire) => self.take_out(&wire.queues),
             None => Ok(()),
         }
+    }
+
+    /// What the ports at the two ends of a wire have done since they were joined: of the first, then of the second.
+    #[must_use]
+    pub fn wire_counters(&self, wire: WireId) -> Option<[CounterSnapshot; 2]> {
+        let mut sums = <[CounterSnapshot; 2]>::default();
+        for pair in &self.wires.get(&wire.0)?.counters {
+            for (sum, counters) in sums.iter_mut().zip(pair) {
+                counters.add_to(sum);
+            }
+        }
+        Some(sums)
+    }
+
+    /// Why the second port of a wire stands still, if it does.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn wire_fault(&self, wire: WireId) -> Result<Option<String>, FabricError> {
+        let refs = self.wires.get(&wire.0).map_or(&[][..], |wire| &wire.queues);
+        // Of each pair the second queue is the second port's.
+        self.fault_of(refs.iter().skip(1).step_by(2))
+    }
+
+    fn fault_of<'a>(
+        &self,
+        queues: impl Iterator<Item = &'a QueueRef>,
+    ) -> Result<Option<String>, FabricError> {
+        for queue in queues {
+            let place = queue.place;
+            let fault = self
+                .runner(queue.worker)?
+                .call(move |engine| engine.queue_mut(place).and_then(|queue| queue.fault()))?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts what the kernel dropped before it could be received, of all ports.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn count_missed(&self) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(Engine::count_missed))
     }
 
     /// Moves the ageing clock of every switch on by one tick.
@@ -367,19 +423,10 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
-        let Some(port) = self.switches.get(switch).and_then(|switch| switch.ports.get(port)) else {
-            return Ok(None);
-        };
-        for queue in &port.queues {
-            let place = queue.place;
-            let fault = self
-                .runner(queue.worker)?
-                .call(move |engine| engine.queue_mut(place).and_then(|queue| queue.fault()))?;
-            if fault.is_some() {
-                return Ok(fault);
-            }
+        match self.switches.get(switch).and_then(|switch| switch.ports.get(port)) {
+            Some(port) => self.fault_of(port.queues.iter()),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     /// Totals of a switch, ports that left included: the conservation sum is made from them.

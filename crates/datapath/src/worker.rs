@@ -176,6 +176,8 @@ struct Running {
     epoll: Option<OwnedFd>,
 }
 
+/// How long a worker sleeps at most while a device has slots of a program, whose return wakes nobody.
+const LENT_POLL: Duration = Duration::from_millis(1);
 /// Empty steps between two looks at the clock.
 const STEPS_PER_CLOCK: u32 = 16;
 const BELL: u64 = u64::MAX;
@@ -260,16 +262,25 @@ impl Running {
         let Some(set) = &self.epoll else { return Ok(()) };
         let mut events: [epoll::Event; 32] =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
-        let ready = match epoll::wait(set.as_fd(), &mut events, None) {
+        let most = self
+            .engine
+            .has_lent()
+            .then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: LENT_POLL.subsec_nanos().into() });
+        let ready = match epoll::wait(set.as_fd(), &mut events, most.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             result => result?,
         };
+        // A device that fails has no descriptor any more: what is in the set would be readable for ever.
+        let mut stale = false;
         for event in events.iter().take(ready) {
             let place = event.data.u64();
             if place != BELL {
                 bump(&self.stats.kicks_received);
-                self.engine.drain_wake(place as u32);
+                stale |= !self.engine.drain_wake(place as u32);
             }
+        }
+        if stale {
+            self.epoll = None;
         }
         Ok(())
     }

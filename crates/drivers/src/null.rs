@@ -65,7 +65,7 @@ impl PortQueue for NullQueue {
 
     fn release(&mut self, _fragments: usize) {}
 
-    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery { frames: frames.len() as u32, ..Delivery::default() };
         for &frame in frames {
             for fragment in batch.frame(usize::from(frame)) {

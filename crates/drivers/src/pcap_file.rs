@@ -110,7 +110,7 @@ impl PortQueue for PcapQueue {
         self.borrowed = self.borrowed.saturating_sub(fragments);
     }
 
-    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);

@@ -1,11 +1,24 @@
 //! A batch: up to [`BATCH_FRAMES`] frames borrowed from one queue.
 
+use std::ops::Range;
+
 use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::region::RegionId;
 
 use crate::frame::Fragment;
 
 /// Most frames in a batch.
 pub const BATCH_FRAMES: usize = 256;
+
+/// What a destination in the same region may do with the buffers of a batch instead of copying out of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Custody {
+    /// Read them until it says that it is done ([`crate::port_queue::PortQueue::returned`]): the source's slots come back to the
+    /// program as they were.
+    Lend,
+    /// Keep them, giving one of its own for each.
+    Give,
+}
 
 /// Frames borrowed from one queue, in order. Allocated once, reused for ever.
 #[derive(Debug)]
@@ -13,6 +26,15 @@ pub struct Batch {
     fragments: Vec<Fragment>,
     /// Index in `fragments` of the first fragment of each frame.
     heads: Vec<u16>,
+    /// Buffer of each fragment; empty where the source offers none.
+    buffers: Vec<u32>,
+    /// When each frame came, ns since the Unix epoch; empty where the source does not know.
+    timestamps_ns: Vec<u64>,
+    /// Frames that more than one destination gets; empty where nobody asks.
+    replicated: Vec<bool>,
+    offer: Option<(RegionId, Custody)>,
+    taker: Option<RegionId>,
+    exchanged: bool,
     bytes: u64,
     capacity: usize,
 }
@@ -30,6 +52,12 @@ impl Batch {
         Self {
             fragments: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
             heads: Vec::with_capacity(BATCH_FRAMES),
+            buffers: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
+            timestamps_ns: Vec::with_capacity(BATCH_FRAMES),
+            replicated: Vec::with_capacity(BATCH_FRAMES),
+            offer: None,
+            taker: None,
+            exchanged: false,
             bytes: 0,
             capacity: BATCH_FRAMES,
         }
@@ -40,8 +68,143 @@ impl Batch {
     pub fn reset(&mut self, capacity: usize) {
         self.fragments.clear();
         self.heads.clear();
+        self.buffers.clear();
+        self.timestamps_ns.clear();
+        self.replicated.clear();
+        (self.offer, self.taker, self.exchanged) = (None, None, false);
         self.bytes = 0;
         self.capacity = capacity.min(BATCH_FRAMES);
+    }
+
+    /// Says in which region the one destination of all frames lies, so that a source there can lend its buffers.
+    #[inline]
+    pub fn set_taker(&mut self, region: Option<RegionId>) {
+        self.taker = region;
+    }
+
+    /// The region of the one destination; `None` where there are several or it lies in none.
+    #[inline]
+    #[must_use]
+    pub fn taker(&self) -> Option<RegionId> {
+        self.taker
+    }
+
+    /// Offers the buffers of the frames that follow, which are appended with [`Batch::push_buffer`] then.
+    #[inline]
+    pub fn offer(&mut self, region: RegionId, custody: Custody) {
+        self.offer = Some((region, custody));
+    }
+
+    /// Whether a destination in `region` may read the buffers where they lie and return them later.
+    #[inline]
+    #[must_use]
+    pub fn lends_to(&self, region: RegionId) -> bool {
+        self.offer == Some((region, Custody::Lend))
+    }
+
+    /// Whether a destination in `region` may keep buffers for others of its own.
+    #[inline]
+    #[must_use]
+    pub fn gives_to(&self, region: RegionId) -> bool {
+        self.offer == Some((region, Custody::Give))
+    }
+
+    /// Whether the buffers are offered for reading.
+    #[inline]
+    #[must_use]
+    pub fn lends(&self) -> bool {
+        matches!(self.offer, Some((_, Custody::Lend)))
+    }
+
+    /// Whether buffers are offered that could be kept by somebody.
+    #[inline]
+    #[must_use]
+    pub fn gives(&self) -> bool {
+        matches!(self.offer, Some((_, Custody::Give)))
+    }
+
+    /// Appends a fragment that lies in `buffer` of the region offered.
+    #[inline]
+    pub fn push_buffer(&mut self, fragment: Fragment, buffer: u32, first: bool) {
+        self.buffers.push(buffer);
+        self.push(fragment, first);
+    }
+
+    /// Says when the frame appended last came, ns since the Unix epoch. A source says it of every frame or of none.
+    #[inline]
+    pub fn push_timestamp(&mut self, timestamp_ns: u64) {
+        self.timestamps_ns.push(timestamp_ns);
+    }
+
+    /// When `frame` came, ns since the Unix epoch; 0 where nobody knows.
+    #[inline]
+    #[must_use]
+    pub fn timestamp_ns(&self, frame: usize) -> u64 {
+        self.timestamps_ns.get(frame).copied().unwrap_or(0)
+    }
+
+    /// Whether the source knows when its frames came.
+    #[inline]
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        !self.timestamps_ns.is_empty()
+    }
+
+    /// Says that several destinations get `frame`, so that none may keep its buffers.
+    #[inline]
+    pub fn set_replicated(&mut self, frame: usize) {
+        if self.replicated.len() <= frame {
+            self.replicated.resize(frame + 1, false);
+        }
+        if let Some(replicated) = self.replicated.get_mut(frame) {
+            *replicated = true;
+        }
+    }
+
+    /// Whether `frame` goes to one destination only.
+    #[inline]
+    #[must_use]
+    pub fn is_sole(&self, frame: usize) -> bool {
+        !self.replicated.get(frame).copied().unwrap_or(false)
+    }
+
+    /// Which fragments make up `frame`.
+    #[inline]
+    #[must_use]
+    pub fn fragments_of(&self, frame: usize) -> Range<usize> {
+        let Some(&head) = self.heads.get(frame) else { return 0..0 };
+        let end = self.heads.get(frame + 1).map_or(self.fragments.len(), |&next| usize::from(next));
+        usize::from(head)..end
+    }
+
+    /// The buffer of fragment `fragment`, in the region offered: 0, which is no frame's, where none is offered.
+    #[inline]
+    #[must_use]
+    pub fn buffer(&self, fragment: usize) -> u32 {
+        self.buffers.get(fragment).copied().unwrap_or(0)
+    }
+
+    /// Gives `instead` for the buffer of fragment `fragment`, which the destination keeps.
+    #[inline]
+    pub fn exchange(&mut self, fragment: usize, instead: u32) {
+        if let Some(buffer) = self.buffers.get_mut(fragment) {
+            *buffer = instead;
+            self.exchanged = true;
+        }
+    }
+
+    /// Whether some destination kept buffers: the source has to take up those given for them.
+    #[inline]
+    #[must_use]
+    pub fn exchanged(&self) -> bool {
+        self.exchanged
+    }
+
+    /// The buffers of all fragments, in order.
+    #[inline]
+    #[must_use]
+    pub fn buffers(&self) -> &[u32] {
+        &self.buffers
     }
 
     /// Whether another frame of up to `fragments` fragments fits. A frame always fits into an empty batch.
@@ -66,9 +229,11 @@ impl Batch {
         for fragment in self.fragments.drain(fragments.min(self.fragments.len())..) {
             self.bytes -= fragment.len() as u64;
         }
+        self.buffers.truncate(self.fragments.len());
         while self.heads.last().is_some_and(|&head| usize::from(head) >= self.fragments.len()) {
             self.heads.pop();
         }
+        self.timestamps_ns.truncate(self.heads.len());
     }
 
     /// Number of frames.
@@ -96,13 +261,14 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn frame(&self, frame: usize) -> &[Fragment] {
-        let Some(&head) = self.heads.get(frame) else { return &[] };
-        let head = usize::from(head);
-        let end = match self.heads.get(frame + 1) {
-            Some(&next) => usize::from(next),
-            None => self.fragments.len(),
-        };
-        self.fragments.get(head..end).unwrap_or(&[])
+        self.fragments.get(self.fragments_of(frame)).unwrap_or(&[])
+    }
+
+    /// Fragment number `fragment` of the batch.
+    #[inline]
+    #[must_use]
+    pub fn fragment(&self, fragment: usize) -> Option<&Fragment> {
+        self.fragments.get(fragment)
     }
 
     /// The first fragment of frame `frame`, which holds its header.

@@ -81,6 +81,12 @@ impl QueueCounters {
         }
     }
 
+    /// Counts frames that the kernel dropped before they could be received, as received and as dropped.
+    pub fn missed(&self, frames: u64) {
+        add(&self.received_frames, frames);
+        add(&self.dropped[DropCause::KernelDropped as usize], frames);
+    }
+
     /// Counts a violation.
     pub fn violation(&self) {
         add(&self.violations, 1);

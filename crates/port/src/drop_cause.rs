@@ -26,11 +26,16 @@ pub enum DropCause {
     PortGone,
     /// To be flooded where there is no other port. Counted at the source.
     NoDestination,
+    /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the source, as
+    /// received and dropped.
+    KernelDropped,
+    /// The destination is an interface that is down or gone. Counted at the destination.
+    LinkDown,
 }
 
 impl DropCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::NoSpace,
         Self::NotBound,
         Self::RingStopped,
@@ -40,6 +45,8 @@ impl DropCause {
         Self::ToSelf,
         Self::PortGone,
         Self::NoDestination,
+        Self::KernelDropped,
+        Self::LinkDown,
     ];
 
     /// The name used everywhere, snake_case.
@@ -55,6 +62,8 @@ impl DropCause {
             Self::ToSelf => "to_self",
             Self::PortGone => "port_gone",
             Self::NoDestination => "no_destination",
+            Self::KernelDropped => "kernel_dropped",
+            Self::LinkDown => "link_down",
         }
     }
 }

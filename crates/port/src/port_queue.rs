@@ -2,13 +2,15 @@
 
 use std::os::fd::BorrowedFd;
 
+use ringroad_ring::region::RegionId;
+
 use crate::batch::{BATCH_FRAMES, Batch};
 use crate::drop_cause::DropTally;
 
 /// What a port can do, and in which way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The driver's name: `shm`, `pipe`, `null`, `pcap`.
+    /// The driver's name: `shm`, `pipe`, `af_xdp`, ...
     pub driver: &'static str,
     /// The mechanism in use, in words for people.
     pub mode: String,
@@ -48,9 +50,37 @@ pub trait PortQueue: Send {
     /// Gives the `fragments` borrowed first back to the port.
     fn release(&mut self, fragments: usize);
 
-    /// Puts the frames of `batch` that `frames` names into the port, in that order, with one copy each.
+    /// Puts the frames of `batch` that `frames` names into the port, in that order: with one copy each, or, where the batch
+    /// offers its buffers to this queue's region, by taking the buffers themselves.
     /// Every frame is either in the returned count or in its tally.
-    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery;
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery;
+
+    /// The region that the queue's buffers lie in, where it can pass them on or take others' without a copy.
+    fn region(&self) -> Option<RegionId> {
+        None
+    }
+
+    /// Takes up the buffers given for those of the last [`PortQueue::receive`] that destinations kept
+    /// ([`Batch::exchanged`]). Comes before the release.
+    fn reclaim(&mut self, batch: &Batch) {
+        let _ = batch;
+    }
+
+    /// Fragments that were ever delivered to it by lending.
+    fn lent(&self) -> u64 {
+        0
+    }
+
+    /// How many of those, in the order in which they were lent, it has done with. May look at the kernel's rings.
+    fn returned(&mut self) -> u64 {
+        0
+    }
+
+    /// Frames that the kernel dropped before they could be received, since the last call. May make a system call: asked for
+    /// reports, never per batch.
+    fn missed_frames(&mut self) -> u64 {
+        0
+    }
 
     /// Makes everything delivered and released visible, once per batch, and wakes the other side where it sleeps.
     /// Returns the number of wake-ups.

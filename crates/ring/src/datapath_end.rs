@@ -67,6 +67,8 @@ impl Shadow {
 /// A fragment as the datapath borrows it from a tx ring.
 #[derive(Debug)]
 pub struct TakenFragment<'ring> {
+    /// The buffer that holds them.
+    pub buffer: u32,
     /// The bytes, checked to lie in the region.
     pub bytes: SharedBytes<'ring>,
     /// Flags of the slot, as read once.
@@ -129,7 +131,7 @@ impl TxTakeEnd {
         }
         self.taken = advance(self.taken, 1, self.shadow.view.slot_count());
         let bytes = self.shadow.view.bytes(slot.buffer, usize::from(slot.len));
-        Ok(Some(TakenFragment { bytes, flags: slot.flags }))
+        Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
     /// Address of the buffer `ahead` slots after the next one to take, to prefetch it. The slot is read again, and
@@ -279,7 +281,8 @@ impl RxPutEnd {
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
-    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it.
+    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken for it
+    /// in exchange.
     #[inline]
     pub fn describe(&mut self, ahead: u32, buffer: u32, len: u16, fragments: u8, more: bool) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
@@ -288,6 +291,14 @@ impl RxPutEnd {
             flags |= MORE_FRAGMENTS;
         }
         self.shadow.view.slot(index).store(Slot { buffer, len, flags, ptr: 0 });
+    }
+
+    /// Says in `ptr` of the free slot `ahead` slots after the next to fill when its frame came: ns since the Unix
+    /// epoch, 0 where nobody knows.
+    #[inline]
+    pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
+        let index = advance(self.filled, ahead, self.shadow.view.slot_count());
+        self.shadow.view.slot(index).store_ptr(timestamp_ns);
     }
 
     /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].

@@ -17,6 +17,9 @@ pub const DEFAULT_SLOTS: u32 = 1024;
 pub const SLOTS_RANGE: core::ops::RangeInclusive<u32> = 4..=4096;
 /// Most queues (ring pairs) of one port.
 pub const MAX_QUEUES: u16 = 16;
+/// How far into its chunk of the buffer area a buffer begins, bytes. AF_XDP writes received frames that far into a
+/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start of buffers.
+pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 /// Bytes of the control area per ring.
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
 const MAX_BUFFERS: u32 = 1_000_000;
@@ -150,11 +153,22 @@ impl RegionGeometry {
         start + u64::from(index) * u64::from(self.ring_bytes)
     }
 
-    /// Offset of buffer `index`, bytes.
+    /// Offset of the buffer area, bytes (a multiple of 4096): one chunk of `buffer_bytes` per buffer.
+    #[must_use]
+    pub fn area_offset(&self) -> u64 {
+        self.ring_offset(self.rings).next_multiple_of(PAGE)
+    }
+
+    /// Size of the buffer area, bytes.
+    #[must_use]
+    pub fn area_bytes(&self) -> u64 {
+        u64::from(self.buffers) * u64::from(self.buffer_bytes)
+    }
+
+    /// Offset of buffer `index`, bytes: [`CHUNK_HEADROOM_BYTES`] into its chunk, so it ends as far in the next.
     #[must_use]
     pub fn buffer_offset(&self, index: u32) -> u64 {
-        let start = self.ring_offset(self.rings).next_multiple_of(PAGE);
-        start + u64::from(index) * u64::from(self.buffer_bytes)
+        self.area_offset() + u64::from(CHUNK_HEADROOM_BYTES) + u64::from(index) * u64::from(self.buffer_bytes)
     }
 
     /// Bytes that a netmap program maps: the three pools, without the control area.

@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -66,9 +67,16 @@ pub enum RegionError {
     },
 }
 
+/// Tells the regions of this process apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionId(u64);
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// A mapped region.
 #[derive(Debug)]
 pub struct Region {
+    id: RegionId,
     geometry: RegionGeometry,
     descriptor: OwnedFd,
     base: NonNull<u8>,
@@ -166,13 +174,28 @@ impl Region {
             // SAFETY: the range is exactly the mapping made above.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, advice) };
         }
-        Ok(Self { geometry, descriptor, base, mapped_bytes, huge })
+        let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        Ok(Self { id, geometry, descriptor, base, mapped_bytes, huge })
     }
 
     /// The pools of this region.
     #[must_use]
     pub fn geometry(&self) -> &RegionGeometry {
         &self.geometry
+    }
+
+    /// What this mapping is called within the process.
+    #[must_use]
+    pub fn id(&self) -> RegionId {
+        self.id
+    }
+
+    /// The buffer area ([`RegionGeometry::area_offset`]), page-aligned: its first byte and its size in bytes. It stays
+    /// mapped as long as the region lives.
+    #[must_use]
+    pub fn buffer_area(&self) -> Option<(NonNull<u8>, usize)> {
+        let bytes = usize::try_from(self.geometry.area_bytes()).ok()?;
+        Some((self.at(self.geometry.area_offset(), bytes)?, bytes))
     }
 
     /// Whether 2 MiB pages hold it.

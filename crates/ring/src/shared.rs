@@ -61,8 +61,14 @@ impl SharedSlot {
     #[inline]
     pub fn store_with_ptr(&self, slot: Slot) {
         self.store(slot);
-        if self.ptr.load(Ordering::Relaxed) != slot.ptr {
-            self.ptr.store(slot.ptr, Ordering::Relaxed);
+        self.store_ptr(slot.ptr);
+    }
+
+    /// Writes `ptr` alone, where it differs.
+    #[inline]
+    pub fn store_ptr(&self, ptr: u64) {
+        if self.ptr.load(Ordering::Relaxed) != ptr {
+            self.ptr.store(ptr, Ordering::Relaxed);
         }
     }
 }

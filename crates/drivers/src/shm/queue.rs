@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -13,7 +13,7 @@ use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::MAX_FRAGMENTS;
-use ringroad_ring::region::Region;
+use ringroad_ring::region::{Region, RegionId};
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{prefetch_read, prefetch_write};
 use ringroad_ring::violation::RingViolation;
@@ -31,6 +31,9 @@ pub struct ShmQueue {
     put: RxPutEnd,
     events: QueueEvents,
     sleeper: Sleeper,
+    region: RegionId,
+    /// Whether frames are stamped with the time at which they came: from the first one on of which it is known.
+    stamps: bool,
     released: bool,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
@@ -58,6 +61,8 @@ impl ShmQueue {
             put: RxPutEnd::new(RingView::new(region, rx, placement.slots)?),
             events,
             sleeper: Sleeper::default(),
+            region: region.id(),
+            stamps: false,
             released: false,
             counters,
             counted: [false; 2],
@@ -76,7 +81,7 @@ impl ShmQueue {
 
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
     #[inline]
-    fn take_frame(&mut self, batch: &mut Batch) -> Result<bool, RingViolation> {
+    fn take_frame(&mut self, batch: &mut Batch, lending: bool) -> Result<bool, RingViolation> {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
@@ -104,7 +109,11 @@ impl ShmQueue {
             // SAFETY: the region stays mapped while this queue lives, and the slot is not given back to the program
             // before `release`.
             let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) };
-            batch.push(fragment, fragments == 0);
+            if lending {
+                batch.push_buffer(fragment, taken.buffer, fragments == 0);
+            } else {
+                batch.push(fragment, fragments == 0);
+            }
             fragments += 1;
             if !fragment.has_more() {
                 return Ok(true);
@@ -115,6 +124,24 @@ impl ShmQueue {
                 return Err(RingViolation::Fragments);
             }
         }
+    }
+
+    /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
+    fn put_exchanged(&mut self, batch: &mut Batch, frame: usize, used: u32) -> Result<u32, DropCause> {
+        let fragments = batch.fragments_of(frame);
+        let needed = fragments.len() as u32;
+        let free = self.put.free(used + needed).map_err(|_| DropCause::RingStopped)?;
+        if used + needed > free {
+            return Err(DropCause::NoSpace);
+        }
+        let last = fragments.end.saturating_sub(1);
+        for (ahead, fragment) in (used..).zip(fragments) {
+            let (_, own) = self.put.buffer(ahead, 0).map_err(|_| DropCause::RingStopped)?;
+            let len = batch.fragment(fragment).map_or(0, Fragment::len);
+            self.put.describe(ahead, batch.buffer(fragment), len as u16, needed as u8, fragment != last);
+            batch.exchange(fragment, own);
+        }
+        Ok(needed)
     }
 
     /// Puts one frame of several fragments, or one that needs several buffers.
@@ -166,8 +193,13 @@ impl PortQueue for ShmQueue {
                 prefetch_read(address);
             }
         }
+        // The slots of a tx ring keep their buffers, so these are lent and never given.
+        let lending = batch.taker() == Some(self.region);
+        if lending {
+            batch.offer(self.region, Custody::Lend);
+        }
         loop {
-            match self.take_frame(batch) {
+            match self.take_frame(batch, lending) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => return self.count_violation(0),
@@ -189,8 +221,14 @@ impl PortQueue for ShmQueue {
         self.released = true;
     }
 
-    fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+    fn region(&self) -> Option<RegionId> {
+        Some(self.region)
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
+        let given = batch.gives_to(self.region);
+        self.stamps |= batch.has_timestamps();
         let Ok(mut free) = self.put.free(frames.len() as u32) else {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
             self.count_violation(1);
@@ -205,7 +243,11 @@ impl PortQueue for ShmQueue {
                 prefetch_write(address);
             }
             let fragments = batch.frame(usize::from(frame));
+            let bytes: u64 = fragments.iter().map(|fragment| fragment.len() as u64).sum();
             let result = match fragments {
+                _ if given && batch.is_sole(usize::from(frame)) => {
+                    self.put_exchanged(batch, usize::from(frame), used)
+                }
                 [single] if single.len() <= buffer_bytes => {
                     if used >= free {
                         // Frames of several slots before it may have used up what was known to be free.
@@ -228,9 +270,14 @@ impl PortQueue for ShmQueue {
             };
             match result {
                 Ok(slots) => {
+                    if self.stamps {
+                        for slot in used..used + slots {
+                            self.put.stamp(slot, batch.timestamp_ns(usize::from(frame)));
+                        }
+                    }
                     used += slots;
                     delivery.frames += 1;
-                    delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+                    delivery.bytes += bytes;
                 }
                 Err(cause) => {
                     delivery.dropped.add(cause, 1);
@@ -303,7 +350,7 @@ impl PortQueue for UnboundQueue {
 
     fn release(&mut self, _fragments: usize) {}
 
-    fn deliver(&mut self, _batch: &Batch, frames: &[u16]) -> Delivery {
+    fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
         delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
         delivery
