@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod clock;
 pub mod counters;
+pub mod device_options;
 pub mod drop_cause;
 pub mod frame;
 pub mod port_name;

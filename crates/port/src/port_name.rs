@@ -8,10 +8,15 @@
 //!          | "null:" [ settings ]      size=BYTES copy=0|1 no-rx=0|1
 //!          | "pcap:" FILE              frames of a capture file
 //!          | "pcap:" "in=" FILE [ ",out=" FILE ] | "pcap:" "out=" FILE
-//! option  := "share=" NAME | [ "conf:" ] KEY "=" NUMBER
+//!          | [ "netmap:" | "xdp:" | "packet:" ] IFACE      a network interface; which mechanism is the prefix's
+//!          | [ "netmap:" ] IFACE "^"   the host stack's side of it
+//!          | "tap:" [ NAME ]           a TAP interface
+//! option  := "share=" NAME | [ "conf:" ] KEY "=" NUMBER | DEVICE-KEY [ "=" VALUE ]
 //! KEY     := queues (rings) | slots | buf-size | extra-bufs
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
+//!
+//! The device keys are [`DeviceOptions`]'s.
 //!
 //! Names are netmap's where netmap has them: a switch name and a port name have at most 15 bytes each.
 
@@ -20,6 +25,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::device_options::{DeviceOptions, check_interface_name};
 
 /// Longest switch, port or pipe name, bytes.
 pub const MAX_NAME_BYTES: usize = 15;
@@ -81,6 +88,34 @@ pub enum PortBase {
         /// Frames go there.
         output: Option<PathBuf>,
     },
+    /// A network interface.
+    Interface {
+        /// Name of the interface.
+        interface: String,
+        /// How its frames are had.
+        mechanism: Mechanism,
+    },
+    /// The host stack's side of an interface: what the stack sends through it, and frames that it is to take as received on it.
+    HostStack {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// A TAP interface, made with the port.
+    Tap {
+        /// Its name; empty leaves it to the kernel.
+        interface: String,
+    },
+}
+
+/// How the frames of a network interface are had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mechanism {
+    /// The best that works: AF_XDP in its best mode, else AF_PACKET.
+    Best,
+    /// AF_XDP.
+    Xdp,
+    /// AF_PACKET: a copy of what the host stack gets too.
+    Packet,
 }
 
 /// Wishes that a name can carry; `None` leaves the default.
@@ -96,6 +131,8 @@ pub struct PortOptions {
     pub buffer_bytes: Option<u32>,
     /// Buffers besides those in slots.
     pub extra_buffers: Option<u32>,
+    /// Wishes that only devices understand.
+    pub device: DeviceOptions,
 }
 
 /// A parsed port name.
@@ -109,7 +146,9 @@ pub struct PortName {
 
 /// Why a name does not parse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("port name {name:?}: {problem}; names look like vale0:a, x{{1 and x}}1, null:size=60, pcap:FILE")]
+#[error(
+    "port name {name:?}: {problem}; names look like vale0:a, x{{1 and x}}1, eth0, eth0^, tap:t0, null:size=60, pcap:FILE"
+)]
 pub struct PortNameError {
     /// The name as given.
     pub name: String,
@@ -138,6 +177,11 @@ impl FromStr for PortName {
             Some(options) => parse_options(options).map_err(fail)?,
             None => PortOptions::default(),
         };
+        let device =
+            matches!(base, PortBase::Interface { .. } | PortBase::HostStack { .. } | PortBase::Tap { .. });
+        if !device && let Some(option) = options.device.first_given() {
+            return Err(fail(format!("option {option} is for network interfaces and TAP ports")));
+        }
         Ok(Self { base, options })
     }
 }
@@ -155,19 +199,40 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
         check_identifier("the pipe's id", id, "")?;
         return Ok(PortBase::Pipe { parent: parent.to_owned(), id: id.to_owned(), side });
     }
+    if let Some(interface) = text.strip_prefix("tap:") {
+        if !interface.is_empty() {
+            check_interface_name(interface)?;
+        }
+        return Ok(PortBase::Tap { interface: interface.to_owned() });
+    }
     let Some((switch, port)) = text.split_once(':') else {
-        return Err(if text.is_empty() {
-            "it is empty".into()
-        } else {
-            "it has no scheme such as `vale0:` and no pipe brace".into()
-        });
+        return parse_interface(text, Mechanism::Best);
     };
+    match switch {
+        "netmap" => return parse_interface(port, Mechanism::Best),
+        "xdp" => return parse_interface(port, Mechanism::Xdp),
+        "packet" => return parse_interface(port, Mechanism::Packet),
+        _ => {}
+    }
     if !switch.starts_with("vale") {
         return Err(format!("there is no scheme {switch:?}"));
     }
     check_identifier("the switch", switch, "")?;
-    check_identifier("the port", port, ".-")?;
+    // An interface attached with its host stack has two ports, eth0 and eth0^.
+    check_identifier("the port", port, ".-^")?;
     Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() })
+}
+
+fn parse_interface(text: &str, mechanism: Mechanism) -> Result<PortBase, String> {
+    if let Some(interface) = text.strip_suffix('^') {
+        if mechanism != Mechanism::Best {
+            return Err("the host stack's side has no mechanism to choose: write IFACE^".into());
+        }
+        check_interface_name(interface)?;
+        return Ok(PortBase::HostStack { interface: interface.to_owned() });
+    }
+    check_interface_name(text)?;
+    Ok(PortBase::Interface { interface: text.to_owned(), mechanism })
 }
 
 fn check_identifier(what: &str, text: &str, besides: &str) -> Result<(), String> {
@@ -237,23 +302,23 @@ fn parse_options(text: &str) -> Result<PortOptions, String> {
             continue;
         }
         for item in group.strip_prefix("conf:").unwrap_or(group).split(',') {
-            let Some((key, value)) = item.split_once('=') else {
-                return Err(format!("option {item:?} is not KEY=NUMBER"));
+            let (key, value) = match item.split_once('=') {
+                Some((key, value)) => (key.replace('_', "-"), Some(value)),
+                None => (item.replace('_', "-"), None),
             };
-            let number: u32 =
-                value.parse().map_err(|_| format!("option {key} is {value:?}, which is not a number"))?;
-            match key.replace('_', "-").as_str() {
+            let number = || -> Result<u32, String> {
+                let value = value.ok_or_else(|| format!("option {item:?} is not KEY=NUMBER"))?;
+                value.parse().map_err(|_| format!("option {key} is {value:?}, which is not a number"))
+            };
+            match key.as_str() {
                 "queues" | "rings" => {
+                    let number = number()?;
                     options.queues = Some(u16::try_from(number).map_err(|_| format!("{number} queues"))?);
                 }
-                "slots" => options.slots = Some(number),
-                "buf-size" => options.buffer_bytes = Some(number),
-                "extra-bufs" => options.extra_buffers = Some(number),
-                _ => {
-                    return Err(format!(
-                        "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs, share"
-                    ));
-                }
+                "slots" => options.slots = Some(number()?),
+                "buf-size" => options.buffer_bytes = Some(number()?),
+                "extra-bufs" => options.extra_buffers = Some(number()?),
+                _ => options.device.set(&key, value)?,
             }
         }
     }
@@ -277,6 +342,13 @@ impl fmt::Display for PortBase {
                 (None, Some(output)) => write!(f, "pcap:out={}", output.display()),
                 (None, None) => write!(f, "pcap:"),
             },
+            Self::Interface { interface, mechanism } => match mechanism {
+                Mechanism::Best => write!(f, "{interface}"),
+                Mechanism::Xdp => write!(f, "xdp:{interface}"),
+                Mechanism::Packet => write!(f, "packet:{interface}"),
+            },
+            Self::HostStack { interface } => write!(f, "{interface}^"),
+            Self::Tap { interface } => write!(f, "tap:{interface}"),
         }
     }
 }
@@ -309,6 +381,17 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_are_named_plainly_or_with_a_mechanism() {
+        let interface = |mechanism| PortBase::Interface { interface: "eth0".into(), mechanism };
+        assert_eq!(base("eth0"), interface(Mechanism::Best));
+        assert_eq!(base("netmap:eth0"), interface(Mechanism::Best));
+        assert_eq!(base("xdp:eth0"), interface(Mechanism::Xdp));
+        assert_eq!(base("packet:eth0@fanout=cpu"), interface(Mechanism::Packet));
+        assert_eq!(base("netmap:eth0^"), PortBase::HostStack { interface: "eth0".into() });
+        assert_eq!(base("tap:"), PortBase::Tap { interface: String::new() });
+    }
+
+    #[test]
     fn options_are_read_in_netmaps_spelling_too() {
         let name: PortName = "vale1:p@conf:rings=4,slots=256@share=vale1:q".parse().unwrap();
         assert_eq!(name.options.queues, Some(4));
@@ -319,8 +402,13 @@ mod tests {
     #[test]
     fn bad_names_say_what_is_wrong() {
         for (text, part) in [
-            ("", "empty"),
-            ("eth", "scheme"),
+            ("", "the interface is missing"),
+            ("an interface", "' '"),
+            ("xdp:", "interface is missing"),
+            ("xdp:eth0^", "IFACE^"),
+            ("eth0@mode=fast", "mode"),
+            ("vale0:a@promisc", "promisc"),
+            ("eth0@mac=02:00", "mac"),
             ("bridge:a", "bridge"),
             ("vale0:", "the port is empty"),
             ("vale0:a b", "' '"),

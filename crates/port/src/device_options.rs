@@ -1,0 +1,275 @@
+//! What a port name can wish of a device: a network interface or a TAP.
+
+use std::str::FromStr;
+
+/// Longest name of an interface, bytes (IFNAMSIZ without its NUL, linux/if.h).
+pub const MAX_INTERFACE_BYTES: usize = 15;
+
+/// Which mode of AF_XDP to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum XdpMode {
+    /// The best that the interface offers: zero-copy, else copy in native mode, else generic.
+    #[default]
+    Auto,
+    /// The driver's own memory is the region: fails where it cannot.
+    ZeroCopy,
+    /// One copy by the kernel, in the driver.
+    Native,
+    /// One copy by the kernel, after the driver: works with every interface.
+    Generic,
+}
+
+/// How AF_PACKET spreads frames over several queues (`PACKET_FANOUT`, packet(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Fanout {
+    /// By flow.
+    #[default]
+    Hash,
+    /// By the processor that the frame came in on.
+    Cpu,
+    /// In turn.
+    RoundRobin,
+    /// By the interface's own queue.
+    Queue,
+}
+
+/// Where timestamps of received frames come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TimestampSource {
+    /// The kernel, when it first sees the frame.
+    #[default]
+    Kernel,
+    /// The interface, where it can; else the kernel.
+    Hardware,
+}
+
+/// Wishes that devices understand; `None` leaves the default. In a name: `eth0@mode=native,busy-poll=50,netns=blue`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct DeviceOptions {
+    /// `netns=NAME|PID`: network namespace in which the interface is; else the datapath's own.
+    pub netns: Option<String>,
+    /// `mode=auto|zero-copy|native|generic`: of AF_XDP.
+    pub mode: Option<XdpMode>,
+    /// `ring-size=N`: descriptors of each of the kernel's rings, a power of two from 64 to 32768.
+    pub ring_size: Option<u32>,
+    /// `need-wakeup=0|1`: the kernel says when it has to be called (AF_XDP); 1 unless said otherwise.
+    pub need_wakeup: Option<bool>,
+    /// `busy-poll=US`: the kernel polls the interface when it is called, for so many microseconds; 0, the default, does not.
+    pub busy_poll_us: Option<u32>,
+    /// `promisc=0|1`: take frames for other stations too; on for ports of a switch.
+    pub promiscuous: Option<bool>,
+    /// `force=0|1`: replace an XDP program that somebody else attached.
+    pub force: Option<bool>,
+    /// `timestamps=kernel|hardware`: of AF_PACKET.
+    pub timestamps: Option<TimestampSource>,
+    /// `fanout=hash|cpu|rr|queue`: of AF_PACKET with several queues.
+    pub fanout: Option<Fanout>,
+    /// `persist=0|1`: a TAP outlives its port.
+    pub persistent: Option<bool>,
+    /// `vnet-hdr=0|1`: a TAP that passes a virtio-net header in front of each frame.
+    pub vnet_hdr: Option<bool>,
+    /// `mtu=BYTES`: of a TAP.
+    pub mtu: Option<u32>,
+    /// `mac=ADDRESS`: of a TAP.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl DeviceOptions {
+    /// Takes `key` with its value from a name; a key alone means 1.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
+        let text =
+            || value.filter(|value| !value.is_empty()).ok_or_else(|| format!("option {key} needs a value"));
+        let switch = || match value {
+            None | Some("1") => Ok(Some(true)),
+            Some("0") => Ok(Some(false)),
+            Some(other) => Err(format!("option {key} is {other:?}: choose 0 or 1")),
+        };
+        match key {
+            "netns" => self.netns = Some(text()?.to_owned()),
+            "mode" => {
+                self.mode = Some(one_of(
+                    key,
+                    text()?,
+                    &[
+                        ("auto", XdpMode::Auto),
+                        ("zero-copy", XdpMode::ZeroCopy),
+                        ("native", XdpMode::Native),
+                        ("generic", XdpMode::Generic),
+                    ],
+                )?);
+            }
+            "ring-size" => {
+                let size: u32 = number(key, text()?)?;
+                if !size.is_power_of_two() || !(64..=32768).contains(&size) {
+                    return Err(format!("option {key} is {size}: choose a power of two from 64 to 32768"));
+                }
+                self.ring_size = Some(size);
+            }
+            "need-wakeup" => self.need_wakeup = switch()?,
+            "busy-poll" => self.busy_poll_us = Some(number(key, text()?)?),
+            "promisc" => self.promiscuous = switch()?,
+            "force" => self.force = switch()?,
+            "timestamps" => {
+                self.timestamps = Some(one_of(
+                    key,
+                    text()?,
+                    &[("kernel", TimestampSource::Kernel), ("hardware", TimestampSource::Hardware)],
+                )?);
+            }
+            "fanout" => {
+                self.fanout = Some(one_of(
+                    key,
+                    text()?,
+                    &[
+                        ("hash", Fanout::Hash),
+                        ("cpu", Fanout::Cpu),
+                        ("rr", Fanout::RoundRobin),
+                        ("queue", Fanout::Queue),
+                    ],
+                )?);
+            }
+            "persist" => self.persistent = switch()?,
+            "vnet-hdr" => self.vnet_hdr = switch()?,
+            "mtu" => {
+                let mtu = number(key, text()?)?;
+                if !(68..=65521).contains(&mtu) {
+                    return Err(format!("option {key} is {mtu}: choose from 68 to 65521"));
+                }
+                self.mtu = Some(mtu);
+            }
+            "mac" => self.mac = Some(mac_address(text()?)?),
+            _ => {
+                return Err(format!(
+                    "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs and share, and for network interfaces \
+                     and TAP ports netns, mode, ring-size, need-wakeup, busy-poll, promisc, force, timestamps, fanout, persist, \
+                     vnet-hdr, mtu and mac"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first option that is given, by its key; `None` where all are left to their defaults.
+    #[must_use]
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.netns.is_some(), "netns"),
+            (self.mode.is_some(), "mode"),
+            (self.ring_size.is_some(), "ring-size"),
+            (self.need_wakeup.is_some(), "need-wakeup"),
+            (self.busy_poll_us.is_some(), "busy-poll"),
+            (self.promiscuous.is_some(), "promisc"),
+            (self.force.is_some(), "force"),
+            (self.timestamps.is_some(), "timestamps"),
+            (self.fanout.is_some(), "fanout"),
+            (self.persistent.is_some(), "persist"),
+            (self.vnet_hdr.is_some(), "vnet-hdr"),
+            (self.mtu.is_some(), "mtu"),
+            (self.mac.is_some(), "mac"),
+        ];
+        given.into_iter().find_map(|(given, key)| given.then_some(key))
+    }
+}
+
+fn one_of<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(name, _)| *name == value);
+    found.map(|&(_, choice)| choice).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|&(name, _)| name).collect();
+        format!("option {key} is {value:?}: choose {}", names.join(", "))
+    })
+}
+
+fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("option {key} is {value:?}, which is not a number in range"))
+}
+
+fn mac_address(text: &str) -> Result<[u8; 6], String> {
+    let bad =
+        || format!("option mac is {text:?}: write six bytes, like 02:00:00:00:00:01, the first one even");
+    let mut mac = [0; 6];
+    let mut parts = text.split([':', '-']);
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2).ok_or_else(bad)?;
+        *byte = u8::from_str_radix(part, 16).map_err(|_| bad())?;
+    }
+    if parts.next().is_some() || mac[0] & 1 != 0 || mac == [0; 6] {
+        return Err(bad());
+    }
+    Ok(mac)
+}
+
+/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in names.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn check_interface_name(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("the interface is missing".into());
+    }
+    if name.len() > MAX_INTERFACE_BYTES {
+        return Err(format!("the interface {name:?} is longer than {MAX_INTERFACE_BYTES} bytes"));
+    }
+    if name == "." || name == ".." {
+        return Err(format!("no interface can be called {name:?}"));
+    }
+    match name.chars().find(|&c| c.is_whitespace() || c.is_control() || "/:@{}^*".contains(c)) {
+        Some(odd) => Err(format!("the interface {name:?} holds {odd:?}")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_taken_and_known_as_given() {
+        for (key, value) in [
+            ("netns", Some("blue")),
+            ("mode", Some("zero-copy")),
+            ("ring-size", Some("512")),
+            ("need-wakeup", Some("0")),
+            ("busy-poll", Some("50")),
+            ("promisc", None),
+            ("force", Some("1")),
+            ("timestamps", Some("hardware")),
+            ("fanout", Some("rr")),
+            ("persist", None),
+            ("vnet-hdr", Some("1")),
+            ("mtu", Some("9000")),
+            ("mac", Some("02:00:00:00:00:0a")),
+        ] {
+            let mut options = DeviceOptions::default();
+            options.set(key, value).unwrap();
+            assert_eq!(options.first_given(), Some(key));
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        for (key, value) in [
+            ("netns", None),
+            ("mode", Some("fast")),
+            ("ring-size", Some("100")),
+            ("busy-poll", Some("-1")),
+            ("promisc", Some("yes")),
+            ("mtu", Some("10")),
+            ("mac", Some("01:00:00:00:00:00")),
+            ("mac", Some("02:00:00:00:00")),
+            ("colour", Some("blue")),
+        ] {
+            assert!(DeviceOptions::default().set(key, value).is_err(), "{key}={value:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_interface_has_are_refused() {
+        for name in ["", "..", "a b", "a/b", "abcdefghijklmnop", "x^"] {
+            assert!(check_interface_name(name).is_err(), "{name:?}");
+        }
+        assert_eq!(check_interface_name("enp3s0f1np1.100"), Ok(()));
+    }
+}
