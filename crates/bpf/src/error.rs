@@ -1,0 +1,75 @@
+//! What can go wrong with eBPF, and what to do about it.
+
+use rustix::io::Errno;
+
+/// Why a map, program or attachment could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BpfError {
+    /// The kernel asks for a privilege.
+    #[error(
+        "{step}: not permitted: run as root or with CAP_BPF and CAP_NET_ADMIN (before Linux 5.11 also raise \
+         the locked memory limit, `ulimit -l`)"
+    )]
+    NotPermitted {
+        /// What was tried.
+        step: &'static str,
+    },
+    /// The kernel is too old or built without the feature.
+    #[error("{step}: this kernel does not offer it ({source}): it needs Linux {needs} or later")]
+    Unsupported {
+        /// What was tried.
+        step: &'static str,
+        /// The first kernel that has it.
+        needs: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+    /// Somebody else's XDP program is on the interface.
+    #[error(
+        "another XDP program is attached to interface {interface} ({source}): detach it with `ip link set dev {interface} xdp off` \
+         (or end the program that holds it), or use force=1 to take its place"
+    )]
+    Occupied {
+        /// Name of the interface, or `#INDEX` where it has none.
+        interface: String,
+        /// The kernel's answer.
+        source: Errno,
+    },
+    /// The verifier did not accept the program: a fault of this crate or of the kernel.
+    #[error("the kernel's verifier refused the program {program} ({source}): {log}")]
+    Refused {
+        /// Name of the program.
+        program: &'static str,
+        /// The verifier's words.
+        log: String,
+        /// The kernel's answer.
+        source: Errno,
+    },
+    /// There is no such interface in this network namespace.
+    #[error("{step}: there is no interface with index {interface} in this network namespace")]
+    NoInterface {
+        /// What was tried.
+        step: &'static str,
+        /// The index asked for.
+        interface: u32,
+    },
+    /// Anything else.
+    #[error("{step}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+}
+
+impl BpfError {
+    /// The kernel's answer to `step` as an error that says what to do.
+    pub(crate) fn new(step: &'static str, source: Errno) -> Self {
+        match source {
+            Errno::PERM | Errno::ACCESS => Self::NotPermitted { step },
+            source => Self::System { step, source },
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The small eBPF programs that steer frames out of the kernel's path, loaded with bpf(2) and attached with bpf links.
+//!
+//! Programs are a handful of instructions put together here: no compiler, no object files at run time. What is attached
+//! belongs to a descriptor ([`link::Link`]), so the kernel detaches it when the process ends, however it ends.
+//!
+//! Interfaces are named by index in the calling thread's network namespace. All of it needs `CAP_BPF` and
+//! `CAP_NET_ADMIN`, or root.
+
+pub mod attached;
+pub mod error;
+mod instruction;
+pub mod link;
+pub mod map;
+pub mod program;
+mod syscall;

@@ -1,0 +1,255 @@
+//! Links: attachments that live as long as their descriptor.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::error::BpfError;
+use crate::program::{ATTACH_XDP, TcxProgram, XdpProgram};
+use crate::syscall::{Attribute, Command, bpf, bpf_descriptor};
+
+const ATTACH_TCX_INGRESS: u32 = 46;
+const ATTACH_TCX_EGRESS: u32 = 47;
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of `linux/if_link.h`.
+const FLAG_GENERIC: u32 = 1 << 1;
+const FLAG_NATIVE: u32 = 1 << 2;
+/// `BPF_F_BEFORE`; with no program named, before all that are there.
+const FLAG_BEFORE: u32 = 1 << 3;
+/// Most programs at one hook (`BPF_MPROG_MAX`).
+const MAX_PROGRAMS: usize = 64;
+
+/// Where an XDP program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the interface's driver, on its receive buffers.
+    Native,
+    /// In the stack, on frames already in kernel buffers: any interface, but slower.
+    Generic,
+}
+
+/// Which way through an interface a tcx program sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcxSide {
+    /// Frames that the interface received.
+    Ingress,
+    /// Frames that the host stack sends through it.
+    Egress,
+}
+
+impl TcxSide {
+    fn attach_type(self) -> u32 {
+        match self {
+            Self::Ingress => ATTACH_TCX_INGRESS,
+            Self::Egress => ATTACH_TCX_EGRESS,
+        }
+    }
+}
+
+#[repr(C)]
+struct Create {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    expected_revision: u64,
+}
+// SAFETY: repr(C), integers without hidden padding, no addresses.
+unsafe impl Attribute for Create {}
+
+/// What the kernel tells of a link (`struct bpf_link_info`, the union as XDP and tcx use it).
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+struct Info {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    interface: u32,
+    attach_type: u32,
+    rest: [u64; 6],
+}
+
+#[repr(C)]
+struct InfoQuery {
+    descriptor: u32,
+    bytes: u32,
+    info: u64,
+}
+// SAFETY: repr(C), integers without padding; `link_info` gives the address and size of an `Info` of its own.
+unsafe impl Attribute for InfoQuery {}
+
+#[repr(C)]
+struct Identity {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+// SAFETY: repr(C), integers without padding, no addresses.
+unsafe impl Attribute for Identity {}
+
+#[repr(C)]
+struct Detach {
+    link: u32,
+}
+// SAFETY: an integer.
+unsafe impl Attribute for Detach {}
+
+#[repr(C)]
+struct Query {
+    interface: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    programs: u64,
+    count: u32,
+    padding: u32,
+    program_flags: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
+}
+// SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` places.
+unsafe impl Attribute for Query {}
+
+/// A program attached to an interface. Dropping it detaches; so does the end of the process, whatever its cause.
+#[derive(Debug)]
+pub struct Link {
+    descriptor: OwnedFd,
+}
+
+impl Link {
+    /// Attaches `program` to interface `interface`.
+    ///
+    /// # Errors
+    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::System`] with `EOPNOTSUPP` where
+    /// the driver has no native XDP, `EINVAL` or `ERANGE` where the interface's MTU or offloads stand in its way, or before
+    /// Linux 5.9, which has no XDP links.
+    pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpMode) -> Result<Self, BpfError> {
+        let (flags, step) = match mode {
+            XdpMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
+            XdpMode::Generic => (FLAG_GENERIC, "attaching an XDP program in generic mode"),
+        };
+        let created = create(program.as_fd(), interface, ATTACH_XDP, flags);
+        created.map(|descriptor| Self { descriptor }).map_err(|source| match source {
+            Errno::BUSY | Errno::EXIST => {
+                let interface = interface_name(interface).unwrap_or_else(|| format!("#{interface}"));
+                BpfError::Occupied { interface, source }
+            }
+            // An unknown interface is just an invalid argument to the kernel.
+            Errno::INVAL | Errno::NODEV if interface_name(interface).is_none() => {
+                BpfError::NoInterface { step, interface }
+            }
+            source => BpfError::new(step, source),
+        })
+    }
+
+    /// Attaches `program` to interface `interface`, before all programs that are there already.
+    ///
+    /// # Errors
+    /// [`BpfError::Unsupported`] before Linux 6.6, else as the kernel says.
+    pub fn attach_tcx(program: &TcxProgram, interface: u32, side: TcxSide) -> Result<Self, BpfError> {
+        const STEP: &str = "attaching a tcx program";
+        let created = create(program.as_fd(), interface, side.attach_type(), FLAG_BEFORE);
+        created.map(|descriptor| Self { descriptor }).map_err(|source| match source {
+            Errno::INVAL | Errno::NOSYS => BpfError::Unsupported { step: STEP, needs: "6.6", source },
+            Errno::NODEV => BpfError::NoInterface { step: STEP, interface },
+            source => BpfError::new(STEP, source),
+        })
+    }
+
+    /// The index of the interface it is attached to; `None` once that is gone or somebody detached it by force.
+    ///
+    /// # Errors
+    /// [`BpfError::System`] where the kernel does not say.
+    pub fn attached_to(&self) -> Result<Option<u32>, BpfError> {
+        let info = link_info(self.descriptor.as_fd())
+            .map_err(|source| BpfError::new("asking what a link is attached to", source))?;
+        Ok((info.interface != 0).then_some(info.interface))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The programs attached to `side` of interface `interface` through tcx, by program id, in the order in which they run.
+///
+/// # Errors
+/// [`BpfError::Unsupported`] before Linux 6.6, [`BpfError::NoInterface`].
+pub fn tcx_programs(interface: u32, side: TcxSide) -> Result<Vec<u32>, BpfError> {
+    const STEP: &str = "asking for the tcx programs of an interface";
+    let mut ids = [0_u32; MAX_PROGRAMS];
+    let mut query = Query {
+        interface,
+        attach_type: side.attach_type(),
+        query_flags: 0,
+        attach_flags: 0,
+        programs: ids.as_mut_ptr() as u64,
+        count: MAX_PROGRAMS as u32,
+        padding: 0,
+        program_flags: 0,
+        links: 0,
+        link_flags: 0,
+        revision: 0,
+    };
+    bpf(Command::ProgramQuery, &mut query).map_err(|source| match source {
+        Errno::INVAL | Errno::NOSYS => BpfError::Unsupported { step: STEP, needs: "6.6", source },
+        Errno::NODEV => BpfError::NoInterface { step: STEP, interface },
+        source => BpfError::new(STEP, source),
+    })?;
+    Ok(ids.iter().copied().take(query.count as usize).collect())
+}
+
+/// Detaches the link through which XDP program `program` is on interface `interface`; whether there was one.
+pub(crate) fn detach_xdp_link(program: u32, interface: u32) -> Result<bool, Errno> {
+    let mut identity = Identity { id: 0, next: 0, flags: 0 };
+    while bpf(Command::LinkNextId, &mut identity).is_ok() {
+        identity.id = identity.next;
+        let mut wanted = Identity { id: identity.id, next: 0, flags: 0 };
+        // A link may vanish between the two calls.
+        let Ok(descriptor) = bpf_descriptor(Command::LinkDescriptorById, &mut wanted) else { continue };
+        let Ok(info) = link_info(descriptor.as_fd()) else { continue };
+        const KIND_XDP: u32 = 6;
+        if info.kind == KIND_XDP && info.program == program && info.interface == interface {
+            let mut detach = Detach { link: descriptor.as_raw_fd().cast_unsigned() };
+            return bpf(Command::LinkDetach, &mut detach).map(|_| true);
+        }
+    }
+    Ok(false)
+}
+
+fn create(program: BorrowedFd<'_>, interface: u32, attach_type: u32, flags: u32) -> Result<OwnedFd, Errno> {
+    let mut attribute = Create {
+        program: program.as_raw_fd().cast_unsigned(),
+        interface,
+        attach_type,
+        flags,
+        relative: 0,
+        padding: 0,
+        expected_revision: 0,
+    };
+    bpf_descriptor(Command::LinkCreate, &mut attribute)
+}
+
+fn link_info(link: BorrowedFd<'_>) -> Result<Info, Errno> {
+    let mut info = Info::default();
+    let mut query = InfoQuery {
+        descriptor: link.as_raw_fd().cast_unsigned(),
+        bytes: size_of::<Info>() as u32,
+        info: std::ptr::from_mut(&mut info) as u64,
+    };
+    bpf(Command::InfoByDescriptor, &mut query)?;
+    Ok(info)
+}
+
+/// The name of an interface in this network namespace; `None` where it has no such interface.
+fn interface_name(interface: u32) -> Option<String> {
+    let any =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None).ok()?;
+    rustix::net::netdevice::index_to_name(any, interface).ok()
+}
