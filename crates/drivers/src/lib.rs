@@ -9,8 +9,12 @@
 //!
 //! A driver never uses another driver. [`registry`] is where they are named for the rest.
 
+mod interface;
 pub mod null;
 pub mod pcap_file;
 pub mod pipe;
 pub mod registry;
 pub mod shm;
+pub mod tap;
+#[cfg(test)]
+mod test_network;

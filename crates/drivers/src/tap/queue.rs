@@ -1,0 +1,228 @@
+//! One queue of a TAP interface.
+#![allow(unsafe_code)]
+
+use std::io::Error;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::VNET_HEADER_BYTES;
+use crate::interface::Interfaces;
+
+/// Frames borrowed at a time.
+const BUFFERS: usize = 64;
+/// Longest frame that a slot can describe, bytes.
+const MAX_FRAME_BYTES: usize = 65535;
+/// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so that
+/// the first lines of the buffers do not fall on each other in the cache. Pages that no frame reached cost nothing.
+const STRIDE_BYTES: usize = 1033 * 64;
+
+const _: () = assert!(STRIDE_BYTES > VNET_HEADER_BYTES + MAX_FRAME_BYTES + 1);
+
+/// One queue of a TAP interface: a descriptor of /dev/net/tun.
+#[derive(Debug)]
+pub struct TapQueue {
+    descriptor: OwnedFd,
+    name: String,
+    ifindex: u32,
+    /// Bytes of the virtio-net header before every frame, 0 without.
+    header_bytes: usize,
+    arena: Vec<u8>,
+    /// Buffer that is filled next.
+    next: usize,
+    /// Buffers borrowed and not released yet: the last so many before `next`.
+    borrowed: usize,
+    /// Asks for the drops of the whole interface; one queue has it.
+    account: Option<Arc<Interfaces>>,
+    known_drops: u64,
+    /// Frames too long for a slot.
+    cut: u64,
+    down: bool,
+    gone: bool,
+    refusal: Option<i32>,
+}
+
+impl TapQueue {
+    pub(super) fn new(
+        descriptor: OwnedFd,
+        name: String,
+        ifindex: u32,
+        header_bytes: usize,
+        account: Option<Arc<Interfaces>>,
+    ) -> Self {
+        let known_drops =
+            account.as_ref().map_or(0, |interfaces| interfaces.tx_dropped(ifindex).unwrap_or(0));
+        Self {
+            descriptor,
+            name,
+            ifindex,
+            header_bytes,
+            arena: vec![0; BUFFERS * STRIDE_BYTES],
+            next: 0,
+            borrowed: 0,
+            account,
+            known_drops,
+            cut: 0,
+            down: false,
+            gone: false,
+            refusal: None,
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.descriptor
+    }
+
+    /// Writes the frame of `fragments`.
+    fn write(&mut self, fragments: &[Fragment]) -> Result<(), DropCause> {
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let mut parts = [nothing; MAX_FRAGMENTS + 1];
+        let mut header = [0u8; VNET_HEADER_BYTES];
+        let mut count = 0;
+        if self.header_bytes != 0 {
+            parts[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VNET_HEADER_BYTES };
+            count = 1;
+        }
+        if fragments.len() > MAX_FRAGMENTS {
+            return Err(DropCause::TooLong);
+        }
+        let mut len = 0;
+        for (part, fragment) in parts.iter_mut().skip(count).zip(fragments) {
+            *part = libc::iovec { iov_base: fragment.bytes().as_ptr().cast(), iov_len: fragment.len() };
+            len += fragment.len();
+        }
+        if len > MAX_FRAME_BYTES {
+            return Err(DropCause::TooLong);
+        }
+        count += fragments.len();
+        loop {
+            // SAFETY: the first `count` parts name mapped bytes (a header on the stack, borrowed fragments), which the kernel reads.
+            let written =
+                unsafe { libc::writev(self.descriptor.as_raw_fd(), parts.as_ptr(), count as libc::c_int) };
+            if written >= 0 {
+                self.down = false;
+                return Ok(());
+            }
+            let code = Error::last_os_error().raw_os_error().unwrap_or(0);
+            return Err(match code {
+                libc::EINTR => continue,
+                libc::EIO => {
+                    self.down = true;
+                    DropCause::LinkDown
+                }
+                libc::EBADFD => {
+                    self.gone = true;
+                    DropCause::LinkDown
+                }
+                libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => DropCause::NoSpace,
+                // The kernel wants an Ethernet header and less than a socket buffer can hold.
+                libc::EINVAL if len < 14 => DropCause::TooShort,
+                libc::EINVAL | libc::EMSGSIZE => DropCause::TooLong,
+                other => {
+                    self.refusal = Some(other);
+                    DropCause::WriteFailed
+                }
+            });
+        }
+    }
+}
+
+impl PortQueue for TapQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        while self.borrowed < BUFFERS && batch.has_room(1) && !self.gone {
+            let start = self.next * STRIDE_BYTES;
+            let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
+            let len = match rustix::io::read(&self.descriptor, buffer) {
+                Ok(len) => len,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::BADFD) => {
+                    self.gone = true;
+                    return;
+                }
+                // Nothing waits, or the kernel is short of memory and will have more.
+                Err(_) => return,
+            };
+            let Some(frame) = self.arena.get(start + self.header_bytes..start + len) else { continue };
+            if frame.len() > MAX_FRAME_BYTES {
+                self.cut += 1;
+                continue;
+            }
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again before
+            // `release` has counted it back.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            self.next = (self.next + 1) % BUFFERS;
+            self.borrowed += 1;
+            self.down = false;
+        }
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.borrowed = self.borrowed.saturating_sub(fragments);
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        for &frame in frames {
+            let fragments = batch.frame(usize::from(frame));
+            match self.write(fragments) {
+                Ok(()) => {
+                    delivery.frames += 1;
+                    delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+                }
+                Err(cause) => delivery.dropped.add(cause, 1),
+            }
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        0
+    }
+
+    fn prepare_sleep(&mut self, _sleeping: bool) {}
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // Of an interface that is gone it would be readable for ever.
+        (!self.gone).then(|| self.descriptor.as_fd())
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        let mut descriptors = [PollFd::new(&self.descriptor, PollFlags::IN)];
+        let ready =
+            poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0);
+        let found = descriptors.first().map_or(PollFlags::empty(), PollFd::revents);
+        self.gone |= ready && found.contains(PollFlags::ERR);
+        self.borrowed < BUFFERS && ready && !self.gone
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        let cut = std::mem::take(&mut self.cut);
+        let Some(interfaces) = &self.account else { return cut };
+        // An interface that is gone has no count any more.
+        let drops = interfaces.tx_dropped(self.ifindex).unwrap_or(self.known_drops);
+        let missed = drops.saturating_sub(self.known_drops);
+        self.known_drops = drops;
+        missed + cut
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.delivery_fault()
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let name = &self.name;
+        if self.gone {
+            return Some(format!("interface {name} is gone"));
+        }
+        if self.down {
+            return Some(format!("interface {name} is down (`ip link set {name} up`)"));
+        }
+        self.refusal.map(|code| format!("writing to {name}: {}", Error::from_raw_os_error(code)))
+    }
+}

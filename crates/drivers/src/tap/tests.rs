@@ -1,0 +1,239 @@
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+use super::*;
+use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
+
+const LOCAL: u16 = 0x88b5;
+
+fn wish(name: &str) -> TapWish {
+    TapWish { name: name.to_owned(), ..TapWish::default() }
+}
+
+/// Waits until a frame waits at `queue`, then takes all that are there.
+fn receive(queue: &mut TapQueue) -> Vec<Vec<u8>> {
+    let mut ready = [rustix::event::PollFd::new(queue.descriptor(), rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ready, None).unwrap();
+    receive_now(queue)
+}
+
+fn receive_now(queue: &mut TapQueue) -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    let mut frames = Vec::new();
+    loop {
+        batch.reset(256);
+        queue.receive(&mut batch);
+        if batch.frames() == 0 {
+            return frames;
+        }
+        for number in 0..batch.frames() {
+            let mut bytes = Vec::new();
+            for fragment in batch.frame(number) {
+                let start = bytes.len();
+                bytes.resize(start + fragment.len(), 0);
+                fragment.bytes().read(&mut bytes[start..]);
+            }
+            frames.push(bytes);
+        }
+        queue.release(batch.fragment_count());
+        queue.flush();
+    }
+}
+
+/// Delivers `frames`, each cut into pieces of at most `piece` bytes.
+fn deliver(queue: &mut TapQueue, frames: &[Vec<u8>], piece: usize) -> Delivery {
+    let mut batch = Batch::new();
+    batch.reset(256);
+    for frame in frames {
+        for (number, bytes) in frame.chunks(piece).enumerate() {
+            // SAFETY: the frames outlive the batch.
+            batch.push(unsafe { ringroad_port::frame::Fragment::from_private(bytes, 0) }, number == 0);
+        }
+    }
+    let numbers: Vec<u16> = (0..frames.len() as u16).collect();
+    let delivery = queue.deliver(&mut batch, &numbers);
+    queue.flush();
+    delivery
+}
+
+#[test]
+fn frames_pass_both_ways_unchanged_with_and_without_a_virtio_header() {
+    for vnet_hdr in [false, true] {
+        in_own_namespace(move || {
+            let mut tap = TapDevice::open(&TapWish { vnet_hdr, ..wish("rrt0") }).unwrap();
+            assert_eq!(tap.name, "rrt0");
+            let host = RawSocket::open("rrt0", LOCAL);
+            let queue = &mut tap.queues[0];
+            // More than the buffers of a queue, so that they come round.
+            for number in 0..200 {
+                let frame = test_frame(1, number, 60 + number as usize);
+                host.send(&frame);
+                assert_eq!(receive(queue), [frame]);
+            }
+            let frames: Vec<_> = (0..100).map(|number| test_frame(2, number, 1514)).collect();
+            let delivery = deliver(queue, &frames, 400);
+            assert_eq!((delivery.frames, delivery.bytes, delivery.dropped.total()), (100, 151_400, 0));
+            for frame in frames {
+                assert_eq!(host.receive(), frame);
+            }
+            assert_eq!(queue.fault(), None);
+        });
+    }
+}
+
+#[test]
+fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
+    in_own_namespace(|| {
+        let mac = [2, 0, 0, 1, 2, 3];
+        let mut tap = TapDevice::open(&TapWish { mtu: Some(9000), mac: Some(mac), ..wish("rrt0") }).unwrap();
+        let shown = ip("link show rrt0");
+        assert!(shown.contains("mtu 9000") && shown.contains("02:00:00:01:02:03"), "{shown}");
+        let host = RawSocket::open("rrt0", LOCAL);
+        let frame = test_frame(1, 7, 9014);
+        host.send(&frame);
+        assert_eq!(receive(&mut tap.queues[0]), [frame]);
+    });
+}
+
+#[test]
+fn each_frame_of_the_host_reaches_one_of_several_queues_and_each_queue_sends() {
+    in_own_namespace(|| {
+        let mut tap = TapDevice::open(&TapWish { queues: 3, ..wish("rrt%d") }).unwrap();
+        assert_eq!((tap.name.as_str(), tap.queues.len()), ("rrt0", 3));
+        let host = RawSocket::open(&tap.name, LOCAL);
+        for number in 0..90 {
+            host.send(&test_frame(1, number, 60));
+        }
+        let mut numbers: Vec<u32> = Vec::new();
+        for queue in &mut tap.queues {
+            numbers.extend(
+                receive_now(queue).iter().map(|frame| u32::from_be_bytes(frame[14..18].try_into().unwrap())),
+            );
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..90).collect::<Vec<_>>());
+        for (from, queue) in tap.queues.iter_mut().enumerate() {
+            let frame = test_frame(from as u8, 1, 60);
+            assert_eq!(deliver(queue, std::slice::from_ref(&frame), 2048).frames, 1);
+            assert_eq!(host.receive(), frame);
+        }
+    });
+}
+
+#[test]
+fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
+    in_own_namespace(|| {
+        let mut tap = TapDevice::open(&TapWish { up: false, ..wish("rrt0") }).unwrap();
+        let queue = &mut tap.queues[0];
+        let frame = [test_frame(1, 1, 60)];
+        let delivery = deliver(queue, &frame, 2048);
+        assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 1));
+        assert!(queue.delivery_fault().unwrap().contains("rrt0 is down"));
+        ip("link set rrt0 up");
+        assert_eq!(deliver(queue, &frame, 2048).frames, 1);
+        assert_eq!(queue.fault(), None);
+    });
+}
+
+#[test]
+fn a_deleted_interface_is_a_fault_and_wakes_nobody_again() {
+    in_own_namespace(|| {
+        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let queue = &mut tap.queues[0];
+        assert!(queue.wake_descriptor().is_some() && !queue.has_waiting());
+        ip("link del rrt0");
+        assert_eq!(receive_now(queue), Vec::<Vec<u8>>::new());
+        assert!(queue.fault().unwrap().contains("rrt0 is gone"));
+        assert!(queue.wake_descriptor().is_none() && !queue.has_waiting());
+        assert_eq!(deliver(queue, &[test_frame(1, 1, 60)], 2048).dropped.of(DropCause::LinkDown), 1);
+        assert_eq!(queue.missed_frames(), 0);
+    });
+}
+
+#[test]
+fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
+    in_own_namespace(|| {
+        drop(TapDevice::open(&wish("rrt0")).unwrap());
+        assert!(!ip("link show").contains("rrt0"));
+        let lasting = TapWish { persistent: true, queues: 2, ..wish("rrt1") };
+        drop(TapDevice::open(&lasting).unwrap());
+        assert!(ip("link show").contains("rrt1"));
+        let tap = TapDevice::open(&TapWish { persistent: false, ..lasting }).unwrap();
+        assert!(tap.notes.iter().any(|note| note.contains("existed already")), "{:?}", tap.notes);
+        tap.forget().unwrap();
+        drop(tap);
+        assert!(!ip("link show").contains("rrt1"));
+    });
+}
+
+#[test]
+fn the_kernel_chooses_a_number_where_there_is_no_name() {
+    in_own_namespace(|| {
+        let first = TapDevice::open(&wish("")).unwrap();
+        let second = TapDevice::open(&wish("")).unwrap();
+        assert_eq!((first.name.as_str(), second.name.as_str()), ("tap0", "tap1"));
+    });
+}
+
+#[test]
+fn a_name_that_is_taken_or_cannot_be_is_refused_with_the_reason() {
+    in_own_namespace(|| {
+        ip("link add rrv0 type veth peer name rrv1");
+        let error = TapDevice::open(&wish("rrv0")).unwrap_err();
+        assert!(matches!(&error, TapError::NotTap { kind, .. } if kind == "veth"), "{error}");
+        let _tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let error = TapDevice::open(&wish("rrt0")).unwrap_err();
+        assert!(matches!(&error, TapError::Busy(name) if name == "rrt0"), "{error}");
+        for name in ["a/b", "sixteen-bytes-xx", "a b"] {
+            let error = TapDevice::open(&wish(name)).unwrap_err().to_string();
+            assert!(error.contains("cannot be an interface's name"), "{error}");
+        }
+        let error = TapDevice::open(&TapWish { mtu: Some(65535), ..wish("rrt1") }).unwrap_err();
+        assert!(matches!(error, TapError::Mtu(65535)), "{error}");
+        let error = TapDevice::open(&TapWish { queues: 0, ..wish("rrt1") }).unwrap_err();
+        assert!(matches!(error, TapError::Queues(0)), "{error}");
+    });
+}
+
+#[test]
+fn what_the_kernel_drops_for_want_of_room_is_counted_once() {
+    in_own_namespace(|| {
+        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        ip("link set rrt0 txqueuelen 16");
+        let host = RawSocket::open("rrt0", LOCAL);
+        for number in 0..100 {
+            host.send(&test_frame(1, number, 60));
+        }
+        let queue = &mut tap.queues[0];
+        let received = receive_now(queue).len() as u64;
+        let missed = queue.missed_frames();
+        assert!(missed > 0, "received {received}");
+        assert_eq!(received + missed, 100);
+        assert_eq!(queue.missed_frames(), 0);
+    });
+}
+
+#[test]
+fn a_borrowed_frame_stays_as_it_is_while_others_arrive() {
+    in_own_namespace(|| {
+        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let host = RawSocket::open("rrt0", LOCAL);
+        for number in 0..300 {
+            host.send(&test_frame(1, number, 60));
+        }
+        let queue = &mut tap.queues[0];
+        let mut batch = Batch::new();
+        queue.receive(&mut batch);
+        let borrowed = batch.frames();
+        assert!(borrowed > 0 && borrowed < 300);
+        let mut other = Batch::new();
+        queue.receive(&mut other);
+        assert_eq!(other.frames(), 0, "more is lent than there are buffers");
+        let mut bytes = [0; 60];
+        batch.head(0).unwrap().bytes().read(&mut bytes);
+        assert_eq!(bytes.to_vec(), test_frame(1, 0, 60));
+        queue.release(borrowed);
+        assert_eq!(receive_now(queue).len(), 300 - borrowed);
+    });
+}
