@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Packets around the kernel: ports, switches and traffic in shared memory.
 ///
 /// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), null:size=60
-/// (frames without end) or pcap:FILE. Commands that need the daemon start it.
+/// (frames without end), pcap:FILE, eth0 (a network interface), eth0^ (its host stack) or tap:NAME. Commands that need the daemon start it.
 ///
 /// Exit status: 0 done, 1 failed, 2 used wrongly. With --json a failure is an object {"error", "advice"} on standard
 /// error.
@@ -119,6 +119,15 @@ pub(crate) struct PortSizes {
     /// Size of a buffer, bytes [default: 2048]
     #[arg(long, value_name = "BYTES")]
     pub(crate) buf_size: Option<u32>,
+    /// Network namespace of the interface: a name, or a process in it [default: the daemon's]
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) netns: Option<String>,
+}
+
+/// The name of `device` in another network namespace.
+pub(crate) fn within(device: &str, netns: &str) -> String {
+    let separator = if device.contains('@') { ',' } else { '@' };
+    format!("{device}{separator}netns={netns}")
 }
 
 impl PortSizes {
@@ -130,6 +139,10 @@ impl PortSizes {
             buffer_bytes: self.buf_size,
             socket: global.socket.clone(),
             ..OpenOptions::default()
+        };
+        let name = match &self.netns {
+            Some(netns) => &within(name, netns),
+            None => name,
         };
         Ok(Port::open_with(name, &options)?)
     }

@@ -38,12 +38,16 @@ pub enum Request {
     Status,
     /// Asks for the ports. Answered by [`Reply::List`].
     List,
-    /// Makes a port that stays until it is detached. Answered by [`Reply::Done`].
+    /// Makes a port that stays until it is detached. Answered by [`Reply::Attached`].
     Attach {
         /// Port name as the user typed it.
         name: String,
-        /// Driver to use; `None` lets the name decide.
+        /// Device to use, such as `xdp:eth0@netns=blue`; `None` lets the name decide: the interface of that name where there
+        /// is one, else a program.
         driver: Option<String>,
+        /// Attach the host stack's side of the interface too, as a port whose name ends in `^`.
+        #[serde(default)]
+        host: bool,
         /// Size and mode wished for.
         wish: PortWish,
     },
@@ -129,6 +133,8 @@ pub enum Reply {
     Opened(OpenedPort),
     /// What was asked for is done.
     Done,
+    /// The ports are attached.
+    Attached(Vec<AttachedPort>),
     /// The daemon's state.
     Status(StatusReport),
     /// The ports.
@@ -163,6 +169,12 @@ pub struct OpenedPort {
     pub kind: PortKind,
     /// The mechanism in use, in words for people: page size, isolation and the like.
     pub mode: String,
+    /// Name of the driver behind the port, for devices.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// What people should know of it, such as why a better mechanism was not to be had.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Where everything lies in the region. Foreign numbers: check them before the region is mapped.
     pub geometry: RegionGeometry,
     /// Which objects of the region are this port's. Foreign numbers: check them against the geometry.
@@ -186,6 +198,19 @@ impl OpenedPort {
     }
 }
 
+/// A port that the daemon attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedPort {
+    /// Full name.
+    pub name: String,
+    /// Name of its driver.
+    pub driver: String,
+    /// The mechanism in use, in words for people.
+    pub mode: String,
+    /// What people should know of it, such as why a better mechanism was not to be had.
+    pub notes: Vec<String>,
+}
+
 /// What works the other side of an opened port's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -195,6 +220,8 @@ pub enum PortKind {
     SwitchPort,
     /// The program at the other end of the pipe.
     PipeEnd,
+    /// A device, such as a network interface, joined to the port queue by queue.
+    Device,
 }
 
 /// Why a request was not served.

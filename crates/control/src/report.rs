@@ -112,7 +112,7 @@ pub struct ListReport {
 pub struct PortReport {
     /// Full name.
     pub name: String,
-    /// Name of its driver: `shm`, `pipe`, `null`, `pcap`.
+    /// Name of its driver: `shm`, `pipe`, `af_xdp`, ...
     pub kind: String,
     /// The mechanism in use, in words for people.
     pub mode: String,
@@ -136,6 +136,31 @@ pub struct PortReport {
     pub counters: CounterReport,
     /// Why it stands still, if it does.
     pub error: Option<String>,
+    /// What people should know of it, such as why a better mechanism was not to be had.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// The network interface behind it, as it is now; `None` for ports without one and where it is gone.
+    #[serde(default)]
+    pub link: Option<LinkReport>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// Its name.
+    pub interface: String,
+    /// Network namespace in which it is, as the port's name gives it; `None` is the daemon's.
+    pub netns: Option<String>,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Whether it has a carrier.
+    pub running: bool,
+    /// Speed, bit/s, where the interface has one.
+    pub speed_bps: Option<u64>,
+    /// Its address, in lower case with colons.
+    pub mac: String,
+    /// Longest packet that it carries, bytes without the Ethernet header.
+    pub mtu: u32,
 }
 
 /// The program that has a port open.

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
-use ringroad_control::message::{ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish};
+use ringroad_control::message::{
+    AttachedPort, ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish,
+};
 use ringroad_control::report::{
-    CounterReport, ListReport, MacEntryReport, Owner, PortReport, StartedBy, StatusReport, SwitchReport,
-    WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PortReport, StartedBy, StatusReport,
+    SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -33,6 +35,7 @@ fn requests() -> Vec<Request> {
         Request::Attach {
             name: "pcap:x".to_owned(),
             driver: Some("pcap".to_owned()),
+            host: true,
             wish: PortWish::default(),
         },
         Request::Detach { name: "x{1".to_owned() },
@@ -65,6 +68,16 @@ fn port() -> PortReport {
             wakeups: 7,
         },
         error: Some("ring stopped".to_owned()),
+        notes: vec!["zero-copy: not supported".to_owned()],
+        link: Some(LinkReport {
+            interface: "eth0".to_owned(),
+            netns: Some("blue".to_owned()),
+            up: true,
+            running: false,
+            speed_bps: Some(10_000_000_000),
+            mac: "02:00:00:00:00:01".to_owned(),
+            mtu: 1500,
+        }),
     }
 }
 
@@ -118,6 +131,8 @@ fn replies() -> Vec<Reply> {
             name: "vale0:a".to_owned(),
             kind: PortKind::SwitchPort,
             mode: "4 KiB pages".to_owned(),
+            driver: Some("af_xdp".to_owned()),
+            notes: vec!["a note".to_owned()],
             geometry: RegionGeometry::for_ports(1, 2, 64, 2048, 3).unwrap(),
             placement: placement(0, 3),
             peer_placement: None,
@@ -129,6 +144,8 @@ fn replies() -> Vec<Reply> {
             name: "x{1".to_owned(),
             kind: PortKind::PipeEnd,
             mode: "shared region".to_owned(),
+            driver: None,
+            notes: Vec::new(),
             geometry: RegionGeometry::for_ports(2, 2, 64, 2048, 0).unwrap(),
             placement: placement(0, 0),
             peer_placement: Some(placement(1, 0)),
@@ -137,6 +154,12 @@ fn replies() -> Vec<Reply> {
             switch_index: None,
         }),
         Reply::Done,
+        Reply::Attached(vec![AttachedPort {
+            name: "vale0:eth0".to_owned(),
+            driver: "af_xdp".to_owned(),
+            mode: "copy".to_owned(),
+            notes: Vec::new(),
+        }]),
         Reply::Status(status()),
         Reply::List(ListReport { ports: vec![port()] }),
         Reply::MacTable(vec![MacEntryReport {

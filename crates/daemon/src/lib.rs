@@ -8,6 +8,7 @@
 //! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
 
 pub mod config;
+pub mod devices;
 pub mod listen;
 pub mod logging;
 pub mod permissions;

@@ -31,9 +31,9 @@ impl Permissions {
     }
 
     /// Whether `peer` may open `port`: where rules name the port one of them must name the peer; where none does,
-    /// whoever may connect may open it.
+    /// whoever may connect may open it, unless it is a device: these are the machine's.
     #[must_use]
-    pub fn may_open(&self, peer: PeerCredentials, port: &str) -> bool {
+    pub fn may_open(&self, peer: PeerCredentials, port: &str, device: bool) -> bool {
         if self.may_administer(peer) {
             return true;
         }
@@ -46,7 +46,7 @@ impl Permissions {
                 named = true;
             }
         }
-        !named
+        !named && !device
     }
 }
 
@@ -62,12 +62,13 @@ mod tests {
     fn a_named_port_is_for_those_named_and_the_daemons_user() {
         let rule = Allow { port: "vale0:*".into(), uids: vec![1000], gids: vec![50] };
         let permissions = Permissions::new(900, &[rule]);
-        assert!(permissions.may_open(peer(1000, 1), "vale0:a"));
-        assert!(permissions.may_open(peer(1001, 50), "vale0:a"));
-        assert!(!permissions.may_open(peer(1001, 1), "vale0:a"));
-        assert!(permissions.may_open(peer(1001, 1), "vale1:a"), "no rule names it");
-        assert!(permissions.may_open(peer(900, 1), "vale0:a"));
-        assert!(permissions.may_open(peer(0, 0), "vale0:a"));
+        assert!(permissions.may_open(peer(1000, 1), "vale0:a", false));
+        assert!(permissions.may_open(peer(1001, 50), "vale0:a", false));
+        assert!(!permissions.may_open(peer(1001, 1), "vale0:a", false));
+        assert!(permissions.may_open(peer(1001, 1), "vale1:a", false), "no rule names it");
+        assert!(!permissions.may_open(peer(1001, 1), "eth0", true), "a device is for those named only");
+        assert!(permissions.may_open(peer(900, 1), "vale0:a", false));
+        assert!(permissions.may_open(peer(0, 0), "vale0:a", false));
         assert!(!permissions.may_administer(peer(1000, 50)));
     }
 }

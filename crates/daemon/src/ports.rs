@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
+use ringroad_control::message::{AttachedPort, ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts};
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::{is_device, open_device};
+use ringroad_drivers::registry::{Device, has_interface};
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
@@ -16,6 +16,7 @@ use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, RegionGeometr
 use ringroad_ring::region::{HugePages, Region, RegionError};
 
 use crate::config::StaticPort;
+use crate::devices::{DevicePort, attached};
 
 /// Number of a client connection.
 pub type ClientId = u64;
@@ -63,6 +64,10 @@ pub struct SwitchPort {
     pub(crate) sizes: Sizes,
     pub(crate) owner: Option<Client>,
     pub(crate) shm: Option<ShmPort>,
+    /// What the device keeps while it is in use.
+    pub(crate) device: Option<Device>,
+    /// The device's region.
+    pub(crate) home: Option<Arc<ShmRegion>>,
 }
 
 /// A pipe with its two ends.
@@ -85,7 +90,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn of(name: &PortName, wish: &PortWish) -> Self {
+    pub(crate) fn of(name: &PortName, wish: &PortWish) -> Self {
         let options = &name.options;
         Self {
             queues: options.queues.or(wish.queues).unwrap_or(1),
@@ -103,12 +108,13 @@ pub struct Ports {
     pub(crate) fabric: Fabric,
     pub(crate) on_switches: BTreeMap<String, SwitchPort>,
     pub(crate) pipes: BTreeMap<(String, String), PipeEntry>,
+    pub(crate) devices: BTreeMap<String, DevicePort>,
     memory_limit_bytes: u64,
 }
 
-type Refusal = ErrorReply;
+pub(crate) type Refusal = ErrorReply;
 
-fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
+pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
     ErrorReply::new(kind, message, advice)
 }
 
@@ -122,6 +128,10 @@ pub struct Opened {
 }
 
 impl Opened {
+    pub(crate) fn new(reply: OpenedPort, region: Arc<Region>, events: Vec<QueueEvents>) -> Self {
+        Self { reply, region, events }
+    }
+
     /// The region's memfd, then kick and notify of each queue.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -134,7 +144,13 @@ impl Ports {
     /// No ports on `fabric`; regions may take `memory_limit_bytes` together.
     #[must_use]
     pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Self {
-        Self { fabric, on_switches: BTreeMap::new(), pipes: BTreeMap::new(), memory_limit_bytes }
+        Self {
+            fabric,
+            on_switches: BTreeMap::new(),
+            pipes: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            memory_limit_bytes,
+        }
     }
 
     /// Opens a port for a program.
@@ -148,11 +164,7 @@ impl Ports {
             PortBase::Pipe { parent, id, side } => {
                 self.open_pipe(name, (parent.clone(), id.clone()), *side, sizes, client)
             }
-            other => Err(refuse(
-                ErrorKind::Unsupported,
-                format!("{other} is not a port of the daemon"),
-                "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME --driver DEVICE",
-            )),
+            _ => self.open_device_port(name, wish, client),
         }
     }
 
@@ -186,7 +198,7 @@ impl Ports {
         let sizes = persistent.unwrap_or(sizes);
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
-            None => self.make_home(sizes)?,
+            None => self.make_home(sizes, 0)?,
         };
         let (shm, queues) = place(&home, &key)?;
         let mode = mode_of(shm.region());
@@ -213,6 +225,8 @@ impl Ports {
                     sizes,
                     owner: None,
                     shm: None,
+                    device: None,
+                    home: None,
                 },
             );
         }
@@ -231,6 +245,8 @@ impl Ports {
             name: key,
             kind: PortKind::SwitchPort,
             mode,
+            driver: None,
+            notes: Vec::new(),
             geometry,
             queue_count: placement.tx_rings.len() as u16,
             placement,
@@ -242,14 +258,16 @@ impl Ports {
     }
 
     /// The region of another port, for its own user only: who shares a region sees everything in it.
-    fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
-        let entry = self.on_switches.get(other).filter(|entry| entry.shm.is_some()).ok_or_else(|| {
+    pub(crate) fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
+        let on_switch =
+            self.on_switches.get(other).and_then(|entry| Some((entry.shm.as_ref()?, entry.owner.as_ref()?)));
+        let device = self.devices.get(other).map(|entry| (&entry.shm, &entry.owner));
+        let (shm, owner) = on_switch.or(device).ok_or_else(|| {
             refuse(ErrorKind::NoSuchPort, format!("no program has port {other} open"), "open that port first")
         })?;
-        let same_user = entry.owner.as_ref().is_some_and(|owner| owner.peer.uid == client.peer.uid);
-        match &entry.shm {
-            Some(shm) if same_user => Ok(Arc::clone(shm.home())),
-            _ => Err(refuse(
+        match owner.peer.uid == client.peer.uid {
+            true => Ok(Arc::clone(shm.home())),
+            false => Err(refuse(
                 ErrorKind::PermissionDenied,
                 format!("port {other} belongs to another user"),
                 "memory is shared between programs of one user only",
@@ -257,12 +275,14 @@ impl Ports {
         }
     }
 
-    fn make_home(&self, sizes: Sizes) -> Result<Arc<ShmRegion>, Refusal> {
+    pub(crate) fn make_home(&self, sizes: Sizes, device_buffers: u32) -> Result<Arc<ShmRegion>, Refusal> {
         let Sizes { queues, slots, buffer_bytes, extra_buffers, huge_pages } = sizes;
-        let geometry = RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
+        let besides = extra_buffers.saturating_add(device_buffers);
+        let geometry = RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)
             .map_err(|error| region_refusal(error.into()))?;
         self.check_memory(geometry.total_bytes())?;
-        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, huge_pages).map_err(region_refusal)
+        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, device_buffers, huge_pages)
+            .map_err(region_refusal)
     }
 
     fn check_memory(&self, more_bytes: u64) -> Result<(), Refusal> {
@@ -295,7 +315,12 @@ impl Ports {
             .map_or(0, |geometry| geometry.total_bytes())
         };
         let ports = self.on_switches.values().filter(|port| port.shm.is_some());
+        // The kernel holds all pages of a region that it uses itself.
+        let devices = self.devices.values().map(|port| port.shm.home());
+        let attached = self.on_switches.values().filter_map(|port| port.home.as_ref());
+        let pinned = devices.chain(attached).map(|home| home.region().mapped_bytes() as u64);
         ports.map(|port| of(&port.sizes, 1)).sum::<u64>()
+            + pinned.sum::<u64>()
             + self.pipes.values().map(|pipe| of(&pipe.sizes, 2)).sum::<u64>()
     }
 
@@ -355,6 +380,8 @@ impl Ports {
             name: full_name,
             kind: PortKind::PipeEnd,
             mode: mode_of(&region),
+            driver: None,
+            notes: Vec::new(),
             geometry: *region.geometry(),
             queue_count: placement.tx_rings.len() as u16,
             placement,
@@ -365,17 +392,19 @@ impl Ports {
         Ok(Opened { reply, region, events })
     }
 
-    /// Makes a port that outlives programs: with a device, or for programs to open.
+    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
+    /// interface becomes a port too.
     ///
     /// # Errors
-    /// The refusal to send.
+    /// The refusal to send; nothing is attached then.
     pub fn attach(
         &mut self,
         name: &PortName,
         driver: Option<&str>,
+        host: bool,
         wish: &PortWish,
         origin: Origin,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Vec<AttachedPort>, Refusal> {
         let key = name.base.to_string();
         let PortBase::Switch { switch, port } = &name.base else {
             return Err(refuse(
@@ -384,6 +413,47 @@ impl Ports {
                 "attach to a name such as vale0:p1",
             ));
         };
+        // A port called like an interface is that interface.
+        let of_name = port.strip_suffix('^').unwrap_or(port);
+        let driver = driver.map(str::to_owned).or_else(|| has_interface(of_name).then(|| port.clone()));
+        if !host {
+            return Ok(vec![self.attach_one(name, switch, port, driver.as_deref(), wish, origin)?]);
+        }
+        let interface = driver.as_deref().and_then(|text| text.parse::<PortName>().ok());
+        let Some((PortBase::Interface { interface, .. }, options)) =
+            interface.map(|name| (name.base, name.options))
+        else {
+            return Err(refuse(
+                ErrorKind::BadWish,
+                format!("{key} has no interface whose host stack could be attached"),
+                "name one with --driver, such as --driver eth0",
+            ));
+        };
+        let mut host_driver = format!("{interface}^");
+        if let Some(netns) = &options.device.netns {
+            host_driver += &format!("@netns={netns}");
+        }
+        let first = self.attach_one(name, switch, port, driver.as_deref(), wish, origin.clone())?;
+        let host_port = format!("{port}^");
+        match self.attach_one(name, switch, &host_port, Some(&host_driver), wish, origin) {
+            Ok(second) => Ok(vec![first, second]),
+            Err(refusal) => {
+                self.detach(&key)?;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn attach_one(
+        &mut self,
+        name: &PortName,
+        switch: &str,
+        port: &str,
+        driver: Option<&str>,
+        wish: &PortWish,
+        origin: Origin,
+    ) -> Result<AttachedPort, Refusal> {
+        let key = format!("{switch}:{port}");
         if self.on_switches.contains_key(&key) {
             return Err(refuse(
                 ErrorKind::PortTaken,
@@ -392,40 +462,45 @@ impl Ports {
             ));
         }
         let sizes = Sizes::of(name, wish);
-        let (queues, driver, mode) = match driver {
-            None => {
-                let parts = (0..sizes.queues)
-                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
-                    .collect();
-                RegionGeometry::for_ports(
-                    1,
-                    sizes.queues,
-                    sizes.slots,
-                    sizes.buffer_bytes,
-                    sizes.extra_buffers,
-                )
-                .map_err(|error| region_refusal(error.into()))?;
-                (parts, "shm", "waits for a program".to_owned())
-            }
-            Some(text) => open_driver(text, sizes.queues)?,
-        };
-        let index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?;
-        let entry = SwitchPort {
-            switch: switch.clone(),
-            port: port.clone(),
-            index: index.0,
-            driver,
-            mode,
+        let mut entry = SwitchPort {
+            switch: switch.to_owned(),
+            port: port.to_owned(),
+            index: 0,
+            driver: "shm",
+            mode: "waits for a program".to_owned(),
             origin,
             sizes,
             owner: None,
             shm: None,
+            device: None,
+            home: None,
         };
+        let queues = match driver {
+            None => {
+                let Sizes { queues, slots, buffer_bytes, extra_buffers, .. } = sizes;
+                RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
+                    .map_err(|error| region_refusal(error.into()))?;
+                (0..queues)
+                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
+                    .collect()
+            }
+            Some(text) => {
+                let opened = self.open_switch_device(text, name.options.share.as_deref(), wish)?;
+                entry.driver = opened.device.capabilities.driver;
+                entry.mode.clone_from(&opened.device.capabilities.mode);
+                (entry.sizes, entry.home) = (opened.sizes, opened.home);
+                entry.device = Some(opened.device);
+                opened.queues
+            }
+        };
+        entry.index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?.0;
+        let told = attached(&key, entry.device.as_ref());
         self.on_switches.insert(key, entry);
-        Ok(())
+        Ok(told)
     }
 
-    /// Removes a port of a switch, whoever has it; returns the client that had it.
+    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side that was attached with it;
+    /// returns the client that had it.
     ///
     /// # Errors
     /// The refusal to send.
@@ -438,6 +513,14 @@ impl Ports {
             ));
         };
         self.fabric.detach(&entry.switch, &entry.port).map_err(fabric_refusal)?;
+        let host = format!("{key}^");
+        if self
+            .on_switches
+            .get(&host)
+            .is_some_and(|port| port.device.is_some() && port.origin == entry.origin)
+        {
+            self.detach(&host)?;
+        }
         Ok(entry.owner.map(|owner| owner.id))
     }
 
@@ -468,6 +551,7 @@ impl Ports {
                 entry.mode = "waits for a program".to_owned();
             }
         }
+        self.close_devices(client)?;
         for pipe in self.pipes.values_mut() {
             for owner in &mut pipe.owners {
                 if has(owner) {
@@ -482,11 +566,11 @@ impl Ports {
     /// Whether nothing would be lost if the daemon ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.on_switches.is_empty() && self.pipes.is_empty()
+        self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
     }
 }
 
-fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), Refusal> {
+pub(crate) fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), Refusal> {
     let shm = home.place(name).map_err(region_refusal)?;
     let mut queues = Vec::new();
     for queue in 0..shm.placement().tx_rings.len() as u16 {
@@ -497,24 +581,11 @@ fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>)
     Ok((shm, queues))
 }
 
-fn open_driver(text: &str, queues: u16) -> Result<(Vec<QueueParts>, &'static str, String), Refusal> {
-    let bad = |message: String| refuse(ErrorKind::BadName, message, "devices are null:... and pcap:...");
-    let name: PortName =
-        text.parse().map_err(|error: ringroad_port::port_name::PortNameError| bad(error.to_string()))?;
-    if !is_device(&name.base) {
-        return Err(bad(format!("{text} is not a device")));
-    }
-    let device = open_device(&name.base, queues)
-        .map_err(|error| refuse(ErrorKind::BadWish, format!("opening {text}: {error}"), ""))?;
-    let parts = device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
-    Ok((parts, device.capabilities.driver, device.capabilities.mode))
-}
-
 fn mode_of(region: &Region) -> String {
     if region.is_huge() { "shared memory, 2 MiB pages" } else { "shared memory, 4 KiB pages" }.to_owned()
 }
 
-fn region_refusal(error: RegionError) -> Refusal {
+pub(crate) fn region_refusal(error: RegionError) -> Refusal {
     match error {
         RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
         error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),

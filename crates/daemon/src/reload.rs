@@ -41,8 +41,13 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> (Vec<ClientId>, 
             buffer_bytes: port.buffer_bytes,
             ..PortWish::default()
         };
-        match ports.attach(&name, port.driver.as_deref(), &wish, Origin::Config(port.clone())) {
-            Ok(()) => info!(port = %port.name, driver = port.driver.as_deref().unwrap_or("shm"), "port made"),
+        match ports.attach(&name, port.driver.as_deref(), false, &wish, Origin::Config(port.clone())) {
+            Ok(made) => {
+                for made in made {
+                    info!(port = %made.name, driver = %made.driver, mode = %made.mode, "port made");
+                    made.notes.iter().for_each(|note| info!(port = %made.name, "{note}"));
+                }
+            }
             Err(refusal) => {
                 warn!(port = %port.name, reason = %refusal.message, "port not made");
                 problems.push(format!("{}: {}", port.name, refusal.message));

@@ -10,12 +10,14 @@ use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::report::{StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
+use ringroad_drivers::registry::is_device;
 use ringroad_port::port_name::PortName;
 use rustix::event::epoll;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tracing::{debug, error, info, warn};
 
 use crate::config::{Config, ConfigError};
+use crate::devices::device_key;
 use crate::listen::set_access;
 use crate::logging::LevelHandle;
 use crate::permissions::Permissions;
@@ -314,8 +316,8 @@ impl Server {
 
     fn check_open(&self, client: &Client, name: &str) -> Result<PortName, ErrorReply> {
         let name = parse_name(name)?;
-        let port = name.base.to_string();
-        if self.permissions.may_open(client.peer, &port) {
+        let port = device_key(&name);
+        if self.permissions.may_open(client.peer, &port, is_device(&name.base)) {
             return Ok(name);
         }
         Err(ErrorReply::new(
@@ -369,10 +371,14 @@ impl Server {
                 }
             }
             Request::Attach { .. } if !administers => denied("attach ports"),
-            Request::Attach { name, driver, wish } => parse_name(&name).and_then(|name| {
-                self.parts.ports.attach(&name, driver.as_deref(), &wish, Origin::Command)?;
-                info!(port = %name.base, driver = driver.as_deref().unwrap_or("shm"), "attached");
-                Ok(Reply::Done)
+            Request::Attach { name, driver, host, wish } => parse_name(&name).and_then(|name| {
+                let ports = &mut self.parts.ports;
+                let attached = ports.attach(&name, driver.as_deref(), host, &wish, Origin::Command)?;
+                for port in &attached {
+                    info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
+                    port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
+                }
+                Ok(Reply::Attached(attached))
             }),
             Request::Detach { .. } if !administers => denied("detach ports"),
             Request::Detach { name } => {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ringroad_control::report::{
-    CounterReport, ListReport, MacEntryReport, Owner, PortReport, SwitchReport, WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PortReport, SwitchReport, WorkerReport,
+    WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
+use ringroad_drivers::registry::{self, Device};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_name::PipeSide;
@@ -31,6 +33,30 @@ pub fn counter_report(counters: &CounterSnapshot) -> CounterReport {
     }
 }
 
+/// The account of a program's device: what came from the device and went into it, and the drops on both ways.
+fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
+    let mut account = device.clone();
+    for (sum, frames) in account.dropped.iter_mut().zip(&program.dropped) {
+        *sum += frames;
+    }
+    (account.violations, account.wakeups) = (program.violations, program.wakeups);
+    counter_report(&account)
+}
+
+/// The interface behind a device, as it is now.
+fn link_report(device: &Device) -> Option<LinkReport> {
+    let link = registry::link_of(device.interface.as_ref()?)?;
+    Some(LinkReport {
+        interface: link.name,
+        netns: link.netns,
+        up: link.up,
+        running: link.running,
+        speed_bps: link.speed_bps,
+        mac: link.mac.map(|byte| format!("{byte:02x}")).join(":"),
+        mtu: link.mtu,
+    })
+}
+
 fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
@@ -40,6 +66,7 @@ fn owner_report(client: &Client) -> Owner {
 /// # Errors
 /// [`FabricError`] where a worker is gone.
 pub fn list(ports: &Ports) -> Result<ListReport, FabricError> {
+    ports.fabric.count_missed()?;
     let mut reports = Vec::new();
     for (name, port) in &ports.on_switches {
         let counters = ports.fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
@@ -57,6 +84,28 @@ pub fn list(ports: &Ports) -> Result<ListReport, FabricError> {
             buffer_bytes: port.sizes.buffer_bytes,
             counters: counter_report(&counters),
             error: ports.fabric.port_fault(&port.switch, &port.port)?,
+            notes: port.device.as_ref().map(|device| device.notes.clone()).unwrap_or_default(),
+            link: port.device.as_ref().and_then(link_report),
+        });
+    }
+    for (name, port) in &ports.devices {
+        let [program, device] = ports.fabric.wire_counters(port.wire).unwrap_or_default();
+        reports.push(PortReport {
+            name: name.clone(),
+            kind: port.device.capabilities.driver.to_owned(),
+            mode: port.device.capabilities.mode.clone(),
+            switch: None,
+            index: None,
+            persistent: false,
+            bound: true,
+            owner: Some(owner_report(&port.owner)),
+            queues: port.sizes.queues,
+            slots: port.sizes.slots,
+            buffer_bytes: port.sizes.buffer_bytes,
+            counters: wire_report(&program, &device),
+            error: ports.fabric.wire_fault(port.wire)?,
+            notes: port.device.notes.clone(),
+            link: link_report(&port.device),
         });
     }
     for ((parent, id), pipe) in &ports.pipes {
@@ -76,6 +125,8 @@ pub fn list(ports: &Ports) -> Result<ListReport, FabricError> {
                 buffer_bytes: pipe.sizes.buffer_bytes,
                 counters: CounterReport::default(),
                 error: None,
+                notes: Vec::new(),
+                link: None,
             });
         }
     }

@@ -1,12 +1,16 @@
 //! The drivers by name: the only place that lists them. Composition roots ask here; nobody else names a driver.
 
+use std::any::Any;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use ringroad_port::port_name::PortBase;
+use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_ring::region::RegionError;
 
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
+use crate::shm::ShmRegion;
 
 /// A driver's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +42,11 @@ pub enum DeviceError {
     /// The capture file.
     #[error(transparent)]
     Capture(#[from] ringroad_capture::CaptureError),
+    /// The region that the device shares.
+    #[error(transparent)]
+    Region(#[from] RegionError),
     /// The name is not a device's.
-    #[error("{0} is not a device: devices are null: and pcap: ports")]
+    #[error("{0} is not a device: devices are interfaces (eth0), tap:, null: and pcap: ports")]
     NotADevice(String),
     /// The driver has no such number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
@@ -53,53 +60,164 @@ pub enum DeviceError {
     },
 }
 
+/// What a device is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// For one program, whose rings it is wired to.
+    Program,
+    /// As a port of a switch.
+    SwitchPort,
+}
+
+/// What a device needs before it can be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DevicePlan {
+    /// Queues it will have; a program's port has as many.
+    pub queues: u16,
+    /// Buffers it needs in the region, all queues together; 0 where it needs no region.
+    pub region_buffers: u32,
+}
+
 /// A device opened: its queues, and what it can do.
 pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
     /// What it is.
     pub capabilities: Capabilities,
+    /// Name of its interface and the namespace where that is, if it has one.
+    pub interface: Option<DeviceInterface>,
+    /// What people should know, such as why a better mechanism was not to be had.
+    pub notes: Vec<String>,
+    /// What has to live as long as the device is in use.
+    pub keep: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// Where a device's interface is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInterface {
+    /// Its name.
+    pub name: String,
+    /// The network namespace, as in `@netns=`; `None` is the datapath's own.
+    pub netns: Option<String>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("capabilities", &self.capabilities).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: Capabilities) -> Self {
+        Self { queues, capabilities, interface: None, notes: Vec::new(), keep: None }
+    }
 }
 
 /// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
 #[must_use]
 pub fn is_device(base: &PortBase) -> bool {
+    !matches!(base, PortBase::Switch { .. } | PortBase::Pipe { .. })
+}
+
+/// Whether `base` names a device that a program opens in itself: it needs no privilege and nobody else has a use for it.
+#[must_use]
+pub fn is_own_device(base: &PortBase) -> bool {
     matches!(base, PortBase::Null { .. } | PortBase::Pcap { .. })
 }
 
-/// Opens the device that `base` names, with `queues` queues.
+/// Whether there is a network interface called `interface` in the calling thread's namespace.
+#[must_use]
+pub fn has_interface(interface: &str) -> bool {
+    let _ = interface;
+    false
+}
+
+/// What is known of an interface now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkState {
+    /// Its name.
+    pub name: String,
+    /// Its namespace, as in `@netns=`.
+    pub netns: Option<String>,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Whether it has a carrier.
+    pub running: bool,
+    /// Speed, bit/s.
+    pub speed_bps: Option<u64>,
+    /// Address.
+    pub mac: [u8; 6],
+    /// Longest packet, bytes without the Ethernet header.
+    pub mtu: u32,
+}
+
+/// Looks at a device's interface; `None` where it is gone.
+#[must_use]
+pub fn link_of(interface: &DeviceInterface) -> Option<LinkState> {
+    let _ = interface;
+    None
+}
+
+/// Looks at what the device that `name` names needs. `queues` is how many are wished for where the name does not say.
+///
+/// # Errors
+/// [`DeviceError`] where it is plain now that it cannot be opened.
+pub fn plan_device(name: &PortName, queues: Option<u16>, role: Role) -> Result<DevicePlan, DeviceError> {
+    let asked = name.options.queues.or(queues);
+    match &name.base {
+        PortBase::Null { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
+        PortBase::Pcap { .. } => match asked {
+            None | Some(1) => Ok(DevicePlan { queues: 1, region_buffers: 0 }),
+            Some(asked) => Err(DeviceError::Queues { driver: "pcap", most: 1, asked }),
+        },
+        PortBase::Switch { .. } | PortBase::Pipe { .. } => {
+            Err(DeviceError::NotADevice(name.base.to_string()))
+        }
+        _ => {
+            let _ = role;
+            Err(DeviceError::NotADevice(name.base.to_string()))
+        }
+    }
+}
+
+/// Opens the device that `name` names, as planned; `home` is the region that it shares with its program or with others.
 ///
 /// # Errors
 /// [`DeviceError`].
-pub fn open_device(base: &PortBase, queues: u16) -> Result<Device, DeviceError> {
-    match base {
-        PortBase::Null { size_bytes, copy, no_rx } => Ok(Device {
-            queues: (0..queues)
+pub fn open_device(
+    name: &PortName,
+    plan: DevicePlan,
+    role: Role,
+    home: Option<&Arc<ShmRegion>>,
+) -> Result<Device, DeviceError> {
+    match &name.base {
+        PortBase::Null { size_bytes, copy, no_rx } => Ok(Device::new(
+            (0..plan.queues)
                 .map(|_| Box::new(NullQueue::new(*size_bytes, *copy, *no_rx)) as Box<dyn PortQueue>)
                 .collect(),
-            capabilities: Capabilities {
+            Capabilities {
                 driver: "null",
                 mode: format!("null, {size_bytes} B frames, {}", if *copy { "copied" } else { "not copied" }),
                 max_frame_bytes: 65535,
             },
-        }),
+        )),
         PortBase::Pcap { input, output } => {
-            if queues > 1 {
-                return Err(DeviceError::Queues { driver: "pcap", most: 1, asked: queues });
-            }
             let queue = PcapQueue::open(input.as_deref(), output.as_deref())?;
             let part = |word: &str, path: &Option<PathBuf>| {
                 path.as_ref().map(|path| format!("{word} {}", path.display())).unwrap_or_default()
             };
-            Ok(Device {
-                queues: vec![Box::new(queue)],
-                capabilities: Capabilities {
+            Ok(Device::new(
+                vec![Box::new(queue)],
+                Capabilities {
                     driver: "pcap",
                     mode: format!("{} {}", part("from", input), part("to", output)).trim().to_owned(),
                     max_frame_bytes: 65535,
                 },
-            })
+            ))
         }
-        other => Err(DeviceError::NotADevice(other.to_string())),
+        other => {
+            let _ = (role, home);
+            Err(DeviceError::NotADevice(other.to_string()))
+        }
     }
 }

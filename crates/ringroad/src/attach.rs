@@ -24,7 +24,7 @@ pub(crate) fn open(text: &str, name: &PortName, options: &OpenOptions) -> Result
     connection.hello(program_name())?;
     let sizes = Sizes::of(name, options);
     let wish = PortWish {
-        queues: Some(sizes.queues),
+        queues: name.options.queues.or(options.queues),
         slots: Some(sizes.slots),
         buffer_bytes: Some(sizes.buffer_bytes),
         extra_buffers: sizes.extra_buffers,
@@ -45,6 +45,7 @@ pub(crate) fn open(text: &str, name: &PortName, options: &OpenOptions) -> Result
     };
     let driver = match opened.kind {
         PortKind::PipeEnd => "pipe",
+        PortKind::Device => opened.driver.as_deref().unwrap_or("device"),
         _ => "shm",
     };
     let info = PortInfo {

@@ -1,5 +1,6 @@
 //! Embedded mode: the daemon's datapath inside the program, stepped by `sync` itself or on a thread of its own.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, WireId};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::open_device;
+use ringroad_drivers::registry::{Role, open_device, plan_device};
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
@@ -77,7 +78,12 @@ enum Bound {
         /// Holds the place in the region until the port has left the switch.
         _shm: ShmPort,
     },
-    Wire(WireId),
+    Wire {
+        wire: WireId,
+        /// Holds the place in the region, and what the device keeps, until the queues have gone.
+        _shm: ShmPort,
+        _device: Option<Box<dyn Any + Send + Sync>>,
+    },
     Pipe(Arc<PipeState>, PipeSide),
 }
 
@@ -87,7 +93,7 @@ impl Drop for EmbeddedBinding {
         // The worker of an embedded datapath lives as long as this lock's owner, so nothing can fail here that matters.
         let _ = match &self.what {
             Bound::Switch { switch, port, .. } => inner.fabric.detach(switch, port).map(|_| ()),
-            Bound::Wire(wire) => inner.fabric.unwire(*wire),
+            Bound::Wire { wire, .. } => inner.fabric.unwire(*wire),
             Bound::Pipe(state, side) => {
                 state.taken.lock().unwrap_or_else(PoisonError::into_inner)[*side as usize] = false;
                 Ok(())
@@ -200,7 +206,7 @@ impl Embedded {
         let full_name = name.base.to_string();
         let home = match &name.options.share {
             Some(other) => self.home_of(other)?,
-            None => make_home(sizes, options)?,
+            None => make_home(sizes, 0, options)?,
         };
         let (shm, queues) = place_shm(&home, &full_name)?;
         let index = {
@@ -230,19 +236,34 @@ impl Embedded {
     }
 
     fn open_device(&self, name: &PortName, sizes: &Sizes, options: &OpenOptions) -> Result<Port, OpenError> {
-        let device = open_device(&name.base, sizes.queues)?;
-        let (shm, queues) = place_shm(&make_home(sizes, options)?, &name.base.to_string())?;
-        let device_queues =
-            device.queues.into_iter().map(|port| QueueParts { port, counters: Arc::default() }).collect();
-        let wire = self.lock().fabric.wire(queues, device_queues)?;
-        let binding = self.binding(Bound::Wire(wire));
+        let plan = plan_device(name, options.queues, Role::Program)?;
+        let home = match &name.options.share {
+            Some(other) => self.home_of(other)?,
+            None => make_home(&Sizes { queues: plan.queues, ..*sizes }, plan.region_buffers, options)?,
+        };
+        let mut device = open_device(name, plan, Role::Program, Some(&home))?;
+        let full_name = name.base.to_string();
+        let (shm, queues) = place_shm(&home, &full_name)?;
+        let device_queues = std::mem::take(&mut device.queues)
+            .into_iter()
+            .map(|port| QueueParts { port, counters: Arc::default() })
+            .collect();
+        let wire = {
+            let mut inner = self.lock();
+            inner.homes.retain(|(_, home)| home.strong_count() > 0);
+            inner.homes.push((full_name.clone(), Arc::downgrade(&home)));
+            inner.fabric.wire(queues, device_queues)?
+        };
         let info = PortInfo {
-            name: name.base.to_string(),
+            name: full_name,
             driver: device.capabilities.driver.into(),
-            mode: device.capabilities.mode,
+            mode: device.capabilities.mode.clone(),
             switch_index: None,
         };
-        self.program_port(info, shm.region(), shm.placement(), shm.clone_events()?, &binding)
+        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
+        let events = shm.clone_events()?;
+        let binding = self.binding(Bound::Wire { wire, _shm: shm, _device: device.keep });
+        self.program_port(info, &region, &placement, events, &binding)
     }
 
     fn open_pipe(
@@ -325,6 +346,7 @@ impl Embedded {
 }
 
 /// Sizes of a port: the name's own options first, then the program's, then the defaults.
+#[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) queues: u16,
     pub(crate) slots: u32,
@@ -351,9 +373,9 @@ fn make_events(queues: u16) -> Result<Vec<QueueEvents>, OpenError> {
     (0..queues).map(|_| QueueEvents::new().map_err(|errno| events_failed(errno.into()))).collect()
 }
 
-fn make_home(sizes: &Sizes, options: &OpenOptions) -> Result<Arc<ShmRegion>, OpenError> {
+fn make_home(sizes: &Sizes, device_buffers: u32, options: &OpenOptions) -> Result<Arc<ShmRegion>, OpenError> {
     let Sizes { queues, slots, buffer_bytes, extra_buffers } = *sizes;
-    Ok(ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, options.huge_pages)?)
+    Ok(ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, device_buffers, options.huge_pages)?)
 }
 
 /// A port in `home`, and the datapath's side of it.

@@ -16,7 +16,7 @@ use crate::waiter::{Binding, Waitable, Waiter};
 /// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Number of queues; 1 where nobody says otherwise.
+    /// Number of queues; where nobody says otherwise 1, and of an interface as many as it has.
     pub queues: Option<u16>,
     /// Slots per ring, 4 to 4096; 1024 where nobody says otherwise.
     pub slots: Option<u32>,
@@ -68,7 +68,7 @@ impl Port {
     /// [`OpenError`].
     pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, OpenError> {
         let parsed: PortName = name.parse()?;
-        if ringroad_drivers::registry::is_device(&parsed.base) {
+        if ringroad_drivers::registry::is_own_device(&parsed.base) {
             return crate::embedded::open_device_port(&parsed, options);
         }
         crate::attach::open(name, &parsed, options)

@@ -1,24 +1,30 @@
 //! `ringroad attach`: a port that stays.
 
 use clap::Args;
-use ringroad_control::Request;
+use ringroad_control::message::AttachedPort;
+use ringroad_control::{Reply, Request};
 
-use crate::arguments::{Global, PortSizes};
+use crate::arguments::{Global, PortSizes, within};
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Make a port that stays until it is detached
 ///
-/// On a switch the port is served by the daemon itself: `ringroad attach vale0:in --driver pcap:FILE`. A port without a
-/// driver waits for a program to open it. The daemon is started where none runs.
+/// A port called like a network interface is that interface: `ringroad attach vale0:eth0`, and with --host its host stack gets a port
+/// too, vale0:eth0^. Other names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`; without one the port
+/// waits for a program to open it. The daemon is started where none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Name of the port, such as vale0:a
     #[arg(value_name = "PORT")]
     name: String,
-    /// What serves the port, such as null:size=60 or pcap:FILE [default: a program that opens it]
+    /// What serves the port, such as xdp:eth0@mode=native, tap:t0, null:size=60 or pcap:FILE [default: the interface of the
+    /// port's name, or a program that opens it]
     #[arg(long, value_name = "DRIVER")]
     driver: Option<String>,
+    /// Attach the host stack's side of the interface too
+    #[arg(long)]
+    host: bool,
     #[command(flatten)]
     sizes: PortSizes,
 }
@@ -26,8 +32,25 @@ pub(crate) struct Attach {
 impl Attach {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         ringroad::ensure_daemon(&global.socket_path())?;
+        let driver = match (&self.driver, &self.sizes.netns) {
+            (driver, None) => driver.clone(),
+            (driver, Some(netns)) => {
+                let port = self.name.split('@').next().and_then(|base| base.split_once(':'));
+                let device = driver.as_deref().or(port.map(|(_, port)| port)).unwrap_or_default();
+                Some(within(device, netns))
+            }
+        };
         let request =
-            Request::Attach { name: self.name.clone(), driver: self.driver.clone(), wish: self.sizes.wish() };
-        super::ask(global, output, &request, "attached", Some(&self.name))
+            Request::Attach { name: self.name.clone(), driver, host: self.host, wish: self.sizes.wish() };
+        match global.connect()?.request(&request)?.0 {
+            Reply::Attached(ports) => output.result(&ports, |ports| {
+                let line = |port: &AttachedPort| {
+                    let notes: String = port.notes.iter().map(|note| format!("\n  {note}")).collect();
+                    format!("{}: {}, {}{notes}", port.name, port.driver, port.mode)
+                };
+                ports.iter().map(line).collect::<Vec<_>>().join("\n")
+            }),
+            reply => Err(Failure::reply(&reply)),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `ringroad list`.
 
 use clap::Args;
-use ringroad_control::report::PortReport;
+use ringroad_control::report::{LinkReport, PortReport};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
@@ -55,8 +55,23 @@ fn served_by(port: &PortReport) -> String {
     }
 }
 
+fn link_state(link: &LinkReport) -> String {
+    let state = match (link.up, link.running) {
+        (false, _) => "down",
+        (true, false) => "no carrier",
+        (true, true) => "up",
+    };
+    match link.speed_bps {
+        Some(speed) => format!("{state}, {:.0} Gbit/s", speed as f64 / 1e9),
+        None => state.to_owned(),
+    }
+}
+
 fn state(port: &PortReport) -> String {
     let mut words = Vec::new();
+    if let Some(link) = &port.link {
+        words.push(link_state(link));
+    }
     if port.persistent {
         words.push("attached".to_owned());
     }
@@ -90,6 +105,8 @@ mod tests {
             buffer_bytes: 2048,
             counters: CounterReport::default(),
             error: None,
+            notes: Vec::new(),
+            link: None,
         }
     }
 

@@ -12,6 +12,8 @@ use super::{QueueEvents, ShmQueue};
 
 /// Ports that a region of small pages has room for: memory that nobody touches costs nothing.
 const PLACES: u32 = 4;
+const FULL: GeometryError =
+    GeometryError::Impossible("the shared region is full: close a port that shares it");
 
 /// A region with room for several ports, so that others of the same user can come to share it.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct ShmRegion {
     queues: u16,
     slots: u32,
     extra_buffers: u32,
+    /// Buffers that the device of one port needs for itself.
+    device_buffers: u32,
     places: Mutex<Places>,
 }
 
@@ -28,10 +32,12 @@ struct Places {
     used: Vec<bool>,
     /// Buffers from here on were never handed out.
     untouched: u32,
+    /// Whether devices hold buffers, which stand in no slot.
+    reserved: bool,
 }
 
 impl ShmRegion {
-    /// Makes a region for ports of `queues` queues of `slots` slots.
+    /// Makes a region for ports of `queues` queues of `slots` slots, and for devices that need `device_buffers` buffers each.
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
@@ -40,19 +46,56 @@ impl ShmRegion {
         slots: u32,
         buffer_bytes: u32,
         extra_buffers: u32,
+        device_buffers: u32,
         huge_pages: HugePages,
     ) -> Result<Arc<Self>, RegionError> {
-        let most =
-            extra_buffers.checked_mul(PLACES).ok_or(GeometryError::Buffers(u64::from(extra_buffers)))?;
+        let besides = extra_buffers.saturating_add(device_buffers);
+        let most = besides.checked_mul(PLACES).ok_or(GeometryError::Buffers(u64::from(besides)))?;
         let roomy = RegionGeometry::for_ports(PLACES, queues, slots, buffer_bytes, most);
         // Where four do not fit, one may.
         let (places, geometry) = match roomy {
             Ok(geometry) => (PLACES, geometry),
-            Err(_) => (1, RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)?),
+            Err(_) => (1, RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)?),
         };
         let region = Arc::new(Region::create(geometry, huge_pages)?);
-        let places = Places { used: vec![false; places as usize], untouched: FIRST_BUFFER };
-        Ok(Arc::new(Self { region, queues, slots, extra_buffers, places: Mutex::new(places) }))
+        let places = Places { used: vec![false; places as usize], untouched: FIRST_BUFFER, reserved: false };
+        Ok(Arc::new(Self {
+            region,
+            queues,
+            slots,
+            extra_buffers,
+            device_buffers,
+            places: Mutex::new(places),
+        }))
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Buffers that the device of one port can have.
+    #[must_use]
+    pub fn device_buffers(&self) -> u32 {
+        self.device_buffers
+    }
+
+    /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes with
+    /// every exchange.
+    ///
+    /// # Errors
+    /// [`RegionError`] where there are not so many left.
+    pub fn reserve(&self, count: u32) -> Result<Vec<u32>, RegionError> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.free_buffers(&places)?;
+        let taken: Vec<u32> = free.into_iter().take(count as usize).collect();
+        if taken.len() < count as usize {
+            return Err(FULL.into());
+        }
+        places.untouched = taken.iter().fold(places.untouched, |next, &buffer| next.max(buffer + 1));
+        places.reserved = true;
+        Ok(taken)
     }
 
     /// Lays a port out in the next free place.
@@ -60,8 +103,6 @@ impl ShmRegion {
     /// # Errors
     /// [`RegionError`] where the region is full.
     pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
-        const FULL: GeometryError =
-            GeometryError::Impossible("the shared region is full: close a port that shares it");
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.used.iter().position(|used| !used).ok_or(FULL)?;
         let placement = self.placement(place as u32);
@@ -89,12 +130,12 @@ impl ShmRegion {
     }
 
     /// Buffers that no port holds. Programs exchange buffers between ports, so it is the slots of the ports in use
-    /// that tell; what a hostile program wrote there is its own and its fellows' loss. Extra buffers stand in no slot:
-    /// where ports have them, only buffers that were never handed out are surely free.
+    /// that tell; what a hostile program wrote there is its own and its fellows' loss. Extra buffers and those of devices stand in
+    /// no slot: where there are such, only buffers that were never handed out are surely free.
     fn free_buffers(&self, places: &Places) -> Result<Vec<u32>, GeometryError> {
         let count = self.region.geometry().buffers;
         let in_use = || (0u32..).zip(&places.used).filter(|(_, used)| **used).map(|(place, _)| place);
-        if self.extra_buffers > 0 && in_use().next().is_some() {
+        if places.reserved || self.extra_buffers > 0 && in_use().next().is_some() {
             return Ok((places.untouched..count).collect());
         }
         let mut held = vec![false; count as usize];
@@ -144,7 +185,7 @@ impl ShmPort {
         extra_buffers: u32,
         huge_pages: HugePages,
     ) -> Result<Self, RegionError> {
-        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, huge_pages)?.place(name)
+        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, 0, huge_pages)?.place(name)
     }
 
     /// The datapath's side of queue number `queue`.

@@ -1,0 +1,188 @@
+//! Ports with a device behind them: opened for a program, or attached to a switch.
+
+use std::sync::Arc;
+
+use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
+use ringroad_datapath::fabric::{FabricError, QueueParts, WireId};
+use ringroad_drivers::registry::{
+    Device, DeviceError, Role, is_device, is_own_device, open_device, plan_device,
+};
+use ringroad_drivers::shm::{ShmPort, ShmRegion};
+use ringroad_port::port_name::{PortBase, PortName, PortNameError};
+use tracing::info;
+
+use crate::ports::{Client, ClientId, Opened, Ports, Refusal, Sizes, fabric_refusal, place, refuse};
+
+/// A device that a program has open.
+#[derive(Debug)]
+pub struct DevicePort {
+    pub(crate) wire: WireId,
+    pub(crate) device: Device,
+    pub(crate) sizes: Sizes,
+    pub(crate) owner: Client,
+    pub(crate) shm: ShmPort,
+}
+
+/// What a device brings to a port of a switch.
+pub(crate) struct SwitchDevice {
+    pub(crate) queues: Vec<QueueParts>,
+    pub(crate) device: Device,
+    pub(crate) home: Option<Arc<ShmRegion>>,
+    pub(crate) sizes: Sizes,
+}
+
+/// Under which name a device is known: interfaces of different namespaces may be called alike.
+#[must_use]
+pub fn device_key(name: &PortName) -> String {
+    match &name.options.device.netns {
+        Some(netns) => format!("{}@netns={netns}", name.base),
+        None => name.base.to_string(),
+    }
+}
+
+impl Ports {
+    /// Opens a device for a program, in one region with it.
+    pub(crate) fn open_device_port(
+        &mut self,
+        name: &PortName,
+        wish: &PortWish,
+        client: &Client,
+    ) -> Result<Opened, Refusal> {
+        if is_own_device(&name.base) {
+            return Err(refuse(
+                ErrorKind::Unsupported,
+                format!("{} is not a port of the daemon", name.base),
+                "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME --driver DEVICE",
+            ));
+        }
+        let mut key = device_key(name);
+        if let Some(port) = self.devices.get(&key) {
+            return Err(refuse(
+                ErrorKind::PortTaken,
+                format!("port {key} is in use by {}", port.owner),
+                "end that program",
+            ));
+        }
+        let plan =
+            plan_device(name, wish.queues, Role::Program).map_err(|error| device_refusal(&key, &error))?;
+        let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
+        let home = match &name.options.share {
+            Some(other) => self.home_of(other, client)?,
+            None => self.make_home(wished, plan.region_buffers)?,
+        };
+        let mut device = open_device(name, plan, Role::Program, Some(&home))
+            .map_err(|error| device_refusal(&key, &error))?;
+        if let (PortBase::Tap { interface }, Some(made)) = (&name.base, &device.interface)
+            && interface.is_empty()
+        {
+            key = format!("tap:{}", made.name);
+        }
+        let (shm, queues) = place(&home, &key)?;
+        let device_queues = parts(&mut device);
+        let wire = self.fabric.wire(queues, device_queues).map_err(fabric_refusal)?;
+        for note in &device.notes {
+            info!(port = %key, "{note}");
+        }
+        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
+        let events = shm.clone_events().map_err(crate::ports::region_refusal)?;
+        let reply = OpenedPort {
+            name: key.clone(),
+            kind: PortKind::Device,
+            mode: device.capabilities.mode.clone(),
+            driver: Some(device.capabilities.driver.to_owned()),
+            notes: device.notes.clone(),
+            geometry: *region.geometry(),
+            queue_count: placement.tx_rings.len() as u16,
+            placement,
+            peer_placement: None,
+            switch: None,
+            switch_index: None,
+        };
+        let sizes = Sizes {
+            queues: reply.queue_count,
+            slots: shm.placement().slots,
+            buffer_bytes: region.geometry().buffer_bytes,
+            ..wished
+        };
+        self.devices.insert(key, DevicePort { wire, device, sizes, owner: client.clone(), shm });
+        Ok(Opened::new(reply, region, events))
+    }
+
+    /// Opens the device that `text` names for a port of a switch.
+    pub(crate) fn open_switch_device(
+        &self,
+        text: &str,
+        share: Option<&str>,
+        wish: &PortWish,
+    ) -> Result<SwitchDevice, Refusal> {
+        let name: PortName =
+            text.parse().map_err(|error: PortNameError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
+        if !is_device(&name.base) {
+            return Err(refuse(
+                ErrorKind::BadName,
+                format!("{text} is not a device"),
+                "devices are interfaces (eth0, xdp:eth0, packet:eth0, eth0^), tap:NAME, null:... and pcap:...",
+            ));
+        }
+        let failed = |error: DeviceError| device_refusal(text, &error);
+        let plan = plan_device(&name, wish.queues, Role::SwitchPort).map_err(failed)?;
+        let sizes = Sizes { queues: plan.queues, ..Sizes::of(&name, wish) };
+        let share = name.options.share.as_deref().or(share);
+        let home = match share {
+            Some(other) => Some(self.device_home(other)?),
+            None if plan.region_buffers > 0 => Some(self.make_home(sizes, plan.region_buffers)?),
+            None => None,
+        };
+        let mut device = open_device(&name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
+        let queues = parts(&mut device);
+        Ok(SwitchDevice { queues, device, home, sizes })
+    }
+
+    /// The region of a device on a switch.
+    fn device_home(&self, other: &str) -> Result<Arc<ShmRegion>, Refusal> {
+        let home = self.on_switches.get(other).and_then(|port| port.home.clone());
+        home.ok_or_else(|| {
+            refuse(
+                ErrorKind::NoSuchPort,
+                format!("{other} is no port with a device that has a region to share"),
+                "attach an interface served by AF_XDP first, and name it as vale0:eth0",
+            )
+        })
+    }
+
+    /// Takes back the devices that a client had open.
+    pub(crate) fn close_devices(&mut self, client: ClientId) -> Result<(), FabricError> {
+        let keys: Vec<String> = self
+            .devices
+            .iter()
+            .filter(|(_, port)| port.owner.id == client)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            if let Some(port) = self.devices.remove(&key) {
+                self.fabric.unwire(port.wire)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parts(device: &mut Device) -> Vec<QueueParts> {
+    let queues = std::mem::take(&mut device.queues).into_iter();
+    queues.map(|port| QueueParts { port, counters: Arc::default() }).collect()
+}
+
+/// What is told of a port that was attached.
+pub(crate) fn attached(name: &str, device: Option<&Device>) -> AttachedPort {
+    AttachedPort {
+        name: name.to_owned(),
+        driver: device.map_or("shm", |device| device.capabilities.driver).to_owned(),
+        mode: device
+            .map_or_else(|| "waits for a program".to_owned(), |device| device.capabilities.mode.clone()),
+        notes: device.map(|device| device.notes.clone()).unwrap_or_default(),
+    }
+}
+
+fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
+    refuse(ErrorKind::BadWish, format!("opening {name}: {error}"), "")
+}
