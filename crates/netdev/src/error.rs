@@ -1,0 +1,130 @@
+//! What goes wrong with interfaces: what was asked, of which interface, why not, and what the user can do.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// Why an interface could not be looked at or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetdevError {
+    /// No interface of that name in the namespace of the thread that asked.
+    #[error("there is no interface {name}{}; there are: {}", in_words(.namespace), list_of(.existing))]
+    NoInterface {
+        /// The name asked for.
+        name: String,
+        /// The namespace that was searched; `None` for the one this process started in.
+        namespace: Option<String>,
+        /// The interfaces which that namespace does have.
+        existing: Vec<String>,
+    },
+    /// No interface can have that name.
+    #[error(
+        "\"{name}\" cannot be an interface's name: {reason}; a name has 1 to 15 bytes, without space, /, : and %, and is not . or .."
+    )]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The kernel refused.
+    #[error("cannot {operation}: {source}{}; {}", said(.kernel_message), advice(*.source))]
+    Refused {
+        /// What was to be done, with the interface's name, to be read after "cannot".
+        operation: String,
+        /// The kernel's error.
+        source: Errno,
+        /// The kernel's own explanation (extended acknowledgement), where it gave one.
+        kernel_message: Option<String>,
+    },
+    /// The interface's driver has no such thing.
+    #[error("{interface} has no {what}: its driver does not support that")]
+    Unsupported {
+        /// The interface.
+        interface: String,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The driver took the request and kept its setting.
+    #[error(
+        "{interface} keeps {feature} {}: the driver does not let it be changed, or another setting requires it (ethtool -k {interface} shows both)",
+        if *.on { "on" } else { "off" }
+    )]
+    FeatureFixed {
+        /// The interface.
+        interface: String,
+        /// The feature, as the kernel names it.
+        feature: String,
+        /// Its state, which is not the one asked for.
+        on: bool,
+    },
+    /// An interface did not come to carry frames in the time given.
+    #[error(
+        "{interface} carries no frames after {} s: {}", .waited.as_secs_f32(),
+        if *.up { "it has no carrier; check the cable, or set a veth's other end up" } else { "it is down; set it up first" }
+    )]
+    NotRunning {
+        /// The interface.
+        interface: String,
+        /// Whether it is set up.
+        up: bool,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// No conversation with the kernel.
+    #[error(
+        "cannot {operation} a netlink socket: {source}; check the limit of open files and any system call filter"
+    )]
+    Socket {
+        /// What was to be done with the socket.
+        operation: &'static str,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The kernel's answer is not what its documentation says, or newer than this program.
+    #[error(
+        "cannot {operation}: the kernel's answer cannot be read ({reason}); the kernel may be newer than this program"
+    )]
+    Answer {
+        /// What was to be done.
+        operation: String,
+        /// What is odd about the answer.
+        reason: String,
+    },
+}
+
+impl NetdevError {
+    /// Whether it says that the interface is not there, or no longer.
+    #[must_use]
+    pub fn is_no_interface(&self) -> bool {
+        matches!(self, Self::NoInterface { .. } | Self::Refused { source: Errno::NODEV, .. })
+    }
+}
+
+fn in_words(namespace: &Option<String>) -> String {
+    namespace.as_ref().map(|name| format!(" in network namespace {name}")).unwrap_or_default()
+}
+
+pub(crate) fn list_of(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn said(kernel_message: &Option<String>) -> String {
+    kernel_message.as_ref().map(|text| format!(" (the kernel says: {text})")).unwrap_or_default()
+}
+
+fn advice(errno: Errno) -> &'static str {
+    match errno {
+        Errno::PERM | Errno::ACCESS => "it needs root, or CAP_NET_ADMIN in that network namespace",
+        Errno::EXIST => "it is there already: choose another name or address, or delete the old one first",
+        Errno::BUSY => "something uses it: set the interface down, or stop the program that holds it",
+        Errno::NODEV => "the interface has gone meanwhile: check with ip link",
+        Errno::OPNOTSUPP => "the interface's driver, or this kernel, does not support it",
+        Errno::INVAL | Errno::RANGE => {
+            "the value is outside what the driver takes: ip -d link shows its limits"
+        }
+        Errno::ADDRNOTAVAIL => "it is no address that an interface may have: it must be unicast and not zero",
+        _ => "ip link and the kernel's log (dmesg) may say more",
+    }
+}

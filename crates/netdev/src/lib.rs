@@ -1,0 +1,19 @@
+//! What the kernel says of network interfaces, and how it is asked to change them: links, their statistics and their
+//! changes as they happen, network namespaces, and what a driver tells through ethtool.
+//!
+//! Everything here is for the control path: each function opens a netlink socket, asks, waits for the answer, and closes it.
+//! It asks about the network namespace of the thread that calls; [`namespace::in_namespace`] calls it in another one.
+
+pub mod error;
+pub mod link;
+pub mod link_change;
+pub mod link_monitor;
+pub mod namespace;
+mod netlink;
+#[cfg(test)]
+mod test_namespace;
+
+pub use error::NetdevError;
+pub use link::{LinkInfo, link_by_name};
+pub use link_monitor::{LinkEvent, LinkMonitor};
+pub use namespace::{Namespace, NamespaceError, in_namespace};

@@ -1,0 +1,252 @@
+//! What the kernel tells of a link: rtnetlink's `RTM_GETLINK` (rtnetlink(7), linux/if_link.h).
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage, LinkXdp, Stats64, XdpAttached,
+};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use rustix::io::Errno;
+
+use crate::error::NetdevError;
+use crate::namespace::current_in_words;
+use crate::netlink::Requests;
+
+/// The longest name of an interface, bytes (`IFNAMSIZ` of linux/if.h less the final zero).
+pub const NAME_BYTES_MAX: usize = 15;
+
+/// A link as it was when asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LinkInfo {
+    /// The interface's number, never 0; unique in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its hardware address; `None` where it has none, or one that is not of Ethernet's length.
+    pub mac: Option<[u8; 6]>,
+    /// The longest payload of a frame, bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// Set up by its administrator (`IFF_UP`).
+    pub up: bool,
+    /// Up, with carrier, and its queues opened (`IFF_RUNNING`). It follows carrier by a moment; frames sent before are
+    /// dropped: [`crate::link_monitor::wait_running`].
+    pub running: bool,
+    /// Receive queues made for it. A driver may use fewer: [`crate::ethtool::real_queue_count`].
+    pub queues_rx: u32,
+    /// Transmit queues made for it.
+    pub queues_tx: u32,
+    /// The kind of virtual interface (`veth`, `tun`, `bridge`, ...); `None` for hardware and loopback.
+    pub kind: Option<String>,
+    /// It takes frames to any address: set by its administrator or wished by some socket.
+    pub promiscuous: bool,
+    /// The XDP program that is attached.
+    pub xdp: Option<AttachedXdp>,
+    /// The interface it belongs to: a veth's other end, what a VLAN lies on.
+    pub peer: Option<LinkPeer>,
+    /// Counters since the interface was made.
+    pub statistics: LinkStatistics,
+}
+
+/// An XDP program on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttachedXdp {
+    /// The kernel's number of the program (`bpftool prog show id`); 0 where it did not tell.
+    pub prog_id: u32,
+    /// Where it runs.
+    pub mode: XdpMode,
+}
+
+/// Where an XDP program runs (`XDP_ATTACHED_*` of linux/if_link.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum XdpMode {
+    /// In the driver, before a socket buffer is made.
+    Native,
+    /// In the kernel's stack, on socket buffers: works with every driver, slower.
+    Generic,
+    /// On the card.
+    Offloaded,
+    /// Programs at several of these.
+    Several,
+}
+
+/// The other interface of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkPeer {
+    /// Its number, in its own namespace.
+    pub index: u32,
+    /// It is in another namespace, so that the number means nothing here.
+    pub elsewhere: bool,
+}
+
+/// Counters of a link (`struct rtnl_link_stats64` of linux/if_link.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LinkStatistics {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets received and dropped by the kernel, e.g. for lack of memory.
+    pub rx_dropped: u64,
+    /// Packets dropped on their way out.
+    pub tx_dropped: u64,
+    /// Packets that the card had no room for.
+    pub rx_missed: u64,
+    /// Bad packets received.
+    pub rx_errors: u64,
+    /// Packets that could not be sent.
+    pub tx_errors: u64,
+}
+
+/// The link called `name` in the calling thread's network namespace.
+///
+/// # Errors
+/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others where the kernel is not to be
+/// asked.
+pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
+    check_name(name)?;
+    let mut request = LinkMessage::default();
+    request.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    let operation = || format!("look at interface {name}");
+    let answers = Requests::open(NETLINK_ROUTE)?
+        .ask(RouteNetlinkMessage::GetLink(request), 0, &operation)
+        .map_err(|error| name_missing(name, error))?;
+    answers.into_iter().find_map(link_of).ok_or_else(|| NetdevError::Answer {
+        operation: operation(),
+        reason: "it acknowledges the question and says nothing".to_owned(),
+    })
+}
+
+/// All links of the calling thread's network namespace, in the order of their numbers.
+///
+/// # Errors
+/// [`NetdevError`] where the kernel is not to be asked.
+pub fn links() -> Result<Vec<LinkInfo>, NetdevError> {
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let answers =
+        Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, &|| "list the interfaces".to_owned())?;
+    let mut links: Vec<_> = answers.into_iter().filter_map(link_of).collect();
+    links.sort_by_key(|link| link.index);
+    Ok(links)
+}
+
+/// Whether `name` can be an interface's name (`dev_valid_name` of the kernel, and no pattern such as `veth%d`).
+///
+/// # Errors
+/// [`NetdevError::BadName`].
+pub fn check_name(name: &str) -> Result<(), NetdevError> {
+    let reason = match name {
+        "" => "it is empty",
+        "." | ".." => "it is a directory's",
+        _ if name.len() > NAME_BYTES_MAX => "it is too long",
+        _ if name
+            .bytes()
+            .any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b':' | b'%' | 0 | 0x0b)) =>
+        {
+            "it has a character that none may have"
+        }
+        _ => return Ok(()),
+    };
+    Err(NetdevError::BadName { name: name.to_owned(), reason })
+}
+
+/// Turns the kernel's "no such device" into one that names the interfaces there are.
+pub(crate) fn name_missing(name: &str, error: NetdevError) -> NetdevError {
+    if !matches!(error, NetdevError::Refused { source: Errno::NODEV, .. }) {
+        return error;
+    }
+    let existing = links().map(|links| links.into_iter().map(|link| link.name).collect());
+    NetdevError::NoInterface {
+        name: name.to_owned(),
+        namespace: current_in_words(),
+        existing: existing.unwrap_or_default(),
+    }
+}
+
+fn link_of(message: RouteNetlinkMessage) -> Option<LinkInfo> {
+    match message {
+        RouteNetlinkMessage::NewLink(message) => Some(message.into()),
+        _ => None,
+    }
+}
+
+impl From<LinkMessage> for LinkInfo {
+    fn from(message: LinkMessage) -> Self {
+        let flags = message.header.flags;
+        let mut link = Self {
+            index: message.header.index,
+            up: flags.contains(LinkFlags::Up),
+            running: flags.contains(LinkFlags::Running),
+            promiscuous: flags.contains(LinkFlags::Promisc),
+            ..Self::default()
+        };
+        let mut peer_index = None;
+        let mut peer_elsewhere = false;
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name = name,
+                LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok(),
+                LinkAttribute::Mtu(bytes) => link.mtu = bytes,
+                LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
+                LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
+                // The flag shows only the administrator's wish; this counts the sockets' too.
+                LinkAttribute::Promiscuity(wishes) => link.promiscuous |= wishes > 0,
+                LinkAttribute::LinkInfo(parts) => {
+                    link.kind = parts.into_iter().find_map(|part| match part {
+                        LinkKind::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                }
+                LinkAttribute::Xdp(parts) => link.xdp = attached_xdp(&parts),
+                LinkAttribute::Link(index) => peer_index = Some(index),
+                LinkAttribute::LinkNetNsId(_) => peer_elsewhere = true,
+                LinkAttribute::Stats64(stats) => link.statistics = stats.into(),
+                _ => {}
+            }
+        }
+        link.peer =
+            peer_index.filter(|&index| index != 0).map(|index| LinkPeer { index, elsewhere: peer_elsewhere });
+        link
+    }
+}
+
+fn attached_xdp(parts: &[LinkXdp]) -> Option<AttachedXdp> {
+    let mut mode = None;
+    let mut prog_id = 0;
+    for part in parts {
+        match part {
+            LinkXdp::Attached(XdpAttached::Driver) => mode = Some(XdpMode::Native),
+            LinkXdp::Attached(XdpAttached::SocketBuffer) => mode = Some(XdpMode::Generic),
+            LinkXdp::Attached(XdpAttached::Hardware) => mode = Some(XdpMode::Offloaded),
+            LinkXdp::Attached(XdpAttached::Multiple) => mode = Some(XdpMode::Several),
+            LinkXdp::ProgId(id) => prog_id = *id,
+            // With several, the kernel tells only these; the one in the driver sees the frames first.
+            LinkXdp::DrvProgId(id) => prog_id = *id,
+            LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) if prog_id == 0 => prog_id = *id,
+            _ => {}
+        }
+    }
+    mode.map(|mode| AttachedXdp { prog_id, mode })
+}
+
+impl From<Stats64> for LinkStatistics {
+    fn from(stats: Stats64) -> Self {
+        Self {
+            rx_packets: stats.rx_packets,
+            tx_packets: stats.tx_packets,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            rx_dropped: stats.rx_dropped,
+            tx_dropped: stats.tx_dropped,
+            rx_missed: stats.rx_missed_errors,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        }
+    }
+}

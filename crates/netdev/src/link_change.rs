@@ -1,0 +1,314 @@
+//! Changes to links (rtnetlink(7)): veth pairs made and deleted, up and down, MTU, addresses, namespace. All need
+//! `CAP_NET_ADMIN` in the namespace of the calling thread.
+//!
+//! Promiscuous mode is not here: a packet socket asks for it as its member, so that it ends with the socket.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::error::NetdevError;
+use crate::link::{check_name, link_by_name, name_missing};
+use crate::netlink::Requests;
+
+/// One end of a veth pair to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct VethEnd<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The network namespace it is made in; `None` for the calling thread's.
+    pub namespace: Option<BorrowedFd<'a>>,
+    /// Receive queues, and as many transmit queues; `None` for what the kernel makes.
+    pub queues: Option<u32>,
+}
+
+impl<'a> VethEnd<'a> {
+    /// An end in the calling thread's namespace.
+    #[must_use]
+    pub fn here(name: &'a str) -> Self {
+        Self { name, namespace: None, queues: None }
+    }
+
+    /// An end in the namespace of a descriptor ([`crate::Namespace::open`]).
+    #[must_use]
+    pub fn within(name: &'a str, namespace: BorrowedFd<'a>) -> Self {
+        Self { name, namespace: Some(namespace), queues: None }
+    }
+
+    /// The same with a number of queues.
+    #[must_use]
+    pub fn queues(self, queues: u32) -> Self {
+        Self { queues: Some(queues), ..self }
+    }
+
+    fn message(&self) -> LinkMessage {
+        let mut message = by_name(self.name);
+        message.attributes.extend(self.namespace.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
+        if let Some(queues) = self.queues {
+            message.attributes.push(LinkAttribute::NumRxQueues(queues));
+            message.attributes.push(LinkAttribute::NumTxQueues(queues));
+        }
+        message
+    }
+}
+
+/// Makes a pair of virtual interfaces: what is sent on one is received on the other. Both are down at first.
+///
+/// # Errors
+/// [`NetdevError::Refused`], with `EXIST` where one of the names is taken; [`NetdevError::BadName`].
+pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), NetdevError> {
+    check_name(first.name)?;
+    check_name(second.name)?;
+    let mut request = first.message();
+    let peer = InfoData::Veth(InfoVeth::Peer(second.message()));
+    request
+        .attributes
+        .push(LinkAttribute::LinkInfo(vec![LinkKind::Kind(InfoKind::Veth), LinkKind::Data(peer)]));
+    Requests::open(NETLINK_ROUTE)?
+        .ask(RouteNetlinkMessage::NewLink(request), NLM_F_CREATE | NLM_F_EXCL, &|| {
+            format!("create the veth pair {} and {}", first.name, second.name)
+        })
+        .map(drop)
+}
+
+/// Deletes a virtual interface; of a veth pair both ends go.
+///
+/// # Errors
+/// [`NetdevError`]: not there, or hardware, which cannot be deleted.
+pub fn delete_link(name: &str) -> Result<(), NetdevError> {
+    check_name(name)?;
+    change(name, RouteNetlinkMessage::DelLink(by_name(name)), || format!("delete interface {name}"))
+}
+
+/// Sets an interface up or down.
+///
+/// # Errors
+/// [`NetdevError`].
+pub fn set_up(name: &str, up: bool) -> Result<(), NetdevError> {
+    check_name(name)?;
+    let mut request = by_name(name);
+    request.header.change_mask = LinkFlags::Up;
+    request.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+    let word = if up { "up" } else { "down" };
+    change(name, RouteNetlinkMessage::SetLink(request), || format!("set interface {name} {word}"))
+}
+
+/// Sets the longest payload of a frame, bytes without the Ethernet header.
+///
+/// # Errors
+/// [`NetdevError`]: outside the driver's limits, among others.
+pub fn set_mtu(name: &str, mtu: u32) -> Result<(), NetdevError> {
+    set_attribute(name, LinkAttribute::Mtu(mtu), || format!("set the MTU of {name} to {mtu}"))
+}
+
+/// Sets the hardware address.
+///
+/// # Errors
+/// [`NetdevError`]: a multicast or zero address, or a driver that allows it only while down.
+pub fn set_mac(name: &str, mac: [u8; 6]) -> Result<(), NetdevError> {
+    set_attribute(name, LinkAttribute::Address(mac.to_vec()), || {
+        let [a, b, c, d, e, f] = mac;
+        format!("set the hardware address of {name} to {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    })
+}
+
+/// Moves an interface into another network namespace. It arrives down and without addresses.
+///
+/// # Errors
+/// [`NetdevError`]: the name is taken there, or the interface cannot leave (loopback).
+pub fn move_to_namespace(name: &str, namespace: BorrowedFd<'_>) -> Result<(), NetdevError> {
+    set_attribute(name, LinkAttribute::NetNsFd(namespace.as_raw_fd()), || {
+        format!("move interface {name} to another network namespace")
+    })
+}
+
+/// Adds an IPv4 or IPv6 address whose first `prefix_bits` bits are the network's. An IPv6 address is used at once, without
+/// looking for another owner (`IFA_F_NODAD`).
+///
+/// # Errors
+/// [`NetdevError`].
+pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> Result<(), NetdevError> {
+    let mut request = AddressMessage::default();
+    request.header.index = link_by_name(name)?.index;
+    request.header.prefix_len = prefix_bits;
+    request.header.family = match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => {
+            request.header.flags = AddressHeaderFlags::Nodad;
+            AddressFamily::Inet6
+        }
+    };
+    request.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    Requests::open(NETLINK_ROUTE)?
+        .ask(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE | NLM_F_EXCL, &|| {
+            format!("add the address {address}/{prefix_bits} to {name}")
+        })
+        .map(drop)
+}
+
+fn by_name(name: &str) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    message
+}
+
+fn set_attribute(
+    name: &str,
+    attribute: LinkAttribute,
+    operation: impl Fn() -> String,
+) -> Result<(), NetdevError> {
+    check_name(name)?;
+    let mut request = by_name(name);
+    request.attributes.push(attribute);
+    change(name, RouteNetlinkMessage::SetLink(request), operation)
+}
+
+fn change(
+    name: &str,
+    request: RouteNetlinkMessage,
+    operation: impl Fn() -> String,
+) -> Result<(), NetdevError> {
+    Requests::open(NETLINK_ROUTE)?
+        .ask(request, 0, &operation)
+        .map(drop)
+        .map_err(|error| name_missing(name, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::link::{LinkPeer, links};
+    use crate::link_monitor::wait_running;
+    use crate::test_namespace::{in_new_namespace, new_namespace};
+    use crate::{Namespace, in_namespace};
+
+    #[test]
+    fn a_veth_pair_is_made_changed_and_deleted() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va").queues(3), VethEnd::here("vb")).unwrap();
+            let (a, b) = (link_by_name("va").unwrap(), link_by_name("vb").unwrap());
+            assert_eq!(a.kind.as_deref(), Some("veth"));
+            assert_eq!((a.queues_rx, a.queues_tx), (3, 3));
+            assert_eq!(a.peer, Some(LinkPeer { index: b.index, elsewhere: false }));
+            assert!(!a.up && !a.running && !a.promiscuous && a.xdp.is_none());
+
+            set_up("va", true).unwrap();
+            let alone = link_by_name("va").unwrap();
+            assert!(alone.up && !alone.running, "no carrier while the other end is down");
+            set_up("vb", true).unwrap();
+            assert!(wait_running("va", Duration::from_secs(10)).unwrap().running);
+            set_up("va", false).unwrap();
+            assert!(!link_by_name("va").unwrap().up);
+
+            set_mtu("va", 9000).unwrap();
+            set_mac("va", [2, 0, 0, 0, 0, 7]).unwrap();
+            let changed = link_by_name("va").unwrap();
+            assert_eq!((changed.mtu, changed.mac), (9000, Some([2, 0, 0, 0, 0, 7])));
+
+            delete_link("va").unwrap();
+            let left: Vec<_> = links().unwrap().into_iter().map(|link| link.name).collect();
+            assert_eq!(left, ["lo"], "both ends go");
+        });
+    }
+
+    #[test]
+    fn refusals_name_the_interface_the_reason_and_the_way_out() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            let missing = set_mtu("vc", 1500).unwrap_err();
+            assert!(missing.is_no_interface());
+            let text = missing.to_string();
+            assert!(text.starts_with("there is no interface vc in network namespace net:["), "{text}");
+            // The kernel numbers the ends of a pair from the second.
+            assert!(text.ends_with("there are: lo, vb, va"), "{text}");
+            for request in
+                [delete_link("vc"), set_up("vc", true), set_mac("vc", [2; 6]), link_by_name("vc").map(drop)]
+            {
+                assert!(matches!(request, Err(NetdevError::NoInterface { .. })), "{request:?}");
+            }
+
+            let twice = create_veth(VethEnd::here("va"), VethEnd::here("vx")).unwrap_err();
+            assert!(matches!(twice, NetdevError::Refused { source: Errno::EXIST, .. }), "{twice}");
+            assert!(twice.to_string().contains("va and vx"), "{twice}");
+
+            let short = set_mtu("va", 10).unwrap_err().to_string();
+            assert!(short.starts_with("cannot set the MTU of va to 10"), "{short}");
+            assert!(short.contains("(the kernel says: mtu less than device minimum)"), "{short}");
+
+            let multicast = set_mac("va", [1, 0, 0, 0, 0, 0]).unwrap_err();
+            assert!(multicast.to_string().contains("01:00:00:00:00:00"), "{multicast}");
+
+            for name in ["", ".", "..", "a/b", "a b", "a:b", "v%d", "sixteen-bytes-xx", "a\0"] {
+                assert!(matches!(link_by_name(name), Err(NetdevError::BadName { .. })), "{name:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_end_is_made_in_or_moved_to_another_namespace() {
+        in_new_namespace(|| {
+            let other = new_namespace();
+            create_veth(VethEnd::here("va"), VethEnd::within("vb", other.as_fd())).unwrap();
+            create_veth(VethEnd::within("wb", other.as_fd()), VethEnd::here("wa")).unwrap();
+            create_veth(VethEnd::here("xa"), VethEnd::here("xb")).unwrap();
+            move_to_namespace("xb", other.as_fd()).unwrap();
+
+            for name in ["va", "wa", "xa"] {
+                assert!(link_by_name(name).unwrap().peer.unwrap().elsewhere, "{name}");
+            }
+            assert!(link_by_name("xb").unwrap_err().is_no_interface());
+            let path = format!("/proc/self/fd/{}", other.as_raw_fd());
+            let there = in_namespace(&Namespace::File(path.into()), || links().unwrap()).unwrap();
+            let mut names: Vec<_> = there.iter().map(|link| link.name.as_str()).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["lo", "vb", "wb", "xb"]);
+            let lo = move_to_namespace("lo", other.as_fd()).unwrap_err();
+            assert!(matches!(lo, NetdevError::Refused { .. }), "{lo}");
+        });
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_usable_at_once_and_traffic_is_counted() {
+        in_new_namespace(|| {
+            let other = new_namespace();
+            create_veth(VethEnd::here("va"), VethEnd::within("vb", other.as_fd())).unwrap();
+            let there = Namespace::File(format!("/proc/self/fd/{}", other.as_raw_fd()).into());
+            let addresses: [[IpAddr; 2]; 2] = [
+                ["10.1.1.1".parse().unwrap(), "10.1.1.2".parse().unwrap()],
+                ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()],
+            ];
+            for [here, remote] in addresses {
+                let prefix_bits = if here.is_ipv4() { 24 } else { 64 };
+                add_address("va", here, prefix_bits).unwrap();
+                in_namespace(&there, || add_address("vb", remote, prefix_bits).unwrap()).unwrap();
+            }
+            set_up("va", true).unwrap();
+            in_namespace(&there, || set_up("vb", true).unwrap()).unwrap();
+            wait_running("va", Duration::from_secs(10)).unwrap();
+            in_namespace(&there, || wait_running("vb", Duration::from_secs(10)).unwrap()).unwrap();
+            for [_, remote] in addresses {
+                let listener = in_namespace(&there, || TcpListener::bind((remote, 0)).unwrap()).unwrap();
+                TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            }
+            let counted = link_by_name("va").unwrap().statistics;
+            assert!(counted.tx_packets >= 4 && counted.rx_packets >= 2, "{counted:?}");
+            assert!(counted.tx_bytes > counted.tx_packets * 14);
+
+            let twice = add_address("va", addresses[0][0], 24).unwrap_err();
+            assert!(matches!(twice, NetdevError::Refused { source: Errno::EXIST, .. }), "{twice}");
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! Changes of links as they happen: rtnetlink's multicast group of links (rtnetlink(7), `RTMGRP_LINK`).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::NetdevError;
+use crate::link::{LinkInfo, link_by_name};
+use crate::netlink::{messages, open_socket, receive, receive_buffer};
+
+/// `RTMGRP_LINK` of linux/rtnetlink.h.
+const GROUP_LINK: u32 = 1;
+
+/// What happened to a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkEvent {
+    /// It is new, or something about it is different. The kernel also tells of changes that [`LinkInfo`] does not show.
+    Changed(Box<LinkInfo>),
+    /// It was deleted, or moved to another namespace.
+    Gone {
+        /// The number it had.
+        index: u32,
+        /// The name it had.
+        name: String,
+    },
+    /// Events are missing: they came faster than they were read, or one could not be understood. Whoever keeps a state must
+    /// ask for it anew ([`crate::link::links`]).
+    Lost,
+}
+
+/// Hears of every change to a link of one network namespace: that of the thread which opened it, wherever it is used.
+///
+/// Its descriptor is readable while events wait. A state read *after* opening misses nothing.
+pub struct LinkMonitor {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl LinkMonitor {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// [`NetdevError::Socket`].
+    pub fn open() -> Result<Self, NetdevError> {
+        let socket = open_socket(NETLINK_ROUTE, GROUP_LINK)?;
+        socket
+            .set_non_blocking(true)
+            .map_err(|source| NetdevError::Socket { operation: "set up", source })?;
+        Ok(Self { socket, buffer: receive_buffer() })
+    }
+
+    /// Gives each event that waits to `each`, oldest first, and returns how many there were. Never blocks.
+    ///
+    /// # Errors
+    /// [`NetdevError::Socket`].
+    pub fn events(&mut self, mut each: impl FnMut(LinkEvent)) -> Result<usize, NetdevError> {
+        let mut count = 0;
+        let mut tell = |event| {
+            count += 1;
+            each(event);
+        };
+        loop {
+            match receive(&self.socket, &mut self.buffer) {
+                Ok(length) => messages(self.buffer.get(..length).unwrap_or_default())
+                    .filter_map(event_of)
+                    .for_each(&mut tell),
+                Err(Errno::AGAIN) => return Ok(count),
+                // The first: the socket's queue was full. The second: longer than any message should be.
+                Err(Errno::NOBUFS | Errno::MSGSIZE) => tell(LinkEvent::Lost),
+                Err(errno) => {
+                    return Err(NetdevError::Socket { operation: "read from", source: errno.into() });
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for LinkMonitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl std::fmt::Debug for LinkMonitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkMonitor").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+fn event_of(message: &[u8]) -> Option<LinkEvent> {
+    let payload = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) {
+        Ok(message) => message.payload,
+        Err(_) => return Some(LinkEvent::Lost),
+    };
+    match payload {
+        // A bridge tells of its members in the same words: one that leaves it has not gone.
+        NetlinkPayload::InnerMessage(
+            RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link),
+        ) if link.header.interface_family != AddressFamily::Unspec => None,
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+            Some(LinkEvent::Changed(Box::new(link.into())))
+        }
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
+            let LinkInfo { index, name, .. } = link.into();
+            Some(LinkEvent::Gone { index, name })
+        }
+        NetlinkPayload::Overrun(_) => Some(LinkEvent::Lost),
+        _ => None,
+    }
+}
+
+/// Waits until the interface `name` carries frames ([`LinkInfo::running`]), and returns what it is then. Frames sent right after
+/// an interface was set up are dropped by the kernel.
+///
+/// # Errors
+/// [`NetdevError::NotRunning`] after `limit`; [`NetdevError::NoInterface`], also where it goes meanwhile.
+pub fn wait_running(name: &str, limit: Duration) -> Result<LinkInfo, NetdevError> {
+    let end = Instant::now() + limit;
+    let mut monitor = LinkMonitor::open()?;
+    loop {
+        let link = link_by_name(name)?;
+        if link.running {
+            return Ok(link);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(NetdevError::NotRunning { interface: link.name, up: link.up, waited: limit });
+        }
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(&monitor, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(NetdevError::Socket { operation: "wait on", source: errno.into() }),
+        }
+        monitor.events(drop)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::link_change::{VethEnd, create_veth, delete_link, move_to_namespace, set_mtu, set_up};
+    use crate::test_namespace::{in_new_namespace, new_namespace};
+
+    fn waiting(monitor: &mut LinkMonitor) -> Vec<LinkEvent> {
+        let mut events = Vec::new();
+        let count = monitor.events(|event| events.push(event)).unwrap();
+        assert_eq!(count, events.len());
+        events
+    }
+
+    #[test]
+    fn it_tells_of_links_made_changed_moved_and_deleted_and_of_no_others() {
+        in_new_namespace(|| {
+            let mut monitor = LinkMonitor::open().unwrap();
+            assert!(waiting(&mut monitor).is_empty(), "nothing has happened");
+
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            set_mtu("va", 1400).unwrap();
+            let a = link_by_name("va").unwrap();
+            let b = link_by_name("vb").unwrap();
+            let events = waiting(&mut monitor);
+            assert!(events.contains(&LinkEvent::Changed(Box::new(a.clone()))), "{events:?}");
+            assert!(!events.iter().any(|event| !matches!(event, LinkEvent::Changed(_))), "{events:?}");
+
+            let other = new_namespace();
+            move_to_namespace("vb", other.as_fd()).unwrap();
+            assert!(waiting(&mut monitor).contains(&LinkEvent::Gone { index: b.index, name: "vb".into() }));
+            delete_link("va").unwrap();
+            assert!(waiting(&mut monitor).contains(&LinkEvent::Gone { index: a.index, name: "va".into() }));
+            assert!(waiting(&mut monitor).is_empty(), "each event is told once");
+        });
+    }
+
+    #[test]
+    fn its_descriptor_is_readable_while_events_wait() {
+        in_new_namespace(|| {
+            let mut monitor = LinkMonitor::open().unwrap();
+            let readable = |monitor: &LinkMonitor| {
+                poll(&mut [PollFd::new(monitor, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1
+            };
+            assert!(!readable(&monitor));
+            set_up("lo", true).unwrap();
+            assert!(readable(&monitor));
+            waiting(&mut monitor);
+            assert!(!readable(&monitor));
+        });
+    }
+
+    #[test]
+    fn events_that_did_not_fit_are_reported_as_lost_and_later_ones_arrive() {
+        in_new_namespace(|| {
+            let mut monitor = LinkMonitor::open().unwrap();
+            monitor.socket.set_rx_buf_sz(16_384_i32).unwrap();
+            for round in 0..100 {
+                set_mtu("lo", 1500 + round).unwrap();
+            }
+            let events = waiting(&mut monitor);
+            assert!(events.contains(&LinkEvent::Lost));
+            assert!(events.len() < 100, "{} events fitted", events.len());
+            set_mtu("lo", 1400).unwrap();
+            let expected = LinkEvent::Changed(Box::new(link_by_name("lo").unwrap()));
+            assert_eq!(waiting(&mut monitor), [expected]);
+        });
+    }
+
+    #[test]
+    fn waiting_for_carrier_ends_with_the_reason() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            let wait = |milliseconds| wait_running("va", Duration::from_millis(milliseconds));
+            assert!(matches!(wait(1), Err(NetdevError::NotRunning { up: false, .. })));
+            set_up("va", true).unwrap();
+            assert!(matches!(wait(1), Err(NetdevError::NotRunning { up: true, .. })));
+            set_up("vb", true).unwrap();
+            assert!(wait(10_000).unwrap().running);
+            assert!(wait_running("vc", Duration::from_secs(1)).unwrap_err().is_no_interface());
+        });
+    }
+}

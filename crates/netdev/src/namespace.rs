@@ -1,0 +1,277 @@
+//! Network namespaces by name, process or file, and running something in one of them.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::error::list_of;
+
+/// Where `ip netns add` keeps namespaces by name (ip-netns(8)).
+const NAMED_DIRECTORY: &str = "/run/netns";
+
+/// A network namespace.
+///
+/// As text: a name is one of `ip netns list`; digits are a process's number; something with a `/` is a file;
+/// nothing is the current one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum Namespace {
+    /// The one of the thread that asks.
+    #[default]
+    Current,
+    /// `/run/netns/NAME`.
+    Named(String),
+    /// The one a process is in, by its process number.
+    OfProcess(u32),
+    /// The one that a file stands for, e.g. `/proc/PID/ns/net`.
+    File(PathBuf),
+}
+
+/// Why a namespace cannot be entered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// Not a name of a namespace.
+    #[error(
+        "\"{0}\" does not name a network namespace: give a name from ip netns list, a process number, or a file"
+    )]
+    BadName(String),
+    /// There is none of that name.
+    #[error("there is no network namespace {name} in {NAMED_DIRECTORY}; there are: {}; ip netns add {name} makes it", list_of(.existing))]
+    NoSuchName {
+        /// The name.
+        name: String,
+        /// Those that exist.
+        existing: Vec<String>,
+    },
+    /// No process has that number.
+    #[error("there is no process {0} whose network namespace could be entered")]
+    NoSuchProcess(u32),
+    /// No file is there.
+    #[error("there is no file {} that could stand for a network namespace", .0.display())]
+    NoSuchFile(PathBuf),
+    /// The file is something else.
+    #[error("{} is not a network namespace; a stale name goes away with ip netns delete", .0.display())]
+    NotANamespace(PathBuf),
+    /// The program may not.
+    #[error("may not enter {namespace}: it needs root, or CAP_SYS_ADMIN here and in that namespace's owner")]
+    NotPermitted {
+        /// The namespace, in words.
+        namespace: String,
+    },
+    /// Something else.
+    #[error("cannot enter {namespace}: {source}")]
+    Failed {
+        /// The namespace, in words.
+        namespace: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl Namespace {
+    /// The file that stands for it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Current => PathBuf::from("/proc/thread-self/ns/net"),
+            Self::Named(name) => Path::new(NAMED_DIRECTORY).join(name),
+            Self::OfProcess(process) => PathBuf::from(format!("/proc/{process}/ns/net")),
+            Self::File(path) => path.clone(),
+        }
+    }
+
+    /// A descriptor of it, close-on-exec: it keeps the namespace alive, and interfaces can be moved into it.
+    ///
+    /// # Errors
+    /// [`NamespaceError`]: not there, or not permitted. That it is a network namespace is seen when it is used.
+    pub fn open(&self) -> Result<OwnedFd, NamespaceError> {
+        let path = self.path();
+        File::open(&path).map(OwnedFd::from).map_err(|source| match (source.kind(), self) {
+            (io::ErrorKind::NotFound, Self::Named(name)) => {
+                NamespaceError::NoSuchName { name: name.clone(), existing: named() }
+            }
+            (io::ErrorKind::NotFound, Self::OfProcess(process)) => NamespaceError::NoSuchProcess(*process),
+            (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => NamespaceError::NoSuchFile(path),
+            (io::ErrorKind::PermissionDenied, _) => {
+                NamespaceError::NotPermitted { namespace: self.to_string() }
+            }
+            _ => NamespaceError::Failed { namespace: self.to_string(), source },
+        })
+    }
+}
+
+impl FromStr for Namespace {
+    type Err = NamespaceError;
+
+    fn from_str(text: &str) -> Result<Self, NamespaceError> {
+        let bad = || NamespaceError::BadName(text.to_owned());
+        match text {
+            "" => Ok(Self::Current),
+            "." | ".." => Err(bad()),
+            _ if text.contains('\0') => Err(bad()),
+            _ if text.contains('/') => Ok(Self::File(text.into())),
+            _ if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse().map(Self::OfProcess).map_err(|_| bad())
+            }
+            _ => Ok(Self::Named(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Current => f.write_str("the current network namespace"),
+            Self::Named(name) => write!(f, "network namespace {name}"),
+            Self::OfProcess(process) => write!(f, "the network namespace of process {process}"),
+            Self::File(path) => write!(f, "network namespace {}", path.display()),
+        }
+    }
+}
+
+/// Runs `f` in `namespace` and returns what it returns. Sockets and devices that `f` opens stay in that namespace wherever they
+/// are used afterwards; `/sys` still shows the namespace it was mounted in.
+///
+/// The calling thread stays where it is: `f` runs on a thread of its own which enters the namespace (setns(2)), except for
+/// [`Namespace::Current`], where it is simply called. A panic in `f` goes on in the caller.
+///
+/// # Errors
+/// [`NamespaceError`]; `f` has not run then.
+pub fn in_namespace<T: Send>(
+    namespace: &Namespace,
+    f: impl FnOnce() -> T + Send,
+) -> Result<T, NamespaceError> {
+    if *namespace == Namespace::Current {
+        return Ok(f());
+    }
+    let target = namespace.open()?;
+    let entered = || {
+        move_into_link_name_space(target.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|errno| {
+            match errno {
+                Errno::PERM => NamespaceError::NotPermitted { namespace: namespace.to_string() },
+                Errno::INVAL => NamespaceError::NotANamespace(namespace.path()),
+                other => NamespaceError::Failed { namespace: namespace.to_string(), source: other.into() },
+            }
+        })?;
+        Ok(f())
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("namespace".to_owned())
+            .spawn_scoped(scope, entered)
+            .map_err(|source| NamespaceError::Failed { namespace: namespace.to_string(), source })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The names that `ip netns list` shows.
+fn named() -> Vec<String> {
+    let entries = std::fs::read_dir(NAMED_DIRECTORY).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// How to call the calling thread's namespace in a message; `None` where it is the one this process started in.
+pub(crate) fn current_in_words() -> Option<String> {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let here = identity(&Namespace::Current.path())?;
+    if identity(Path::new("/proc/self/ns/net")) == Some(here) {
+        return None;
+    }
+    let is_here = |name: &String| identity(&Namespace::Named(name.clone()).path()) == Some(here);
+    Some(named().into_iter().find(is_here).unwrap_or_else(|| format!("net:[{}]", here.1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::link::{link_by_name, links};
+    use crate::link_change::{VethEnd, create_veth};
+    use crate::test_namespace::in_new_namespace;
+
+    /// A namespace of `ip netns`, deleted again.
+    struct Named(String);
+
+    impl Named {
+        fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let name = format!("rrnd{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            assert!(Command::new("ip").args(["netns", "add", &name]).status().unwrap().success());
+            Self(name)
+        }
+    }
+
+    impl Drop for Named {
+        fn drop(&mut self) {
+            let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
+        }
+    }
+
+    #[test]
+    fn text_names_a_namespace_by_name_process_or_file() {
+        let parsed = |text: &str| text.parse::<Namespace>().unwrap();
+        assert_eq!(parsed(""), Namespace::Current);
+        assert_eq!(parsed("blue"), Namespace::Named("blue".into()));
+        assert_eq!(parsed("4 2"), Namespace::Named("4 2".into()));
+        assert_eq!(parsed("42"), Namespace::OfProcess(42));
+        assert_eq!(parsed("/proc/1/ns/net"), Namespace::File("/proc/1/ns/net".into()));
+        for text in [".", "..", "a\0b", "4294967296"] {
+            assert!(matches!(text.parse::<Namespace>(), Err(NamespaceError::BadName(_))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_named_namespace_is_entered_and_named_in_errors() {
+        in_new_namespace(|| {
+            let named = Named::new();
+            let namespace: Namespace = named.0.parse().unwrap();
+            let fd = namespace.open().unwrap();
+            create_veth(VethEnd::here("va"), VethEnd::within("vb", fd.as_fd())).unwrap();
+            let (inside, missing) = in_namespace(&namespace, || {
+                (links().unwrap().into_iter().map(|link| link.name).collect::<Vec<_>>(), link_by_name("va"))
+            })
+            .unwrap();
+            assert_eq!(inside, ["lo", "vb"]);
+            let text = missing.unwrap_err().to_string();
+            assert_eq!(
+                text,
+                format!("there is no interface va in network namespace {}; there are: lo, vb", named.0)
+            );
+            assert!(link_by_name("va").is_ok(), "the calling thread stays where it is");
+        });
+    }
+
+    #[test]
+    fn what_is_no_namespace_is_refused_with_its_reason() {
+        in_new_namespace(|| {
+            let refused = |text: &str| in_namespace(&text.parse().unwrap(), || ()).unwrap_err();
+            let text = refused("rr-none").to_string();
+            assert!(text.starts_with("there is no network namespace rr-none in /run/netns"), "{text}");
+            assert!(matches!(refused("4194305"), NamespaceError::NoSuchProcess(4194305)));
+            assert!(matches!(refused("/nowhere/x"), NamespaceError::NoSuchFile(_)));
+            assert!(matches!(refused("/proc/self/cmdline"), NamespaceError::NotANamespace(_)));
+            assert!(matches!(refused("/proc/self/ns/mnt"), NamespaceError::NotANamespace(_)));
+            assert!(in_namespace(&Namespace::OfProcess(std::process::id()), || ()).is_ok());
+        });
+    }
+
+    #[test]
+    fn a_panic_within_goes_on_in_the_caller() {
+        in_new_namespace(|| {
+            let itself = Namespace::OfProcess(std::process::id());
+            let caught = std::panic::catch_unwind(|| in_namespace(&itself, || panic!("from within")));
+            assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "from within");
+        });
+    }
+}

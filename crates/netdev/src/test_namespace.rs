@@ -1,0 +1,36 @@
+//! A network namespace for one test: its thread's, gone with it, so tests can run side by side and leave nothing.
+#![allow(unsafe_code)]
+
+use rustix::thread::UnshareFlags;
+
+/// Runs `test` in a new, empty network namespace; says so and returns where that needs root.
+pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            unshare_network();
+            test();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Moves the calling thread into a new network namespace.
+pub(crate) fn unshare_network() {
+    // SAFETY: only the network namespace is left, not the table of descriptors.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.expect("a new network namespace");
+}
+
+/// A descriptor of a new network namespace, which lives as long as it.
+pub(crate) fn new_namespace() -> std::os::fd::OwnedFd {
+    let made = || {
+        unshare_network();
+        crate::Namespace::Current.open().expect("its own namespace")
+    };
+    std::thread::spawn(made).join().expect("a thread")
+}
