@@ -203,7 +203,8 @@ fn a_reload_changes_what_changed_and_drops_no_frame_elsewhere() {
 #[test]
 fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
     let daemon = Daemon::start();
-    let attach = Request::Attach { name: "vale0:p".into(), driver: None, wish: PortWish::default() };
+    let attach =
+        Request::Attach { name: "vale0:p".into(), driver: None, host: false, wish: PortWish::default() };
     assert_eq!(daemon.ask(&attach), Reply::Done);
     let mut a = daemon.open("vale0:a");
     send(&mut a, &numbered([0xFF; 6], station(1), 1, 60));

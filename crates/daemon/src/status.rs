@@ -45,14 +45,15 @@ fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterRe
 
 /// The interface behind a device, as it is now.
 fn link_report(device: &Device) -> Option<LinkReport> {
-    let link = registry::link_of(device.interface.as_ref()?)?;
+    let interface = device.interface.as_ref()?;
+    let link = registry::link_of(interface)?;
     Some(LinkReport {
         interface: link.name,
-        netns: link.netns,
+        netns: interface.netns.clone(),
         up: link.up,
         running: link.running,
-        speed_bps: link.speed_bps,
-        mac: link.mac.map(|byte| format!("{byte:02x}")).join(":"),
+        speed_bps: None,
+        mac: link.mac.unwrap_or_default().map(|byte| format!("{byte:02x}")).join(":"),
         mtu: link.mtu,
     })
 }

@@ -10,6 +10,7 @@
 //! A driver never uses another driver. [`registry`] is where they are named for the rest.
 
 mod interface;
+mod nic;
 pub mod null;
 pub mod pcap_file;
 pub mod pipe;

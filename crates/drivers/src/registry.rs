@@ -4,13 +4,18 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ringroad_netdev::error::NetdevError;
+use ringroad_netdev::link::{LinkInfo, link_by_name};
+use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
 
+use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
 use crate::shm::ShmRegion;
+use crate::tap::TapError;
 
 /// A driver's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +38,18 @@ pub const DRIVERS: &[DriverEntry] = &[
         about: "frames without end, the overhead floor",
     },
     DriverEntry { name: "pcap", names: "pcap:FILE", about: "frames of a capture file, or into one" },
+    DriverEntry {
+        name: "af_xdp",
+        names: "eth0 and xdp:eth0",
+        about: "a network interface, its frames taken past the host stack",
+    },
+    DriverEntry {
+        name: "af_packet",
+        names: "packet:eth0",
+        about: "a network interface, its frames shared with the host stack",
+    },
+    DriverEntry { name: "host", names: "eth0^", about: "the host stack's side of a network interface" },
+    DriverEntry { name: "tap", names: "tap:t0", about: "a TAP interface, made with the port" },
 ];
 
 /// Why a device cannot be opened.
@@ -45,6 +62,15 @@ pub enum DeviceError {
     /// The region that the device shares.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// The interface.
+    #[error(transparent)]
+    Netdev(#[from] NetdevError),
+    /// Its network namespace.
+    #[error(transparent)]
+    Namespace(NamespaceError),
+    /// A TAP.
+    #[error(transparent)]
+    Tap(#[from] TapError),
     /// The name is not a device's.
     #[error("{0} is not a device: devices are interfaces (eth0), tap:, null: and pcap: ports")]
     NotADevice(String),
@@ -128,34 +154,13 @@ pub fn is_own_device(base: &PortBase) -> bool {
 /// Whether there is a network interface called `interface` in the calling thread's namespace.
 #[must_use]
 pub fn has_interface(interface: &str) -> bool {
-    let _ = interface;
-    false
-}
-
-/// What is known of an interface now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkState {
-    /// Its name.
-    pub name: String,
-    /// Its namespace, as in `@netns=`.
-    pub netns: Option<String>,
-    /// Whether it is switched on.
-    pub up: bool,
-    /// Whether it has a carrier.
-    pub running: bool,
-    /// Speed, bit/s.
-    pub speed_bps: Option<u64>,
-    /// Address.
-    pub mac: [u8; 6],
-    /// Longest packet, bytes without the Ethernet header.
-    pub mtu: u32,
+    link_by_name(interface).is_ok()
 }
 
 /// Looks at a device's interface; `None` where it is gone.
 #[must_use]
-pub fn link_of(interface: &DeviceInterface) -> Option<LinkState> {
-    let _ = interface;
-    None
+pub fn link_of(interface: &DeviceInterface) -> Option<LinkInfo> {
+    nic::within(interface.netns.as_deref(), || Ok(link_by_name(&interface.name)?)).ok()
 }
 
 /// Looks at what the device that `name` names needs. `queues` is how many are wished for where the name does not say.
@@ -173,6 +178,7 @@ pub fn plan_device(name: &PortName, queues: Option<u16>, role: Role) -> Result<D
         PortBase::Switch { .. } | PortBase::Pipe { .. } => {
             Err(DeviceError::NotADevice(name.base.to_string()))
         }
+        PortBase::Tap { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
         _ => {
             let _ = role;
             Err(DeviceError::NotADevice(name.base.to_string()))
@@ -215,6 +221,7 @@ pub fn open_device(
                 },
             ))
         }
+        PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         other => {
             let _ = (role, home);
             Err(DeviceError::NotADevice(other.to_string()))
