@@ -39,12 +39,25 @@ pub enum NetdevError {
         kernel_message: Option<String>,
     },
     /// The interface's driver has no such thing.
-    #[error("{interface} has no {what}: its driver does not support that")]
+    #[error("{interface} has no {what}: its driver (or a kernel before 5.8) does not support that")]
     Unsupported {
         /// The interface.
         interface: String,
         /// What was asked for.
         what: &'static str,
+    },
+    /// The kernel's ethtool interface is not there.
+    #[error(
+        "this kernel has no ethtool over netlink: it needs Linux 5.6 or newer with CONFIG_ETHTOOL_NETLINK"
+    )]
+    NoEthtool,
+    /// The interface has no such feature.
+    #[error("{interface} has no feature {feature}; ethtool -k {interface} lists those it has")]
+    NoFeature {
+        /// The interface.
+        interface: String,
+        /// The feature asked for.
+        feature: String,
     },
     /// The driver took the request and kept its setting.
     #[error(

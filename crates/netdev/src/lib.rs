@@ -5,11 +5,14 @@
 //! It asks about the network namespace of the thread that calls; [`namespace::in_namespace`] calls it in another one.
 
 pub mod error;
+pub mod ethtool;
+mod ethtool_message;
 pub mod link;
 pub mod link_change;
 pub mod link_monitor;
 pub mod namespace;
 mod netlink;
+pub mod offload;
 #[cfg(test)]
 mod test_namespace;
 

@@ -1,0 +1,270 @@
+//! What a driver tells of its interface through ethtool: speed, queues, rings, timestamps.
+
+use crate::error::NetdevError;
+use crate::ethtool_message::{Attributes, ask};
+use crate::link::link_by_name;
+
+// Commands and attributes of linux/ethtool_netlink.h.
+const LINKMODES_GET: u8 = 4;
+const LINKMODES_SPEED: u16 = 5;
+const LINKMODES_DUPLEX: u16 = 6;
+const LINKSTATE_GET: u8 = 6;
+const LINKSTATE_LINK: u16 = 2;
+const RINGS_GET: u8 = 15;
+const RINGS_RX_MAX: u16 = 2;
+const RINGS_TX_MAX: u16 = 5;
+const RINGS_RX: u16 = 6;
+const RINGS_TX: u16 = 9;
+const CHANNELS_GET: u8 = 17;
+const CHANNELS_RX_MAX: u16 = 2;
+const CHANNELS_TX_MAX: u16 = 3;
+const CHANNELS_COMBINED_MAX: u16 = 5;
+const CHANNELS_RX: u16 = 6;
+const CHANNELS_TX: u16 = 7;
+const CHANNELS_COMBINED: u16 = 9;
+const TSINFO_GET: u8 = 25;
+const TSINFO_TIMESTAMPING: u16 = 2;
+const TSINFO_RX_FILTERS: u16 = 4;
+const TSINFO_PHC_INDEX: u16 = 5;
+
+/// `SPEED_UNKNOWN` of linux/ethtool.h.
+const SPEED_UNKNOWN: u32 = u32::MAX;
+
+/// How fast a link is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LinkSpeed {
+    /// Bit/s; `None` where unknown, as it is for many links that are down.
+    pub bits_per_s: Option<u64>,
+    /// Both ways at once or not; `None` where unknown.
+    pub duplex: Option<Duplex>,
+    /// Whether the driver sees the other end; `None` where it cannot tell.
+    pub link_detected: Option<bool>,
+}
+
+/// Whether a link carries frames both ways at once (`DUPLEX_*` of linux/ethtool.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duplex {
+    /// One way at a time.
+    Half,
+    /// Both ways.
+    Full,
+}
+
+/// How many queues a driver uses, and could use. A queue of the combined kind counts both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Channels {
+    /// Receive-only queues.
+    pub rx: u32,
+    /// Transmit-only queues.
+    pub tx: u32,
+    /// Queues with both ways.
+    pub combined: u32,
+    /// Most receive-only queues.
+    pub rx_max: u32,
+    /// Most transmit-only queues.
+    pub tx_max: u32,
+    /// Most queues with both ways.
+    pub combined_max: u32,
+}
+
+/// The slots of a driver's rings, for each queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Rings {
+    /// Slots of a receive ring.
+    pub rx: u32,
+    /// Slots of a transmit ring.
+    pub tx: u32,
+    /// Most slots of a receive ring.
+    pub rx_max: u32,
+    /// Most slots of a transmit ring.
+    pub tx_max: u32,
+}
+
+/// Which timestamps an interface can put on frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Timestamping {
+    /// The card stamps some received frames (`SOF_TIMESTAMPING_RX_HARDWARE`).
+    pub hardware_receive: bool,
+    /// The card can stamp every received frame (`HWTSTAMP_FILTER_ALL`), not only those of PTP.
+    pub hardware_receive_all: bool,
+    /// The card stamps sent frames (`SOF_TIMESTAMPING_TX_HARDWARE`).
+    pub hardware_transmit: bool,
+    /// The kernel stamps received frames.
+    pub software_receive: bool,
+    /// The driver stamps sent frames.
+    pub software_transmit: bool,
+    /// The card's clock, `/dev/ptpN`.
+    pub clock: Option<u32>,
+}
+
+/// How fast `interface` is. What the driver cannot tell is `None`.
+///
+/// # Errors
+/// [`NetdevError`]: no such interface, among others.
+pub fn link_speed(interface: &str) -> Result<LinkSpeed, NetdevError> {
+    let or_nothing = |answer| match answer {
+        Err(NetdevError::Unsupported { .. }) => Ok(Attributes::default()),
+        other => other,
+    };
+    let modes = or_nothing(get(interface, LINKMODES_GET, "speed"))?;
+    let state = or_nothing(get(interface, LINKSTATE_GET, "link state"))?;
+    let known = modes.number(LINKMODES_SPEED).filter(|&speed| speed != 0 && speed != SPEED_UNKNOWN);
+    Ok(LinkSpeed {
+        bits_per_s: known.map(|megabits_per_s| u64::from(megabits_per_s) * 1_000_000),
+        duplex: match modes.byte(LINKMODES_DUPLEX) {
+            Some(0) => Some(Duplex::Half),
+            Some(1) => Some(Duplex::Full),
+            _ => None,
+        },
+        link_detected: state.byte(LINKSTATE_LINK).map(|link| link != 0),
+    })
+}
+
+/// The queues of `interface`.
+///
+/// # Errors
+/// [`NetdevError::Unsupported`] where its driver has no notion of them; no such interface, among others.
+pub fn channels(interface: &str) -> Result<Channels, NetdevError> {
+    let answer = get(interface, CHANNELS_GET, "number of queues")?;
+    let number = |kind| answer.number(kind).unwrap_or(0);
+    Ok(Channels {
+        rx: number(CHANNELS_RX),
+        tx: number(CHANNELS_TX),
+        combined: number(CHANNELS_COMBINED),
+        rx_max: number(CHANNELS_RX_MAX),
+        tx_max: number(CHANNELS_TX_MAX),
+        combined_max: number(CHANNELS_COMBINED_MAX),
+    })
+}
+
+/// The rings of `interface`.
+///
+/// # Errors
+/// [`NetdevError::Unsupported`] where it has none, as most virtual ones; no such interface, among others.
+pub fn rings(interface: &str) -> Result<Rings, NetdevError> {
+    let answer = get(interface, RINGS_GET, "rings")?;
+    let number = |kind| answer.number(kind).unwrap_or(0);
+    Ok(Rings {
+        rx: number(RINGS_RX),
+        tx: number(RINGS_TX),
+        rx_max: number(RINGS_RX_MAX),
+        tx_max: number(RINGS_TX_MAX),
+    })
+}
+
+/// The timestamps `interface` can give.
+///
+/// # Errors
+/// [`NetdevError`]: no such interface, among others.
+pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
+    let answer = get(interface, TSINFO_GET, "timestamps")?;
+    let can = answer.bits(TSINFO_TIMESTAMPING);
+    let has = |name: &str| can.iter().any(|bit| bit == name);
+    Ok(Timestamping {
+        hardware_receive: has("hardware-receive"),
+        hardware_receive_all: answer.bits(TSINFO_RX_FILTERS).iter().any(|filter| filter == "all"),
+        hardware_transmit: has("hardware-transmit"),
+        software_receive: has("software-receive"),
+        software_transmit: has("software-transmit"),
+        clock: answer.number(TSINFO_PHC_INDEX),
+    })
+}
+
+/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or where its driver has no notion of
+/// them (or uses none yet, as a TAP that nobody holds) those made for it.
+///
+/// # Errors
+/// [`NetdevError`]: no such interface, among others.
+pub fn real_queue_count(interface: &str) -> Result<u32, NetdevError> {
+    let used = match channels(interface) {
+        Ok(channels) => channels.combined.saturating_add(channels.rx),
+        Err(NetdevError::Unsupported { .. } | NetdevError::NoEthtool) => 0,
+        Err(error) => return Err(error),
+    };
+    if used > 0 { Ok(used) } else { link_by_name(interface).map(|link| link.queues_rx.max(1)) }
+}
+
+fn get(interface: &str, command: u8, what: &'static str) -> Result<Attributes, NetdevError> {
+    ask(interface, command, None, what, &|| format!("ask for the {what} of {interface}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link_change::{VethEnd, create_veth, set_up};
+    use crate::test_namespace::in_new_namespace;
+
+    #[test]
+    fn a_veth_has_its_nominal_speed_and_sees_its_peer_come_up() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            let mut expected = LinkSpeed {
+                bits_per_s: Some(10_000_000_000),
+                duplex: Some(Duplex::Full),
+                link_detected: Some(false),
+            };
+            assert_eq!(link_speed("va").unwrap(), expected);
+            set_up("va", true).unwrap();
+            set_up("vb", true).unwrap();
+            expected.link_detected = Some(true);
+            assert_eq!(link_speed("va").unwrap(), expected);
+            assert_eq!(link_speed("lo").unwrap().bits_per_s, None, "loopback has none");
+        });
+    }
+
+    #[test]
+    fn queues_in_use_are_told_apart_from_queues_made() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va").queues(4), VethEnd::here("vb")).unwrap();
+            let four = channels("va").unwrap();
+            assert_eq!((four.rx, four.tx, four.combined, four.rx_max, four.tx_max), (4, 4, 0, 4, 4));
+            assert_eq!(real_queue_count("va").unwrap(), 4);
+
+            // Without a wish, the kernel makes one for each processor and uses one.
+            create_veth(VethEnd::here("xa"), VethEnd::here("xb")).unwrap();
+            let used = channels("xa").unwrap();
+            assert_eq!((used.rx, used.rx_max), (1, link_by_name("xa").unwrap().queues_rx));
+            assert_eq!(real_queue_count("xa").unwrap(), 1);
+
+            let none = channels("lo").unwrap_err();
+            assert!(matches!(none, NetdevError::Unsupported { .. }), "{none}");
+            assert_eq!(real_queue_count("lo").unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn a_veth_stamps_in_software_and_has_no_rings() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            let expected =
+                Timestamping { software_receive: true, software_transmit: true, ..Timestamping::default() };
+            assert_eq!(timestamping("va").unwrap(), expected);
+            let none = rings("lo").unwrap_err().to_string();
+            assert!(none.starts_with("lo has no rings"), "{none}");
+        });
+    }
+
+    #[test]
+    fn questions_about_no_interface_name_those_there_are() {
+        in_new_namespace(|| {
+            let refused = [
+                link_speed("vc").map(drop),
+                channels("vc").map(drop),
+                rings("vc").map(drop),
+                timestamping("vc").map(drop),
+                real_queue_count("vc").map(drop),
+            ];
+            for answer in refused {
+                let text = answer.unwrap_err().to_string();
+                assert!(
+                    text.starts_with("there is no interface vc") && text.ends_with("there are: lo"),
+                    "{text}"
+                );
+            }
+        });
+    }
+}
