@@ -294,6 +294,8 @@ mod tests {
             buffer_bytes: 2048,
             counters,
             error: None,
+            notes: Vec::new(),
+            link: None,
         }
     }
 
