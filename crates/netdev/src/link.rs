@@ -250,3 +250,142 @@ impl From<Stats64> for LinkStatistics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(unsafe_code)]
+
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::process::Command;
+
+    use super::*;
+    use crate::ethtool::real_queue_count;
+    use crate::link_change::{VethEnd, create_veth, set_mtu};
+    use crate::link_monitor::{LinkEvent, LinkMonitor};
+    use crate::test_namespace::{in_new_namespace, without_rights};
+
+    fn ip(arguments: &str) {
+        let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {arguments}");
+    }
+
+    /// A loaded XDP program which lets every frame pass (bpf(2), `BPF_PROG_LOAD`).
+    fn pass_program() -> OwnedFd {
+        /// The head of `union bpf_attr` for this command.
+        #[repr(C)]
+        struct Load {
+            kind: u32,
+            instruction_count: u32,
+            instructions: u64,
+            license: u64,
+            unused: [u64; 4],
+        }
+        let instructions: [u64; 2] = [0x0000_0002_0000_00b7, 0x95].map(u64::from_le);
+        let load = Load {
+            kind: 6,
+            instruction_count: 2,
+            instructions: instructions.as_ptr() as u64,
+            license: c"GPL".as_ptr() as u64,
+            unused: [0; 4],
+        };
+        // SAFETY: `load` and what it points to live through the call, and its size is given.
+        let fd = unsafe { libc::syscall(libc::SYS_bpf, 5, &raw const load, size_of::<Load>()) };
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the kernel has just made this descriptor for us.
+        unsafe { OwnedFd::from_raw_fd(fd as i32) }
+    }
+
+    fn attach(name: &str, program: i32, flags: u32) {
+        let mut request = LinkMessage::default();
+        request.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Xdp(vec![LinkXdp::Fd(program), LinkXdp::Flags(flags)]),
+        ];
+        let mut requests = Requests::open(NETLINK_ROUTE).unwrap();
+        requests.ask(RouteNetlinkMessage::SetLink(request), 0, &|| "attach".to_owned()).unwrap();
+    }
+
+    #[test]
+    fn an_attached_xdp_program_is_seen_with_its_number_and_mode() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            let program = pass_program();
+            let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).unwrap();
+            let id = told.lines().find_map(|line| line.strip_prefix("prog_id:")).unwrap().trim();
+            let prog_id = id.parse().unwrap();
+            // XDP_FLAGS_SKB_MODE and XDP_FLAGS_DRV_MODE of linux/if_link.h.
+            for (flags, mode) in [(2, XdpMode::Generic), (4, XdpMode::Native)] {
+                attach("va", program.as_raw_fd(), flags);
+                assert_eq!(link_by_name("va").unwrap().xdp, Some(AttachedXdp { prog_id, mode }));
+                assert_eq!(link_by_name("vb").unwrap().xdp, None);
+                attach("va", -1, flags);
+                assert_eq!(link_by_name("va").unwrap().xdp, None);
+            }
+        });
+    }
+
+    #[test]
+    fn promiscuity_is_seen_whoever_wished_it_and_a_bridge_is_not_mistaken_for_the_link() {
+        in_new_namespace(|| {
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            ip("link set va promisc on");
+            assert!(link_by_name("va").unwrap().promiscuous);
+            ip("link set va promisc off");
+            assert!(!link_by_name("va").unwrap().promiscuous);
+
+            ip("link add name br0 type bridge");
+            let mut monitor = LinkMonitor::open().unwrap();
+            ip("link set va master br0");
+            assert!(link_by_name("va").unwrap().promiscuous, "a bridge hears everything");
+            ip("link set va nomaster");
+            assert!(!link_by_name("va").unwrap().promiscuous);
+            let mut gone = Vec::new();
+            monitor
+                .events(|event| {
+                    if !matches!(event, LinkEvent::Changed(_)) {
+                        gone.push(event);
+                    }
+                })
+                .unwrap();
+            assert_eq!(gone, [], "leaving a bridge is not leaving");
+        });
+    }
+
+    #[test]
+    fn a_tap_that_nobody_holds_has_its_kind_and_at_least_one_queue() {
+        in_new_namespace(|| {
+            ip("tuntap add mode tap name tap0");
+            let tap = link_by_name("tap0").unwrap();
+            assert_eq!(tap.kind.as_deref(), Some("tun"));
+            assert!(!tap.running);
+            assert_eq!(real_queue_count("tap0").unwrap(), tap.queues_rx.max(1));
+        });
+    }
+
+    #[test]
+    fn many_links_are_listed_in_order() {
+        in_new_namespace(|| {
+            for pair in 0..100 {
+                let (a, b) = (format!("va{pair}"), format!("vb{pair}"));
+                create_veth(VethEnd::here(&a), VethEnd::here(&b)).unwrap();
+            }
+            let links = links().unwrap();
+            assert_eq!(links.len(), 201);
+            assert!(links.is_sorted_by(|one, next| one.index < next.index));
+            let again = link_by_name(&links[150].name).unwrap();
+            assert_eq!(again, links[150]);
+        });
+    }
+
+    #[test]
+    fn without_the_right_looking_is_allowed_and_changing_is_refused_with_what_it_takes() {
+        in_new_namespace(|| {
+            without_rights(|| {
+                assert_eq!(link_by_name("lo").unwrap().index, 1);
+                let text = set_mtu("lo", 1500).unwrap_err().to_string();
+                assert!(text.contains("cannot set the MTU of lo to 1500"), "{text}");
+                assert!(text.contains("CAP_NET_ADMIN"), "{text}");
+            });
+        });
+    }
+}

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::link::{link_by_name, links};
     use crate::link_change::{VethEnd, create_veth};
-    use crate::test_namespace::in_new_namespace;
+    use crate::test_namespace::{in_new_namespace, without_rights};
 
     /// A namespace of `ip netns`, deleted again.
     struct Named(String);
@@ -263,6 +263,19 @@ mod tests {
             assert!(matches!(refused("/proc/self/cmdline"), NamespaceError::NotANamespace(_)));
             assert!(matches!(refused("/proc/self/ns/mnt"), NamespaceError::NotANamespace(_)));
             assert!(in_namespace(&Namespace::OfProcess(std::process::id()), || ()).is_ok());
+        });
+    }
+
+    #[test]
+    fn without_the_right_a_namespace_is_not_entered() {
+        in_new_namespace(|| {
+            let file = Namespace::File("/proc/thread-self/ns/net".into());
+            without_rights(|| {
+                for namespace in [&file, &Namespace::OfProcess(1)] {
+                    let refused = in_namespace(namespace, || ()).unwrap_err();
+                    assert!(matches!(refused, NamespaceError::NotPermitted { .. }), "{refused}");
+                }
+            });
         });
     }
 

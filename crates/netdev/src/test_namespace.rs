@@ -34,3 +34,17 @@ pub(crate) fn new_namespace() -> std::os::fd::OwnedFd {
     };
     std::thread::spawn(made).join().expect("a thread")
 }
+
+/// Runs `test` on a thread that has no rights beyond those of nobody.
+pub(crate) fn without_rights(test: impl FnOnce() + Send) {
+    let nobody = rustix::process::Uid::from_raw(65534);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("to become nobody");
+            test();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
