@@ -153,12 +153,12 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<Fe
     Ok(settings(!on))
 }
 
-/// Sets features by the kernel's names and checks that they are then as asked. One whose state does not change is no error,
-/// even if it cannot be changed.
+/// Sets features by the kernel's names and checks that they are then as asked. One that is so already is no error, even if it
+/// cannot be changed, nor is switching off one that the interface does not have.
 ///
 /// # Errors
-/// [`NetdevError::FeatureFixed`] where one is not; those before and after it may have changed. [`NetdevError::NoFeature`] where
-/// the interface does not have one. Needs `CAP_NET_ADMIN`.
+/// [`NetdevError::FeatureFixed`] where one is not as asked; others may have changed. [`NetdevError::NoFeature`] where one to be
+/// switched on does not exist; nothing has changed then. Needs `CAP_NET_ADMIN`.
 pub fn set_features(interface: &str, settings: &[FeatureSetting]) -> Result<(), NetdevError> {
     if settings.is_empty() {
         return Ok(());
