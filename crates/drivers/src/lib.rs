@@ -9,6 +9,7 @@
 //!
 //! A driver never uses another driver. [`registry`] is where they are named for the rest.
 
+pub mod af_xdp;
 mod interface;
 mod nic;
 pub mod null;

@@ -1,0 +1,91 @@
+//! What can go wrong when an interface is opened through AF_XDP.
+
+use ringroad_bpf::error::BpfError;
+use rustix::io::Errno;
+
+/// Why an interface could not be opened through AF_XDP.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// The XDP program or its map.
+    #[error("interface {interface}: {source}")]
+    Program {
+        /// Name of the interface.
+        interface: String,
+        /// What the kernel refused.
+        source: BpfError,
+    },
+    /// A step of setting up a socket.
+    #[error("interface {interface}, queue {queue}: {step}: {source}{advice}")]
+    Socket {
+        /// Name of the interface.
+        interface: String,
+        /// Number of the queue.
+        queue: u16,
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+        /// What to do, with a leading colon; empty where nothing is known.
+        advice: &'static str,
+    },
+    /// The region's buffers are not of a size that AF_XDP takes.
+    #[error(
+        "buffers of {0} bytes: AF_XDP takes buffers of 2048 or 4096 bytes, choose buf-size=2048 or buf-size=4096"
+    )]
+    BufferBytes(u32),
+    /// The region is not mapped as a whole.
+    #[error("the region's buffer area is not mapped")]
+    Unmapped,
+    /// A ring size that the kernel does not take.
+    #[error("rings of {0} descriptors: choose a power of two from 64 to 32768 (ring-size=N)")]
+    RingSize(u32),
+    /// No queue asked for.
+    #[error("interface {interface}: 0 queues: choose at least 1")]
+    NoQueues {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// The lists of buffers do not fit the queues.
+    #[error("interface {interface}, queue {queue}: {given} buffers in the region, {needed} needed")]
+    Buffers {
+        /// Name of the interface.
+        interface: String,
+        /// Number of the queue.
+        queue: u16,
+        /// Buffers handed in that lie in the region.
+        given: usize,
+        /// Buffers needed.
+        needed: usize,
+    },
+}
+
+impl XdpError {
+    /// What the kernel said in a step of setting up the socket of queue `queue`.
+    pub(super) fn socket(interface: &str, queue: u16, step: &'static str, source: Errno) -> Self {
+        let advice = match (step, source) {
+            (_, Errno::PERM | Errno::ACCESS) => ": run as root, or with CAP_NET_RAW and CAP_NET_ADMIN",
+            (_, Errno::AFNOSUPPORT) => ": this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)",
+            (_, Errno::NOBUFS) => {
+                ": the limit for locked memory is too low, raise it (`ulimit -l unlimited`) or add CAP_IPC_LOCK"
+            }
+            (BIND, Errno::BUSY) => ": another AF_XDP socket holds this queue, end the program that has it",
+            (BIND, Errno::INVAL) => ": the interface has fewer queues, or the kernel does not know an option",
+            (BIND, Errno::NODEV) => ": the interface is not in this network namespace",
+            _ => "",
+        };
+        Self::Socket { interface: interface.to_owned(), queue, step, source, advice }
+    }
+
+    /// The kernel's answer, where that is what failed and another mode may do.
+    pub(super) fn refusal(&self) -> Option<Errno> {
+        match self {
+            Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(*source),
+            Self::Program { source: BpfError::System { source, .. }, .. } => Some(*source),
+            _ => None,
+        }
+    }
+}
+
+/// The step in which the kernel chooses between zero-copy and copy.
+pub(super) const BIND: &str = "binding the AF_XDP socket";

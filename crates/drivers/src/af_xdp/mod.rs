@@ -1,0 +1,264 @@
+//! A network interface through AF_XDP: the region is the socket's UMEM, so frames arrive in the region and leave from it
+//! (kernel documentation, "AF_XDP").
+//!
+//! One socket per queue, each with its own registration of the same memory, and one XDP program that steers the frames of each
+//! queue to its socket. Frames of queues without a socket go to the host stack. The program is attached as long as a
+//! queue lives, also where the process is killed.
+//!
+//! Modes, best first: zero-copy (the driver uses the region's memory itself), copy in native mode (one copy by the kernel, in the
+//! driver), copy in generic mode (any interface).
+
+mod carrier;
+mod error;
+mod ledger;
+mod queue;
+mod rings;
+mod socket;
+mod umem;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use ringroad_bpf::attached::detach_xdp;
+use ringroad_bpf::link::{Link, XdpMode as Attach};
+use ringroad_bpf::map::XskMap;
+use ringroad_bpf::program::XdpProgram;
+use ringroad_port::device_options::XdpMode;
+use ringroad_ring::region::Region;
+
+pub use error::XdpError;
+pub use queue::XdpQueue;
+
+use carrier::CarrierProbe;
+use socket::{Binding, XdpSocket};
+use umem::Umem;
+
+/// Default number of descriptors of each ring.
+pub const DEFAULT_RING_SIZE: u32 = 2048;
+/// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.
+const FRAME_OVERHEAD_BYTES: u32 = 18;
+
+/// What to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XdpWish {
+    /// Name of the interface, for messages.
+    pub interface: String,
+    /// Its index in the network namespace of the calling thread.
+    pub ifindex: u32,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// How many queues, from the first on.
+    pub queues: u16,
+    /// Which mode.
+    pub mode: XdpMode,
+    /// Descriptors of each ring: a power of two from 64 to 32768.
+    pub ring_size: u32,
+    /// Whether the kernel says when it has to be called.
+    pub need_wakeup: bool,
+    /// How long the kernel polls the interface when it is called, microseconds; 0: not at all.
+    pub busy_poll_us: u32,
+    /// Whether to take the place of an XDP program that somebody else attached.
+    pub force: bool,
+    /// Whether frames longer than a buffer may be spread over several (Linux 6.6).
+    pub multi_buffer: bool,
+}
+
+impl XdpWish {
+    /// Buffers that each queue needs: as many to receive into as to send from.
+    #[must_use]
+    pub fn buffers_per_queue(&self) -> usize {
+        2 * self.ring_size as usize
+    }
+
+    /// Longest frame that the interface sends, bytes without FCS.
+    fn max_frame_bytes(&self) -> usize {
+        self.mtu.saturating_add(FRAME_OVERHEAD_BYTES).min(u32::from(u16::MAX)) as usize
+    }
+}
+
+/// An interface opened through AF_XDP.
+#[derive(Debug)]
+pub struct XdpDevice {
+    /// Its queues, in the interface's order.
+    pub queues: Vec<XdpQueue>,
+    /// The mechanism in use, for people, with the reason why no better one is.
+    pub mode: String,
+    /// What was tried and refused, for the log.
+    pub notes: Vec<String>,
+}
+
+/// What all queues of an interface share; the last one to go detaches the program.
+#[derive(Debug)]
+struct Attachment {
+    interface: String,
+    ring_size: u32,
+    zero_copy: bool,
+    multi_buffer: bool,
+    busy_poll: bool,
+    max_frame_bytes: usize,
+    longest_rx_bytes: usize,
+    carrier: CarrierProbe,
+    _link: Link,
+    _map: XskMap,
+}
+
+/// A way to open an interface.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    attach: Attach,
+    zero_copy: bool,
+    multi_buffer: bool,
+}
+
+impl Attempt {
+    fn name(self) -> &'static str {
+        match (self.attach, self.zero_copy) {
+            (Attach::Native, true) => "zero-copy",
+            (Attach::Native, false) => "copy, native",
+            (Attach::Generic, _) => "copy, generic",
+        }
+    }
+
+    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are lost.
+    fn all(mode: XdpMode, multi_buffer: bool) -> Vec<Self> {
+        let zero_copy = (Attach::Native, true);
+        let native = (Attach::Native, false);
+        let generic = (Attach::Generic, false);
+        let modes = match mode {
+            XdpMode::Auto => vec![zero_copy, native, generic],
+            XdpMode::ZeroCopy => vec![zero_copy],
+            XdpMode::Native => vec![native],
+            XdpMode::Generic => vec![generic],
+        };
+        let with = |multi_buffer| {
+            let attempt =
+                move |&(attach, zero_copy): &(Attach, bool)| Self { attach, zero_copy, multi_buffer };
+            modes.iter().map(attempt).collect::<Vec<_>>()
+        };
+        let mut attempts = if multi_buffer { with(true) } else { Vec::new() };
+        attempts.extend(with(false));
+        attempts
+    }
+}
+
+impl XdpDevice {
+    /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`, one of
+    /// [`XdpWish::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
+    ///
+    /// # Errors
+    /// [`XdpError`]; where several modes were tried, that of the last.
+    pub fn open(wish: &XdpWish, region: &Arc<Region>, buffers: Vec<Vec<u32>>) -> Result<Self, XdpError> {
+        let umem = Umem::new(region)?;
+        check(wish, &umem, &buffers)?;
+        let long_frames = wish.multi_buffer && wish.max_frame_bytes() > umem.capacity();
+        let mut notes = Vec::new();
+        if wish.force {
+            let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
+            detach_xdp(wish.ifindex).map_err(failed)?;
+        }
+        let attempts = Attempt::all(wish.mode, long_frames);
+        let mut refused: Vec<String> = Vec::new();
+        for (number, attempt) in attempts.iter().enumerate() {
+            match open_as(wish, &umem, *attempt, &buffers) {
+                Ok(queues) => {
+                    let reasons =
+                        if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) };
+                    if wish.max_frame_bytes() > umem.capacity() && !attempt.multi_buffer {
+                        notes.push(format!(
+                            "frames longer than {} bytes are lost: choose buf-size=4096 or an MTU up to {}",
+                            umem.capacity(),
+                            umem.capacity() - FRAME_OVERHEAD_BYTES as usize,
+                        ));
+                    }
+                    let mode = format!("AF_XDP {}{reasons}", attempt.name());
+                    return Ok(Self { queues, mode, notes });
+                }
+                Err(error) => {
+                    let Some(reason) = error.refusal().filter(|_| number + 1 < attempts.len()) else {
+                        return Err(error);
+                    };
+                    let several = if attempt.multi_buffer { " with several buffers per frame" } else { "" };
+                    refused.push(format!("{}{several}: {}", attempt.name(), describe(reason)));
+                    notes.push(format!("{} is not to be had{several}: {error}", attempt.name()));
+                }
+            }
+        }
+        Err(XdpError::NoQueues { interface: wish.interface.clone() })
+    }
+}
+
+/// The kernel's answer without its number.
+fn describe(reason: rustix::io::Errno) -> String {
+    let text = std::io::Error::from(reason).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpError> {
+    if !wish.ring_size.is_power_of_two() || !(64..=32768).contains(&wish.ring_size) {
+        return Err(XdpError::RingSize(wish.ring_size));
+    }
+    if wish.queues == 0 {
+        return Err(XdpError::NoQueues { interface: wish.interface.clone() });
+    }
+    let needed = wish.buffers_per_queue();
+    for queue in 0..wish.queues {
+        let list = buffers.get(usize::from(queue)).map_or(&[][..], Vec::as_slice);
+        let given = list.iter().filter(|&&buffer| umem.has(buffer)).count();
+        if given != needed || list.len() != needed {
+            return Err(XdpError::Buffers { interface: wish.interface.clone(), queue, given, needed });
+        }
+    }
+    Ok(())
+}
+
+fn open_as(
+    wish: &XdpWish,
+    umem: &Umem,
+    attempt: Attempt,
+    buffers: &[Vec<u32>],
+) -> Result<Vec<XdpQueue>, XdpError> {
+    let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
+    let map = XskMap::create(u32::from(wish.queues)).map_err(failed)?;
+    let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
+    let link = Link::attach_xdp(&program, wish.ifindex, attempt.attach).map_err(failed)?;
+    let binding = Binding {
+        interface: &wish.interface,
+        ifindex: wish.ifindex,
+        zero_copy: attempt.zero_copy,
+        multi_buffer: attempt.multi_buffer,
+        need_wakeup: wish.need_wakeup,
+        ring_size: wish.ring_size,
+        busy_poll_us: wish.busy_poll_us,
+    };
+    let sockets = (0..wish.queues).map(|queue| XdpSocket::open(umem, queue, &binding));
+    let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
+    for (queue, socket) in (0..).zip(&sockets) {
+        map.set(queue, socket.as_fd()).map_err(failed)?;
+    }
+    let longest_rx_bytes = match (attempt.multi_buffer, attempt.attach) {
+        (false, _) => umem.capacity(),
+        (true, Attach::Native) => wish.max_frame_bytes(),
+        // Received after frames were joined (GRO).
+        (true, Attach::Generic) => usize::from(u16::MAX),
+    };
+    let carrier = CarrierProbe::new(&wish.interface).map_err(|source| {
+        XdpError::socket(&wish.interface, 0, "making a socket to ask for the carrier", source)
+    })?;
+    let attachment = Arc::new(Attachment {
+        interface: wish.interface.clone(),
+        ring_size: wish.ring_size,
+        zero_copy: attempt.zero_copy,
+        multi_buffer: attempt.multi_buffer,
+        busy_poll: wish.busy_poll_us > 0,
+        max_frame_bytes: wish.max_frame_bytes(),
+        longest_rx_bytes,
+        carrier,
+        _link: link,
+        _map: map,
+    });
+    let queues = sockets.into_iter().zip(buffers).map(|(socket, list)| {
+        let (rx, tx) = list.split_at(wish.ring_size as usize);
+        XdpQueue::new(socket, umem.clone(), Arc::clone(&attachment), rx, tx.to_vec())
+    });
+    Ok(queues.collect())
+}

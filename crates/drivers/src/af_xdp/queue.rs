@@ -1,0 +1,508 @@
+//! What the datapath serves: one queue of an interface.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_ring::region::RegionId;
+use ringroad_ring::shared::{prefetch_read, prefetch_write};
+use rustix::io::Errno;
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+
+use super::Attachment;
+use super::ledger::Ledger;
+use super::socket::XdpSocket;
+use super::umem::Umem;
+
+/// How many frames ahead buffers are prefetched.
+const PREFETCH_FRAMES: u32 = 8;
+/// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
+const MAX_TX_DESCRIPTORS: usize = 17;
+/// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`; one
+/// per frame where the device drops them all.
+const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
+
+/// State of the interface as the last call found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interface {
+    Up,
+    Down,
+    Gone,
+}
+
+/// One queue of an interface through AF_XDP. Its frames lie in the region, which is the socket's UMEM.
+#[derive(Debug)]
+pub struct XdpQueue {
+    // First, so that the socket is closed before the program is detached: what arrives between goes to the host stack.
+    socket: XdpSocket,
+    umem: Umem,
+    attachment: Arc<Attachment>,
+    /// Buffers received and not released, oldest first.
+    borrowed: VecDeque<u32>,
+    /// Fragments of the last receive: the newest in `borrowed`.
+    last_received: usize,
+    ledger: Ledger,
+    interface: Interface,
+    /// The kernel broke a rule: what it was.
+    violation: Option<&'static str>,
+    /// Frames given up here, and what the kernel's account said when it was last read.
+    unreadable: u64,
+    missed_before: u64,
+}
+
+impl XdpQueue {
+    /// A queue on a bound `socket`: the `rx` buffers go on the fill ring, the `tx` buffers are for frames to be copied.
+    pub(super) fn new(
+        mut socket: XdpSocket,
+        umem: Umem,
+        attachment: Arc<Attachment>,
+        rx: &[u32],
+        tx: Vec<u32>,
+    ) -> Self {
+        for &buffer in rx {
+            socket.fill.put(umem.address(buffer));
+        }
+        socket.fill.publish();
+        if socket.fill.needs_wakeup() {
+            socket.wake_rx();
+        }
+        let ring_size = attachment.ring_size;
+        Self {
+            borrowed: VecDeque::with_capacity(rx.len()),
+            last_received: 0,
+            ledger: Ledger::new(tx, umem.buffers(), ring_size),
+            interface: Interface::Up,
+            violation: None,
+            unreadable: 0,
+            missed_before: 0,
+            socket,
+            umem,
+            attachment,
+        }
+    }
+
+    /// Number of descriptors of the next whole frame on the rx ring; 0 where none is there.
+    #[inline]
+    fn next_frame(&self) -> u32 {
+        let mut descriptors = 0;
+        while let Some(descriptor) = self.socket.rx.peek(descriptors) {
+            descriptors += 1;
+            if !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+                return descriptors;
+            }
+        }
+        0
+    }
+
+    /// Takes a frame of `descriptors` descriptors into `batch`, or drops it where it cannot be.
+    #[inline]
+    fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
+        let (before, held) = (batch.fragment_count(), self.borrowed.len());
+        let mut readable = descriptors as usize <= MAX_FRAGMENTS;
+        for ahead in 0..descriptors {
+            let Some(descriptor) = self.socket.rx.peek(ahead) else { break };
+            let len = descriptor.len as usize;
+            let Some(buffer) = self.umem.buffer_at(descriptor.addr) else {
+                self.violation = Some("the kernel gave an address outside the region");
+                readable = false;
+                continue;
+            };
+            // Borrowed even where the frame is dropped, so that the buffer is not lost.
+            self.borrowed.push_back(buffer);
+            if !readable {
+                continue;
+            }
+            if descriptor.addr != self.umem.address(buffer)
+                && !self.umem.move_to_start(buffer, descriptor.addr, len)
+            {
+                self.violation = Some("the kernel gave a frame that leaves its buffer");
+                readable = false;
+                continue;
+            }
+            let flags = if ahead + 1 < descriptors { MORE_FRAGMENTS } else { 0 };
+            // SAFETY: the region stays mapped while this queue lives; the kernel does not write the buffer before `release`.
+            let fragment = unsafe { Fragment::new(&self.umem.bytes(buffer, len), flags) };
+            batch.push_buffer(fragment, buffer, ahead == 0);
+        }
+        self.socket.rx.take(descriptors);
+        if !readable {
+            batch.truncate(before);
+            self.drop_borrowed(held);
+        }
+    }
+
+    #[cold]
+    fn drop_borrowed(&mut self, held: usize) {
+        self.unreadable += 1;
+        for buffer in self.borrowed.drain(held..) {
+            if self.socket.fill.free(1) > 0 {
+                self.socket.fill.put(self.umem.address(buffer));
+            }
+        }
+    }
+
+    /// Takes what the kernel is done with off the completion ring.
+    #[inline]
+    fn reap(&mut self) {
+        let count = self.socket.completion.refresh();
+        if count == 0 {
+            return;
+        }
+        for ahead in 0..count {
+            if let Some(address) = self.socket.completion.peek(ahead)
+                && let Some(buffer) = self.umem.buffer_at(address)
+            {
+                self.ledger.complete(buffer);
+            }
+        }
+        self.socket.completion.take(count);
+        self.socket.completion.publish();
+    }
+
+    /// Has the kernel send what is on the tx ring; number of calls.
+    fn kick(&mut self) -> u32 {
+        let mut untaken = self.socket.tx.untaken();
+        for kick in 1..=MAX_KICKS {
+            match self.socket.send() {
+                Ok(()) => self.interface = Interface::Up,
+                // More is on the ring than one call sends, or there is no room for completions.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
+                // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the other
+                // end of a veth did not keep up.
+                Err(Errno::BUSY) if self.attachment.carrier.is_running() => {}
+                Err(Errno::BUSY | Errno::NETDOWN) => {
+                    self.interface = Interface::Down;
+                    return kick;
+                }
+                Err(_) => {
+                    self.interface = Interface::Gone;
+                    self.ledger.abandon();
+                    return kick;
+                }
+            }
+            self.reap();
+            let left = self.socket.tx.untaken();
+            // The driver of a zero-copy interface goes on by itself.
+            if left == 0 || left == untaken || self.attachment.zero_copy {
+                return kick;
+            }
+            untaken = left;
+        }
+        MAX_KICKS
+    }
+
+    /// Room on the tx ring, with completions reaped and the kernel called where it does not reach `wanted`.
+    fn tx_room(&mut self, wanted: u32) -> u32 {
+        let free = self.socket.tx.free(wanted);
+        if free >= wanted && self.ledger.free() >= wanted as usize {
+            return free;
+        }
+        self.reap();
+        let free = self.socket.tx.free(wanted);
+        if free >= wanted && self.ledger.free() >= wanted as usize {
+            return free;
+        }
+        self.socket.tx.publish();
+        self.kick();
+        self.socket.tx.free(wanted)
+    }
+
+    /// Whether frames can be sent. Where they could not, the kernel is asked again, once per batch.
+    fn is_up(&mut self) -> bool {
+        if self.interface == Interface::Down && self.attachment.carrier.is_running() {
+            self.kick();
+        }
+        self.interface == Interface::Up
+    }
+
+    #[inline]
+    fn put(&mut self, buffer: u32, len: usize, more: bool) {
+        let options = if more { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
+        self.socket.tx.put(XdpDesc { addr: self.umem.address(buffer), len: len as u32, options });
+    }
+
+    /// Whether the kernel takes these fragments as they lie.
+    #[inline]
+    fn fits_in_place(&self, batch: &Batch, frame: usize) -> bool {
+        let range = batch.fragments_of(frame);
+        let single = range.len() == 1;
+        (single || (self.attachment.multi_buffer && range.len() <= MAX_TX_DESCRIPTORS))
+            && range.into_iter().all(|fragment| {
+                let len = batch.fragment(fragment).map_or(0, Fragment::len);
+                len > 0 && len <= self.umem.capacity() && self.umem.has(batch.buffer(fragment))
+            })
+    }
+
+    /// Puts the buffers of a frame themselves on the tx ring: `keep` exchanges them for free ones of ours.
+    #[inline]
+    fn put_in_place(&mut self, batch: &mut Batch, frame: usize, keep: bool) -> Result<(), DropCause> {
+        let range = batch.fragments_of(frame);
+        let needed = range.len();
+        if (self.socket.tx.free(needed as u32) as usize) < needed || (keep && self.ledger.free() < needed) {
+            return Err(DropCause::NoSpace);
+        }
+        let last = range.end.saturating_sub(1);
+        for fragment in range {
+            let buffer = batch.buffer(fragment);
+            let len = batch.fragment(fragment).map_or(0, Fragment::len);
+            if keep {
+                let Some(own) = self.ledger.take() else { return Err(DropCause::NoSpace) };
+                batch.exchange(fragment, own);
+            } else {
+                self.ledger.lend(buffer);
+            }
+            self.put(buffer, len, fragment != last);
+        }
+        Ok(())
+    }
+
+    /// Copies a frame into free buffers of ours.
+    #[inline]
+    fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
+        let capacity = self.umem.capacity();
+        if let [single] = fragments
+            && total <= capacity
+        {
+            if self.socket.tx.free(1) == 0 {
+                return Err(DropCause::NoSpace);
+            }
+            if let Some(ahead) = self.ledger.peek(PREFETCH_FRAMES as usize) {
+                prefetch_write(self.umem.start(self.umem.address(ahead)));
+            }
+            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
+            self.umem.bytes(buffer, total).copy_from(&single.bytes());
+            self.put(buffer, total, false);
+            return Ok(());
+        }
+        self.put_long_copy(fragments, total)
+    }
+
+    /// Copies a frame of several fragments, or one that needs several buffers.
+    fn put_long_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
+        let capacity = self.umem.capacity();
+        let needed = total.div_ceil(capacity).max(1);
+        if needed > MAX_TX_DESCRIPTORS || (needed > 1 && !self.attachment.multi_buffer) {
+            return Err(DropCause::TooLong);
+        }
+        if (self.socket.tx.free(needed as u32) as usize) < needed || self.ledger.free() < needed {
+            return Err(DropCause::NoSpace);
+        }
+        let mut source = fragments.iter();
+        let mut current = source.next();
+        let mut offset = 0;
+        for piece in 0..needed {
+            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
+            let len = (total - piece * capacity).min(capacity);
+            let mut room = self.umem.bytes(buffer, len);
+            while let Some(fragment) = current
+                && !room.is_empty()
+            {
+                let copied = room.copy_from(&fragment.bytes().skip(offset));
+                room = room.skip(copied);
+                offset += copied;
+                if offset == fragment.len() {
+                    offset = 0;
+                    current = source.next();
+                }
+            }
+            self.put(buffer, len, piece + 1 < needed);
+        }
+        Ok(())
+    }
+}
+
+impl PortQueue for XdpQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.last_received = 0;
+        // What a full queue of the interface kept from being sent is tried again.
+        if self.interface == Interface::Up && self.socket.tx.untaken() > 0 && self.socket.tx.needs_wakeup() {
+            self.kick();
+        }
+        if self.violation.is_some() {
+            return;
+        }
+        if self.socket.rx.refresh() == 0 {
+            if self.attachment.busy_poll {
+                self.socket.wake_rx();
+            }
+            return;
+        }
+        batch.offer(self.umem.region().id(), Custody::Give);
+        let held = self.borrowed.len();
+        for ahead in 0..PREFETCH_FRAMES {
+            if let Some(descriptor) = self.socket.rx.peek(ahead) {
+                prefetch_read(self.umem.start(descriptor.addr));
+            }
+        }
+        while batch.has_room(MAX_FRAGMENTS) {
+            if let Some(descriptor) = self.socket.rx.peek(PREFETCH_FRAMES) {
+                prefetch_read(self.umem.start(descriptor.addr));
+            }
+            let descriptors = self.next_frame();
+            if descriptors == 0 {
+                break;
+            }
+            self.take_frame(batch, descriptors);
+        }
+        self.last_received = self.borrowed.len() - held;
+        self.socket.rx.publish();
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.attachment.longest_rx_bytes
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        // Frames for an interface that is down are dropped and counted, not held for ever.
+        if !self.is_up() {
+            return BATCH_FRAMES;
+        }
+        let frame_bytes = frame_bytes.min(self.attachment.max_frame_bytes);
+        let needed = frame_bytes.div_ceil(self.umem.capacity()).clamp(1, MAX_TX_DESCRIPTORS);
+        let wanted = BATCH_FRAMES * needed;
+        let free = self.tx_room(wanted as u32) as usize;
+        free.min(self.ledger.free()) / needed
+    }
+
+    fn release(&mut self, fragments: usize) {
+        for buffer in self.borrowed.drain(..fragments.min(self.borrowed.len())) {
+            if self.socket.fill.free(1) > 0 {
+                self.socket.fill.put(self.umem.address(buffer));
+            }
+        }
+    }
+
+    fn region(&self) -> Option<RegionId> {
+        Some(self.umem.region().id())
+    }
+
+    fn reclaim(&mut self, batch: &Batch) {
+        let first = self.borrowed.len().saturating_sub(self.last_received);
+        for (held, &buffer) in self.borrowed.range_mut(first..).zip(batch.buffers()) {
+            if self.umem.has(buffer) {
+                *held = buffer;
+            }
+        }
+    }
+
+    fn lent(&self) -> u64 {
+        self.ledger.lent()
+    }
+
+    fn returned(&mut self) -> u64 {
+        self.reap();
+        self.ledger.returned()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's own
+        // statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
+        let Ok(statistics) = self.socket.statistics() else { return 0 };
+        let total =
+            statistics.rx_dropped.saturating_add(statistics.rx_ring_full.unwrap_or(0)) + self.unreadable;
+        let missed = total.saturating_sub(self.missed_before);
+        self.missed_before = total;
+        missed
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        if !self.is_up() {
+            delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
+            return delivery;
+        }
+        let region = self.umem.region().id();
+        let lends = batch.lends_to(region);
+        let gives = batch.gives_to(region);
+        self.tx_room(frames.len() as u32);
+        for &frame in frames {
+            let frame = usize::from(frame);
+            let total: usize = batch.frame(frame).iter().map(Fragment::len).sum();
+            let result = if total > self.attachment.max_frame_bytes {
+                Err(DropCause::TooLong)
+            } else if total < ETHERNET_HEADER_BYTES {
+                Err(DropCause::TooShort)
+            } else if (lends || (gives && batch.is_sole(frame))) && self.fits_in_place(batch, frame) {
+                self.put_in_place(batch, frame, gives)
+            } else {
+                self.put_copy(batch.frame(frame), total)
+            };
+            match result {
+                Ok(()) => {
+                    delivery.frames += 1;
+                    delivery.bytes += total as u64;
+                }
+                Err(cause) => delivery.dropped.add(cause, 1),
+            }
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        let mut calls = 0;
+        if self.socket.fill.publish() && self.socket.fill.needs_wakeup() {
+            self.socket.wake_rx();
+            calls += 1;
+        }
+        if self.socket.tx.publish() && self.socket.tx.needs_wakeup() {
+            calls += self.kick();
+        }
+        calls
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        if sleeping {
+            // Also finds out whether the interface is still there.
+            self.kick();
+            if self.socket.fill.needs_wakeup() {
+                self.socket.wake_rx();
+            }
+        }
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let quiet = self.interface == Interface::Gone || self.violation.is_some();
+        (!quiet).then(|| self.socket.as_fd())
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        if self.violation.is_some() || self.interface == Interface::Gone {
+            return false;
+        }
+        self.socket.rx.refresh() > 0
+    }
+
+    fn fault(&self) -> Option<String> {
+        let name = &self.attachment.interface;
+        if let Some(violation) = self.violation {
+            return Some(format!("interface {name}: {violation}"));
+        }
+        self.delivery_fault()
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let name = &self.attachment.interface;
+        // Asked anew: nobody else may have sent since the interface changed.
+        match self.socket.send() {
+            Err(Errno::NETDOWN) => {
+                return Some(format!(
+                    "interface {name} is down: bring it up with `ip link set dev {name} up`"
+                ));
+            }
+            Err(Errno::NXIO | Errno::NODEV) => return Some(format!("interface {name} is gone")),
+            _ => {}
+        }
+        if !self.attachment.carrier.is_running() {
+            return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
+        }
+        let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
+        (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))
+    }
+}

@@ -1,0 +1,229 @@
+//! The four rings of an AF_XDP socket, mapped from the kernel (kernel documentation, "AF_XDP", "Rings").
+//!
+//! Each has one producer and one consumer, one of them the kernel. Both counters run freely over 32 bits; an entry is at its
+//! counter modulo the size, a power of two. The kernel's counter is loaded with acquire, ours stored with release.
+#![allow(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::xdp::{XdpRingFlags, XdpRingOffset};
+
+/// A mapped ring with entries of type `T`.
+#[derive(Debug)]
+struct Ring<T> {
+    base: NonNull<u8>,
+    bytes: usize,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: Option<NonNull<AtomicU32>>,
+    entries: NonNull<T>,
+    mask: u32,
+}
+
+// SAFETY: the mapping belongs to the value; counters are atomic, and entries are accessed by their owner of the moment.
+unsafe impl<T> Send for Ring<T> {}
+
+impl<T: Copy> Ring<T> {
+    /// Maps a ring of `size` entries (a power of two).
+    fn map(socket: BorrowedFd<'_>, page_offset: u64, at: &XdpRingOffset, size: u32) -> Result<Self, Errno> {
+        let offset = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::OVERFLOW);
+        let bytes = offset(at.desc)? + size as usize * size_of::<T>();
+        let counters = [Some(at.producer), Some(at.consumer), at.flags];
+        if counters.into_iter().flatten().any(|counter| counter + 4 > bytes as u64) {
+            return Err(Errno::PROTO);
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, socket, page_offset) }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        let field = |at: u64| {
+            // SAFETY: within the mapping, checked above.
+            unsafe { base.add(at as usize) }
+        };
+        Ok(Self {
+            base,
+            bytes,
+            producer: field(at.producer).cast(),
+            consumer: field(at.consumer).cast(),
+            flags: at.flags.map(|flags| field(flags).cast()),
+            entries: field(at.desc).cast(),
+            mask: size - 1,
+        })
+    }
+}
+
+impl<T> Ring<T> {
+    #[inline]
+    fn producer(&self) -> &AtomicU32 {
+        // SAFETY: mapped while self lives, aligned by the kernel, only accessed atomically by either side.
+        unsafe { self.producer.as_ref() }
+    }
+
+    #[inline]
+    fn consumer(&self) -> &AtomicU32 {
+        // SAFETY: as for the producer.
+        unsafe { self.consumer.as_ref() }
+    }
+
+    #[inline]
+    fn entry(&self, counter: u32) -> NonNull<T> {
+        // SAFETY: the mask keeps the index below the number of mapped entries.
+        unsafe { self.entries.add((counter & self.mask) as usize) }
+    }
+
+    #[inline]
+    fn needs_wakeup(&self) -> bool {
+        match self.flags {
+            Some(flags) => {
+                // SAFETY: as for the producer.
+                let flags = unsafe { flags.as_ref() };
+                flags.load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0
+            }
+            // Kernels without the flag (before 5.4) always want to be called.
+            None => true,
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `map`, which nobody else holds.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A ring that we fill: the fill ring or the tx ring.
+#[derive(Debug)]
+pub(super) struct ProducerRing<T> {
+    ring: Ring<T>,
+    /// Our counter, ahead of what is published.
+    filled: u32,
+    published: u32,
+    /// The kernel's counter as last seen.
+    consumed: u32,
+}
+
+impl<T: Copy> ProducerRing<T> {
+    /// Maps the ring at `page_offset` of `socket`.
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        page_offset: u64,
+        at: &XdpRingOffset,
+        size: u32,
+    ) -> Result<Self, Errno> {
+        Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, filled: 0, published: 0, consumed: 0 })
+    }
+
+    /// Entries that can be put; the kernel's counter is looked at only where fewer than `wanted` are known to be free.
+    #[inline]
+    pub(super) fn free(&mut self, wanted: u32) -> u32 {
+        let size = self.ring.mask + 1;
+        let free = size.saturating_sub(self.filled.wrapping_sub(self.consumed));
+        if free >= wanted {
+            return free;
+        }
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+        size.saturating_sub(self.filled.wrapping_sub(self.consumed))
+    }
+
+    /// Puts an entry; the caller has asked [`ProducerRing::free`].
+    #[inline]
+    pub(super) fn put(&mut self, entry: T) {
+        let place = self.ring.entry(self.filled);
+        // SAFETY: a mapped entry which is not published, so the kernel does not read it.
+        unsafe { place.write(entry) };
+        self.filled = self.filled.wrapping_add(1);
+    }
+
+    /// Makes what was put visible to the kernel. Whether there was anything.
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        if self.published == self.filled {
+            return false;
+        }
+        self.published = self.filled;
+        self.ring.producer().store(self.filled, Ordering::Release);
+        true
+    }
+
+    /// Published entries that the kernel has not taken yet.
+    #[inline]
+    pub(super) fn untaken(&mut self) -> u32 {
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+        self.published.wrapping_sub(self.consumed)
+    }
+
+    /// Whether the kernel asks to be called before it goes on with this ring.
+    #[inline]
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.ring.needs_wakeup()
+    }
+}
+
+/// A ring that the kernel fills: the completion ring or the rx ring.
+#[derive(Debug)]
+pub(super) struct ConsumerRing<T> {
+    ring: Ring<T>,
+    /// Our counter, ahead of what is published.
+    taken: u32,
+    published: u32,
+    /// The kernel's counter as last seen.
+    produced: u32,
+}
+
+impl<T: Copy> ConsumerRing<T> {
+    /// Maps the ring at `page_offset` of `socket`.
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        page_offset: u64,
+        at: &XdpRingOffset,
+        size: u32,
+    ) -> Result<Self, Errno> {
+        Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, taken: 0, published: 0, produced: 0 })
+    }
+
+    /// Looks at the kernel's counter: number of entries that can be taken.
+    #[inline]
+    pub(super) fn refresh(&mut self) -> u32 {
+        self.produced = self.ring.producer().load(Ordering::Acquire);
+        self.available()
+    }
+
+    /// Entries known to be there.
+    #[inline]
+    pub(super) fn available(&self) -> u32 {
+        self.produced.wrapping_sub(self.taken).min(self.ring.mask + 1)
+    }
+
+    /// The entry `ahead` places after the next one, `None` where none is known to be there.
+    #[inline]
+    pub(super) fn peek(&self, ahead: u32) -> Option<T> {
+        if ahead >= self.available() {
+            return None;
+        }
+        let place = self.ring.entry(self.taken.wrapping_add(ahead));
+        // SAFETY: a mapped entry that the kernel published and does not write before it is given back.
+        Some(unsafe { place.read() })
+    }
+
+    /// Takes `count` entries that were there.
+    #[inline]
+    pub(super) fn take(&mut self, count: u32) {
+        self.taken = self.taken.wrapping_add(count);
+    }
+
+    /// Gives the places taken back to the kernel.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        if self.published != self.taken {
+            self.published = self.taken;
+            self.ring.consumer().store(self.taken, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! UMEM: the buffer area of a region, as AF_XDP addresses it.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ringroad_ring::geometry::CHUNK_HEADROOM_BYTES;
+use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::region::Region;
+use ringroad_ring::shared::SharedBytes;
+
+use super::error::XdpError;
+
+/// The buffers of a region by UMEM address: chunk `i` holds buffer `i`, which begins where the kernel writes received
+/// frames ([`CHUNK_HEADROOM_BYTES`]).
+#[derive(Debug, Clone)]
+pub(super) struct Umem {
+    region: Arc<Region>,
+    area: NonNull<u8>,
+    area_bytes: usize,
+    chunk_shift: u32,
+    buffers: u32,
+}
+
+// SAFETY: the area is shared memory that the region keeps mapped; it is only accessed as raw bytes.
+unsafe impl Send for Umem {}
+
+impl Umem {
+    /// The buffer area of `region`.
+    pub(super) fn new(region: &Arc<Region>) -> Result<Self, XdpError> {
+        let geometry = region.geometry();
+        if ![2048, 4096].contains(&geometry.buffer_bytes) {
+            return Err(XdpError::BufferBytes(geometry.buffer_bytes));
+        }
+        let (area, area_bytes) = region.buffer_area().ok_or(XdpError::Unmapped)?;
+        Ok(Self {
+            region: Arc::clone(region),
+            area,
+            area_bytes,
+            chunk_shift: geometry.buffer_bytes.trailing_zeros(),
+            buffers: geometry.buffers,
+        })
+    }
+
+    pub(super) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// First byte and size of the area.
+    pub(super) fn area(&self) -> (NonNull<u8>, usize) {
+        (self.area, self.area_bytes)
+    }
+
+    /// Size of a chunk, bytes.
+    pub(super) fn chunk_bytes(&self) -> u32 {
+        1 << self.chunk_shift
+    }
+
+    /// Most bytes of a frame in one buffer: the kernel lets no descriptor reach into the next chunk.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        (1 << self.chunk_shift) - CHUNK_HEADROOM_BYTES as usize
+    }
+
+    /// Number of buffers, the reserved ones included.
+    pub(super) fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// Whether `buffer` is one that frames may lie in.
+    #[inline]
+    pub(super) fn has(&self, buffer: u32) -> bool {
+        buffer >= FIRST_BUFFER && buffer < self.buffers
+    }
+
+    /// UMEM address of the first byte of `buffer`.
+    #[inline]
+    pub(super) fn address(&self, buffer: u32) -> u64 {
+        (u64::from(buffer) << self.chunk_shift) + u64::from(CHUNK_HEADROOM_BYTES)
+    }
+
+    /// The buffer whose chunk `address` lies in; `None` outside the buffers that frames may lie in.
+    #[inline]
+    pub(super) fn buffer_at(&self, address: u64) -> Option<u32> {
+        u32::try_from(address >> self.chunk_shift).ok().filter(|&buffer| self.has(buffer))
+    }
+
+    /// The first `len` bytes (at most [`Umem::capacity`]) of `buffer`; none of a buffer outside the region.
+    #[inline]
+    pub(super) fn bytes(&self, buffer: u32, len: usize) -> SharedBytes<'_> {
+        let len = if self.has(buffer) { len.min(self.capacity()) } else { 0 };
+        let offset = if len == 0 { 0 } else { self.address(buffer) as usize };
+        // SAFETY: a chunk that the area holds, just checked, or its start.
+        let start = unsafe { self.area.add(offset) };
+        // SAFETY: `len` bytes from there lie in the chunk, and the region stays mapped while self is borrowed.
+        unsafe { SharedBytes::from_trusted_parts(start, len) }
+    }
+
+    /// Where `buffer`, one that [`Umem::has`], begins, to prefetch it.
+    #[inline]
+    pub(super) fn start(&self, address: u64) -> *const u8 {
+        self.area.as_ptr().cast_const().wrapping_add(address as usize)
+    }
+
+    /// Moves `len` bytes at `address`, which lies in the chunk of `buffer`, to the buffer's start. `false` where they do not lie
+    /// in the chunk.
+    #[cold]
+    pub(super) fn move_to_start(&self, buffer: u32, address: u64, len: usize) -> bool {
+        let offset = (address & u64::from(self.chunk_bytes() - 1)) as usize;
+        if !self.has(buffer) || offset + len > self.chunk_bytes() as usize || len > self.capacity() {
+            return false;
+        }
+        let from =
+            self.area.as_ptr().wrapping_add((buffer as usize) << self.chunk_shift).wrapping_add(offset);
+        let to = self.area.as_ptr().wrapping_add(self.address(buffer) as usize);
+        // SAFETY: both ranges lie in a chunk of the area, checked above; `copy` allows for overlap.
+        unsafe { std::ptr::copy(from, to, len) };
+        true
+    }
+}
