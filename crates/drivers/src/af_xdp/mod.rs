@@ -16,6 +16,9 @@ mod rings;
 mod socket;
 mod umem;
 
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 

@@ -1,22 +1,27 @@
 //! AF_XDP on veth pairs, each test in a network namespace of its own.
-#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
-
-mod network;
+#![allow(unsafe_code)]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use network::{Peer, await_readable, describe, frame, in_namespace, index_of, ip, veth};
-use ringroad_drivers::af_xdp::{XdpDevice, XdpError, XdpQueue, XdpWish};
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, Custody};
 use ringroad_port::device_options::XdpMode;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::PortQueue;
+use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::region::{HugePages, Region};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::{XdpDevice, XdpError, XdpQueue, XdpWish};
+use crate::interface::Interfaces;
+use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
+
+/// EtherType for local experiments, which test frames have.
+const TEST_TYPE: u16 = 0x88B5;
 
 const RING: u32 = 256;
 
@@ -52,6 +57,37 @@ fn open(wish: &XdpWish) -> Result<XdpDevice, XdpError> {
     XdpDevice::open(wish, &region(lists * count, 2048), buffers(lists, count, 0))
 }
 
+fn frame(number: u32, len: usize) -> Vec<u8> {
+    test_frame(2, number, len)
+}
+
+fn index_of(interface: &str) -> u32 {
+    Interfaces::of_this_namespace().unwrap().index(interface).unwrap()
+}
+
+/// A veth pair `near` and `far`, both up, with so many queues each way and this MTU. Returns the index of `near` and a
+/// raw socket on `far`.
+fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
+    let each = format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}");
+    ip(&format!("link add near {each} type veth peer name far {each}"));
+    ip("link set near up");
+    ip("link set far up");
+    (index_of("near"), RawSocket::open("far", TEST_TYPE))
+}
+
+/// What the kernel says of `near`.
+fn near_details() -> String {
+    ip("-d link show near")
+}
+
+/// Waits until the queue has something to receive.
+fn await_frames(queue: &XdpQueue) {
+    let descriptor = queue.wake_descriptor().unwrap();
+    let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wanted, Some(&limit)).unwrap(), 1, "no frame came");
+}
+
 /// Receives until `count` frames came.
 fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
@@ -59,7 +95,7 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
     while frames.len() < count {
         queue.prepare_sleep(true);
         if !queue.has_waiting() {
-            await_readable(&queue.wake_descriptor().unwrap(), "a frame in the rx ring");
+            await_frames(queue);
         }
         queue.prepare_sleep(false);
         batch.reset(256);
@@ -84,7 +120,7 @@ fn content(batch: &Batch, frame: usize) -> Vec<u8> {
 }
 
 /// Delivers frames from private memory, which have to be copied.
-fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> ringroad_port::port_queue::Delivery {
+fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> Delivery {
     let mut batch = Batch::new();
     for frame in frames {
         // SAFETY: the frames outlive the batch.
@@ -96,8 +132,8 @@ fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> ringroad_port::port_queu
     delivery
 }
 
-fn passes_frames_both_ways(mode: XdpMode, expected: &str) {
-    in_namespace(|| {
+fn passes_frames_both_ways(mode: XdpMode, expected: &'static str) {
+    in_own_namespace(move || {
         let (near, far) = veth(1, 1500);
         let mut device = open(&wish(near, mode)).unwrap();
         assert!(device.mode.contains(expected), "{}", device.mode);
@@ -107,7 +143,7 @@ fn passes_frames_both_ways(mode: XdpMode, expected: &str) {
             let sent: Vec<Vec<u8>> =
                 (0..50).map(|number| frame(round * 50 + number, 60 + number as usize * 29)).collect();
             for frame in &sent {
-                assert!(far.send(frame));
+                far.send(frame);
             }
             assert_eq!(receive(queue, 50), sent);
             let delivery = deliver(queue, &sent);
@@ -133,7 +169,7 @@ fn generic_mode_passes_frames_both_ways() {
 
 #[test]
 fn auto_takes_the_best_mode_and_says_what_was_refused() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         // A veth has no zero-copy, but native XDP.
         let device = open(&wish(near, XdpMode::Auto)).unwrap();
@@ -145,10 +181,8 @@ fn auto_takes_the_best_mode_and_says_what_was_refused() {
         let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("binding the AF_XDP socket: Operation not supported"), "{error}");
         // An interface without native XDP is served in generic mode.
-        ip("link add name plain type dummy");
-        ip("link set plain up");
-        let plain = XdpWish { interface: "plain".into(), ..wish(index_of("plain"), XdpMode::Auto) };
-        let device = open(&plain).unwrap();
+        let loopback = XdpWish { interface: "lo".into(), ..wish(index_of("lo"), XdpMode::Auto) };
+        let device = open(&loopback).unwrap();
         assert!(device.mode.starts_with("AF_XDP copy, generic ("), "{}", device.mode);
         assert_eq!(device.notes.len(), 2);
     });
@@ -156,17 +190,17 @@ fn auto_takes_the_best_mode_and_says_what_was_refused() {
 
 #[test]
 fn the_program_leaves_with_the_last_queue() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(2, 1500);
         let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
-        assert!(describe("near").contains("xdp"), "{}", describe("near"));
+        assert!(near_details().contains("xdp"), "{}", near_details());
         device.queues.pop();
-        assert!(describe("near").contains("xdp"), "one queue is left");
+        assert!(near_details().contains("xdp"), "one queue is left");
         let sent = frame(1, 100);
         // Whatever queue the peer chooses: the host stack gets what no socket takes, and nothing breaks.
-        assert!(far.send(&sent));
+        far.send(&sent);
         drop(device);
-        assert!(!describe("near").contains("xdp"), "{}", describe("near"));
+        assert!(!near_details().contains("xdp"), "{}", near_details());
         // The queue can be had again at once.
         drop(open(&wish(near, XdpMode::Native)).unwrap());
     });
@@ -174,7 +208,7 @@ fn the_program_leaves_with_the_last_queue() {
 
 #[test]
 fn a_program_of_others_is_replaced_only_by_force() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
         let theirs = open(&wish(near, XdpMode::Generic)).unwrap();
         for mode in [XdpMode::Generic, XdpMode::Native, XdpMode::Auto] {
@@ -191,14 +225,14 @@ fn a_program_of_others_is_replaced_only_by_force() {
             .unwrap();
         assert!(open(&wish(near, XdpMode::Native)).is_err());
         let mut device = open(&XdpWish { force: true, ..wish(near, XdpMode::Native) }).unwrap();
-        assert!(far.send(&frame(7, 200)));
+        far.send(&frame(7, 200));
         assert_eq!(receive(&mut device.queues[0], 1), [frame(7, 200)]);
     });
 }
 
 #[test]
 fn two_queues_each_get_their_frames() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(2, 1500);
         let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
         // A veth receives in the queue in which its peer sends: that of an AF_XDP socket is known.
@@ -217,7 +251,7 @@ fn two_queues_each_get_their_frames() {
 
 #[test]
 fn jumbo_frames_take_several_buffers() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 9000);
         for mode in [XdpMode::Native, XdpMode::Generic] {
             let mut device = open(&XdpWish { mtu: 9000, ..wish(near, mode) }).unwrap();
@@ -230,7 +264,7 @@ fn jumbo_frames_take_several_buffers() {
                     .map(|length| frame(round, length))
                     .collect();
                 for frame in &sent {
-                    assert!(far.send(frame));
+                    far.send(frame);
                 }
                 assert_eq!(receive(queue, sent.len()), sent);
                 assert_eq!(deliver(queue, &sent).frames, 6);
@@ -246,15 +280,15 @@ fn jumbo_frames_take_several_buffers() {
 
 #[test]
 fn without_several_buffers_long_frames_are_counted() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 3500);
         let long = XdpWish { mtu: 3500, multi_buffer: false, ..wish(near, XdpMode::Generic) };
         let mut device = open(&long).unwrap();
         assert!(device.notes[0].contains("longer than 1792 bytes are lost"), "{:?}", device.notes);
         let queue = &mut device.queues[0];
         assert_eq!(deliver(queue, &[frame(1, 3000)]).dropped.of(DropCause::TooLong), 1);
-        assert!(far.send(&frame(2, 3000)));
-        assert!(far.send(&frame(3, 300)));
+        far.send(&frame(2, 3000));
+        far.send(&frame(3, 300));
         assert_eq!(receive(queue, 1), [frame(3, 300)]);
         assert_eq!(queue.missed_frames(), 1);
         assert_eq!(queue.missed_frames(), 0);
@@ -263,25 +297,25 @@ fn without_several_buffers_long_frames_are_counted() {
 
 #[test]
 fn frames_that_do_not_fit_the_rings_are_counted_once() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
         let mut device = open(&wish(near, XdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         let total = RING + 100;
         for number in 0..total {
-            while !far.send(&frame(number, 64)) {}
+            far.send(&frame(number, 64));
         }
         let received = receive(queue, RING as usize);
         assert_eq!(received.len(), RING as usize);
         assert_eq!(queue.missed_frames(), 100);
         // And goes on.
-        assert!(far.send(&frame(9999, 64)));
+        far.send(&frame(9999, 64));
         assert_eq!(receive(queue, 1), [frame(9999, 64)]);
     });
 }
 
 /// Two interfaces whose UMEM is one region: what the test forwards from `near` to `other`.
-fn two_devices() -> (XdpQueue, XdpQueue, Peer, Peer) {
+fn two_devices() -> (XdpQueue, XdpQueue, RawSocket, RawSocket) {
     let (near, far) = veth(1, 3500);
     ip("link add other mtu 3500 type veth peer name remote mtu 3500");
     ip("link set other up");
@@ -292,12 +326,12 @@ fn two_devices() -> (XdpQueue, XdpQueue, Peer, Peer) {
     let count = first.buffers_per_queue() as u32;
     let mut first = XdpDevice::open(&first, &shared, buffers(1, count, 0)).unwrap();
     let mut second = XdpDevice::open(&second, &shared, buffers(1, count, count)).unwrap();
-    (first.queues.remove(0), second.queues.remove(0), far, Peer::open("remote"))
+    (first.queues.remove(0), second.queues.remove(0), far, RawSocket::open("remote", TEST_TYPE))
 }
 
 #[test]
 fn buffers_are_exchanged_between_devices_of_a_region() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (mut from, mut to, far, remote) = two_devices();
         let mut batch = Batch::new();
         let mut exchanged = 0;
@@ -305,12 +339,12 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
         for round in 0..400 {
             let sent = [frame(round, 100), frame(round, 3000), frame(round, 60), frame(round, 1514)];
             for frame in &sent {
-                assert!(far.send(frame));
+                far.send(frame);
             }
             let mut done = 0;
             while done < sent.len() {
                 if !from.has_waiting() {
-                    await_readable(&from.wake_descriptor().unwrap(), "a frame");
+                    await_frames(&from);
                 }
                 batch.reset(256);
                 from.receive(&mut batch);
@@ -345,7 +379,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
 
 #[test]
 fn lent_buffers_are_sent_where_they_lie_and_come_back() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 3500);
         let shared = region(2048, 2048);
         let open_wish = XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) };
@@ -357,7 +391,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
         let mut lent = 0;
         for round in 0..300 {
             let mut batch = Batch::new();
-            batch.offer(shared.id(), ringroad_port::batch::Custody::Lend);
+            batch.offer(shared.id(), Custody::Lend);
             // One buffer, two buffers, and one that reaches into the next chunk and so has to be copied.
             let mut expected = Vec::new();
             for (number, pieces) in [&[100_usize][..], &[1500, 700], &[2048]].into_iter().enumerate() {
@@ -370,8 +404,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                     let slice = unsafe { std::slice::from_raw_parts_mut(start, length) };
                     slice.copy_from_slice(&rest[..length]);
                     rest = &rest[length..];
-                    let more =
-                        if rest.is_empty() { 0 } else { ringroad_ring::layout::slot_flags::MORE_FRAGMENTS };
+                    let more = if rest.is_empty() { 0 } else { MORE_FRAGMENTS };
                     // SAFETY: the region outlives the batch.
                     batch.push_buffer(unsafe { Fragment::from_private(slice, more) }, buffer, place == 0);
                 }
@@ -396,8 +429,8 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
 
 #[test]
 fn an_interface_without_carrier_loses_nothing_silently() {
-    in_namespace(|| {
-        let (near, far) = veth(1, 1500);
+    in_own_namespace(|| {
+        let (near, _) = veth(1, 1500);
         let mut device = open(&wish(near, XdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         for command in ["link set near down", "link set far down"] {
@@ -409,11 +442,12 @@ fn an_interface_without_carrier_loses_nothing_silently() {
             assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 2), "{command}");
             assert_eq!(queue.room(60), 256, "dropped and counted rather than held back");
             ip(&command.replace("down", "up"));
+            let far = RawSocket::open("far", TEST_TYPE);
             let sent = frame(4, 60);
             assert_eq!(deliver(queue, std::slice::from_ref(&sent)).frames, 1);
             assert_eq!(queue.fault(), None);
             while far.receive() != sent {}
-            assert!(far.send(&frame(5, 60)));
+            far.send(&frame(5, 60));
             assert_eq!(receive(queue, 1), [frame(5, 60)]);
         }
     });
@@ -421,7 +455,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
 
 #[test]
 fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         let mut device = open(&wish(near, XdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
@@ -441,7 +475,7 @@ fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
 
 #[test]
 fn what_cannot_be_is_refused_by_name() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         let good = wish(near, XdpMode::Native);
         let says = |wish: &XdpWish, part: &str| {
@@ -459,13 +493,13 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(few.contains("511 buffers") && few.contains("512 needed"), "{few}");
         let outside = XdpDevice::open(&good, &region(64, 2048), buffers(1, 512, 0)).unwrap_err().to_string();
         assert!(outside.contains("in the region"), "{outside}");
-        assert!(!describe("near").contains("xdp"), "nothing is left attached");
+        assert!(!near_details().contains("xdp"), "nothing is left attached");
     });
 }
 
 #[test]
 fn frames_too_short_for_a_header_are_counted() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
         let mut device = open(&wish(near, XdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
@@ -492,22 +526,22 @@ fn holder() {
 
 #[test]
 fn a_killed_process_leaves_the_interface_as_it_was() {
-    in_namespace(|| {
+    in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "holder", "--ignored", "--nocapture"])
+            .args(["--exact", "af_xdp::tests::holder", "--ignored", "--nocapture"])
             .env("RINGROAD_TEST_HOLD", near.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let held = BufReader::new(child.stdout.take().unwrap()).lines().any(|line| line.unwrap() == "held");
-        let attached = describe("near");
+        let attached = near_details();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(held && attached.contains("xdp"), "the child did not open it");
-        assert!(!describe("near").contains("xdp"), "{}", describe("near"));
-        let host = Peer::open("near");
-        assert!(far.send(&frame(1, 60)));
+        assert!(!near_details().contains("xdp"), "{}", near_details());
+        let host = RawSocket::open("near", TEST_TYPE);
+        far.send(&frame(1, 60));
         assert_eq!(host.receive(), frame(1, 60), "the host stack gets the frames again");
     });
 }
