@@ -13,6 +13,9 @@ const ETHTOOL_GDRVINFO: u32 = 3;
 const DRIVER_INFO_BYTES: usize = 196;
 const DRIVER_NAME: std::ops::Range<usize> = 4..36;
 const BUS_NAME: std::ops::Range<usize> = 100..132;
+/// The request of linux/sockios.h for timestamps of a card, and of linux/net_tstamp.h for all frames.
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+const HWTSTAMP_FILTER_ALL: i32 = 1;
 /// `RTM_GETSTATS` and `IFLA_STATS_LINK_64` of linux/rtnetlink.h and linux/if_link.h.
 const RTM_GETSTATS: u16 = 94;
 const IFLA_STATS_LINK_64: u32 = 1;
@@ -89,6 +92,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).into_owned()
 }
 
+/// What an interface is able to do at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// Up, with a link.
+    Running,
+    /// Up, without.
+    NoCarrier,
+    /// Set down.
+    Down,
+    /// There is none of that index.
+    Gone,
+}
+
 /// Asks and changes the interfaces of one network namespace.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
@@ -123,6 +139,36 @@ impl Interfaces {
     pub(crate) fn flags(&self, name: &str) -> Result<i32> {
         let [low, high, ..] = self.ask(name, libc::SIOCGIFFLAGS, &[])?.value;
         Ok(i32::from(u16::from_ne_bytes([low, high])))
+    }
+
+    /// Its name by its index; `ENODEV` where there is none.
+    fn name(&self, index: u32) -> Result<String> {
+        let mut answer = InterfaceRequest::new("")?.with(&index.to_ne_bytes());
+        request(&self.socket, libc::SIOCGIFNAME, &mut answer)?;
+        Ok(answer.name())
+    }
+
+    /// What the interface of that index is able to do.
+    pub(crate) fn state(&self, index: u32) -> LinkState {
+        match self.name(index).and_then(|name| self.flags(&name)) {
+            Ok(flags) if flags & libc::IFF_UP == 0 => LinkState::Down,
+            Ok(flags) if flags & libc::IFF_RUNNING == 0 => LinkState::NoCarrier,
+            Ok(_) => LinkState::Running,
+            Err(_) => LinkState::Gone,
+        }
+    }
+
+    /// Whether the interface of that index carries Ethernet frames.
+    pub(crate) fn is_ethernet(&self, index: u32) -> Result<bool> {
+        let [low, high, ..] = self.ask(&self.name(index)?, libc::SIOCGIFHWADDR, &[])?.value;
+        Ok([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&u16::from_ne_bytes([low, high])))
+    }
+
+    /// Makes the card note when each frame came, by its own clock.
+    pub(crate) fn stamp_all_frames(&self, name: &str) -> Result<()> {
+        // struct hwtstamp_config: flags, none sent stamped, all received.
+        let wish: [i32; 3] = [0, 0, HWTSTAMP_FILTER_ALL];
+        self.ask(name, SIOCSHWTSTAMP, &wish.as_ptr().expose_provenance().to_ne_bytes()).map(drop)
     }
 
     /// Sets it up.

@@ -10,6 +10,7 @@
 //! A driver never uses another driver. [`registry`] is where they are named for the rest.
 
 pub mod af_xdp;
+pub mod af_packet;
 mod interface;
 mod nic;
 pub mod null;

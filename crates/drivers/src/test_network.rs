@@ -3,6 +3,12 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::interface::{checked, owned};
 
@@ -14,20 +20,68 @@ pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
         return;
     }
     let thread = std::thread::spawn(move || {
-        // SAFETY: only this thread's network namespace changes.
-        checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }).unwrap();
-        // Nothing is to be on the wire but what the test sends.
-        for interfaces in ["all", "default"] {
-            let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
-            if std::path::Path::new(&path).exists() {
-                std::fs::write(path, "1").unwrap();
-            }
-        }
-        ip("link set lo up");
+        enter_own_namespace();
         test();
     });
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
+    }
+}
+
+fn enter_own_namespace() {
+    // SAFETY: only this thread's network namespace changes.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }).unwrap();
+    // Nothing is to be on the wire but what the test sends.
+    for interfaces in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
+        if std::path::Path::new(&path).exists() {
+            std::fs::write(path, "1").unwrap();
+        }
+    }
+    ip("link set lo up");
+}
+
+type Errand = Box<dyn FnOnce() + Send>;
+
+/// A host in a network namespace of its own: a thread that does errands there.
+pub(crate) struct Host {
+    errands: Sender<Errand>,
+    thread_id: i32,
+}
+
+impl Host {
+    /// A host without interfaces.
+    pub(crate) fn new() -> Self {
+        let (errands, inbox) = channel::<Errand>();
+        let (answer, started) = channel();
+        std::thread::spawn(move || {
+            enter_own_namespace();
+            answer.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            while let Ok(errand) = inbox.recv() {
+                errand();
+            }
+        });
+        let thread_id = started.recv().unwrap();
+        Self { errands, thread_id }
+    }
+
+    /// Moves `interface` of the calling thread's namespace here, with an address, up.
+    pub(crate) fn take(&self, interface: &str, address: &str) {
+        ip(&format!("link set {interface} netns {}", self.thread_id));
+        let commands = [format!("addr add {address} dev {interface}"), format!("link set {interface} up")];
+        self.run(move || commands.iter().for_each(|command| drop(ip(command))));
+    }
+
+    /// Has `errand` done here, and waits for it.
+    pub(crate) fn run<T: Send + 'static>(&self, errand: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, result) = channel();
+        self.start(move || drop(answer.send(errand())));
+        result.recv().unwrap()
+    }
+
+    /// Has `errand` done here, without waiting.
+    pub(crate) fn start(&self, errand: impl FnOnce() + Send + 'static) {
+        self.errands.send(Box::new(errand)).unwrap();
     }
 }
 
@@ -51,6 +105,77 @@ pub(crate) fn test_frame(from: u8, number: u32, len: usize) -> Vec<u8> {
     frame.extend_from_slice(&number.to_be_bytes());
     frame.extend((frame.len()..len).map(|at| at as u8));
     frame
+}
+
+/// What [`test_frame`] was told to say.
+pub(crate) fn number_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[14..18].try_into().unwrap())
+}
+
+/// Takes all frames that are at `queue`.
+pub(crate) fn receive_now(queue: &mut dyn PortQueue) -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    let mut frames = Vec::new();
+    loop {
+        batch.reset(256);
+        queue.receive(&mut batch);
+        if batch.frames() == 0 {
+            return frames;
+        }
+        for number in 0..batch.frames() {
+            let mut bytes = Vec::new();
+            for fragment in batch.frame(number) {
+                let start = bytes.len();
+                bytes.resize(start + fragment.len(), 0);
+                fragment.bytes().read(&mut bytes[start..]);
+            }
+            frames.push(bytes);
+        }
+        queue.release(batch.fragment_count());
+        queue.flush();
+    }
+}
+
+/// Takes frames from `queue` until there are `count`, waiting for them.
+pub(crate) fn receive(queue: &mut dyn PortQueue, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = receive_now(queue);
+    while frames.len() < count {
+        let mut ready = [PollFd::from_borrowed_fd(queue.wake_descriptor().unwrap(), PollFlags::IN)];
+        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_ne!(poll(&mut ready, Some(&patience)).unwrap(), 0, "{} of {count} frames came", frames.len());
+        frames.extend(receive_now(queue));
+    }
+    frames
+}
+
+/// Delivers `frames`, each cut into pieces of at most `piece` bytes.
+pub(crate) fn deliver(queue: &mut dyn PortQueue, frames: &[Vec<u8>], piece: usize) -> Delivery {
+    let mut batch = Batch::new();
+    for frame in frames {
+        for (number, bytes) in frame.chunks(piece).enumerate() {
+            // SAFETY: the frames outlive the batch.
+            batch.push(unsafe { Fragment::from_private(bytes, 0) }, number == 0);
+        }
+    }
+    let numbers: Vec<u16> = (0..frames.len() as u16).collect();
+    let delivery = queue.deliver(&mut batch, &numbers);
+    queue.flush();
+    delivery
+}
+
+/// Moves what waits at `from` to `to`, as a wire would; the number of frames.
+pub(crate) fn forward(from: &mut dyn PortQueue, to: &mut dyn PortQueue, batch: &mut Batch) -> usize {
+    batch.reset(256);
+    from.receive(batch);
+    let frames = batch.frames();
+    if frames != 0 {
+        let numbers: Vec<u16> = (0..frames as u16).collect();
+        to.deliver(batch, &numbers);
+        from.release(batch.fragment_count());
+        to.flush();
+        from.flush();
+    }
+    frames
 }
 
 /// A raw packet socket on an interface: the far end of a test. Reads wait.
@@ -86,6 +211,14 @@ impl RawSocket {
         rustix::net::sockopt::set_socket_timeout(&self.0, rustix::net::sockopt::Timeout::Recv, patience)
             .unwrap();
         self
+    }
+
+    /// Marks all frames that are sent from now on.
+    pub(crate) fn mark(&self, mark: u32) {
+        let (value, size) = (std::ptr::from_ref(&mark).cast(), size_of::<u32>() as libc::socklen_t);
+        let socket = self.0.as_raw_fd();
+        // SAFETY: the value is as large as said.
+        checked(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_MARK, value, size) }).unwrap();
     }
 
     /// Sends a frame.

@@ -1,60 +1,16 @@
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::PortQueue;
 
 use super::*;
-use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
+use crate::test_network::{
+    RawSocket, deliver, in_own_namespace, ip, number_of, receive, receive_now, test_frame,
+};
 
 const LOCAL: u16 = 0x88b5;
 
 fn wish(name: &str) -> TapWish {
     TapWish { name: name.to_owned(), ..TapWish::default() }
-}
-
-/// Waits until a frame waits at `queue`, then takes all that are there.
-fn receive(queue: &mut TapQueue) -> Vec<Vec<u8>> {
-    let mut ready = [rustix::event::PollFd::new(queue.descriptor(), rustix::event::PollFlags::IN)];
-    rustix::event::poll(&mut ready, None).unwrap();
-    receive_now(queue)
-}
-
-fn receive_now(queue: &mut TapQueue) -> Vec<Vec<u8>> {
-    let mut batch = Batch::new();
-    let mut frames = Vec::new();
-    loop {
-        batch.reset(256);
-        queue.receive(&mut batch);
-        if batch.frames() == 0 {
-            return frames;
-        }
-        for number in 0..batch.frames() {
-            let mut bytes = Vec::new();
-            for fragment in batch.frame(number) {
-                let start = bytes.len();
-                bytes.resize(start + fragment.len(), 0);
-                fragment.bytes().read(&mut bytes[start..]);
-            }
-            frames.push(bytes);
-        }
-        queue.release(batch.fragment_count());
-        queue.flush();
-    }
-}
-
-/// Delivers `frames`, each cut into pieces of at most `piece` bytes.
-fn deliver(queue: &mut TapQueue, frames: &[Vec<u8>], piece: usize) -> Delivery {
-    let mut batch = Batch::new();
-    batch.reset(256);
-    for frame in frames {
-        for (number, bytes) in frame.chunks(piece).enumerate() {
-            // SAFETY: the frames outlive the batch.
-            batch.push(unsafe { ringroad_port::frame::Fragment::from_private(bytes, 0) }, number == 0);
-        }
-    }
-    let numbers: Vec<u16> = (0..frames.len() as u16).collect();
-    let delivery = queue.deliver(&mut batch, &numbers);
-    queue.flush();
-    delivery
 }
 
 #[test]
@@ -69,7 +25,7 @@ fn frames_pass_both_ways_unchanged_with_and_without_a_virtio_header() {
             for number in 0..200 {
                 let frame = test_frame(1, number, 60 + number as usize);
                 host.send(&frame);
-                assert_eq!(receive(queue), [frame]);
+                assert_eq!(receive(queue, 1), [frame]);
             }
             let frames: Vec<_> = (0..100).map(|number| test_frame(2, number, 1514)).collect();
             let delivery = deliver(queue, &frames, 400);
@@ -92,7 +48,7 @@ fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
         let host = RawSocket::open("rrt0", LOCAL);
         let frame = test_frame(1, 7, 9014);
         host.send(&frame);
-        assert_eq!(receive(&mut tap.queues[0]), [frame]);
+        assert_eq!(receive(&mut tap.queues[0], 1), [frame]);
     });
 }
 
@@ -107,9 +63,7 @@ fn each_frame_of_the_host_reaches_one_of_several_queues_and_each_queue_sends() {
         }
         let mut numbers: Vec<u32> = Vec::new();
         for queue in &mut tap.queues {
-            numbers.extend(
-                receive_now(queue).iter().map(|frame| u32::from_be_bytes(frame[14..18].try_into().unwrap())),
-            );
+            numbers.extend(receive_now(queue).iter().map(|frame| number_of(frame)));
         }
         numbers.sort_unstable();
         assert_eq!(numbers, (0..90).collect::<Vec<_>>());

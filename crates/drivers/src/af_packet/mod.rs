@@ -1,0 +1,254 @@
+//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver and needs no cooperation of it,
+//! at the price of the kernel's work for each frame and one copy each way by the kernel.
+//!
+//! The host's stack goes on hearing the interface too; frames that it sends are not received here. Frames come as they
+//! were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and frames
+//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. Not finished
+//! are the CRC of SCTP and the insides of tunnels.
+//!
+//! Trust: frames are foreign and only read to be cut, within their bounds; the kernel's own words in the ring are trusted.
+
+mod offload;
+mod queue;
+mod receiver;
+mod ring;
+mod sender;
+mod socket;
+
+use std::io::Error;
+use std::sync::Arc;
+
+pub use queue::PacketQueue;
+
+use crate::interface::Interfaces;
+use receiver::Receiver;
+use ring::RxRing;
+use sender::Sender;
+
+/// Ethernet header and two VLAN tags, bytes.
+const LINK_HEADER_BYTES: usize = 22;
+
+/// How the kernel shares the frames of an interface out to several queues (`PACKET_FANOUT`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FanoutMode {
+    /// By flow: the frames of one connection keep their order.
+    #[default]
+    Hash,
+    /// By the processor on which the frame came.
+    Cpu,
+    /// In turn, without regard to order.
+    LoadBalance,
+    /// By the card's receive queue.
+    QueueMapping,
+}
+
+/// Who notes when a frame came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PacketTimestamps {
+    /// Frames are given without a time.
+    #[default]
+    None,
+    /// The kernel, when it took the frame from the driver.
+    Kernel,
+    /// The card where it can, by its own clock; else the kernel.
+    Hardware,
+}
+
+/// What is asked of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketWish {
+    /// Its name, for people and for the questions that the kernel takes by name.
+    pub interface: String,
+    /// Its index in the namespace of the calling thread.
+    pub ifindex: u32,
+    /// Its MTU, bytes: slots are made for such frames; longer ones cost a system call each.
+    pub mtu: u32,
+    /// Number of queues, from 1.
+    pub queues: u16,
+    /// Slots of each queue's ring, 1 to 65536. A slot takes 2 KiB at MTU 1500, of memory that cannot be swapped out.
+    pub slots: u32,
+    /// Whether frames for other stations are received.
+    pub promiscuous: bool,
+    /// Whether and how frames get a time.
+    pub timestamps: PacketTimestamps,
+    /// How frames are shared out to queues, where there are several.
+    pub fanout: FanoutMode,
+    /// Frames with this mark (`SO_MARK`) are not received.
+    pub ignore_marked: Option<u32>,
+}
+
+impl PacketWish {
+    /// One queue of 2048 slots that hears everything.
+    #[must_use]
+    pub fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            ifindex,
+            mtu,
+            queues: 1,
+            slots: 2048,
+            promiscuous: true,
+            timestamps: PacketTimestamps::None,
+            fanout: FanoutMode::Hash,
+            ignore_marked: None,
+        }
+    }
+}
+
+/// An interface, opened.
+#[derive(Debug)]
+pub struct PacketDevice {
+    /// One per queue asked for.
+    pub queues: Vec<PacketQueue>,
+    /// What is in use, in words for people.
+    pub mode: String,
+    /// What the owner should know.
+    pub notes: Vec<String>,
+}
+
+/// Why packet sockets cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PacketError {
+    /// Number of queues.
+    #[error("{interface}: packet sockets take 1 to 256 queues, not {queues}")]
+    Queues {
+        /// Which interface.
+        interface: String,
+        /// What was asked for.
+        queues: u16,
+    },
+    /// Number of slots.
+    #[error("{interface}: a ring has 1 to 65536 slots, not {slots}")]
+    Slots {
+        /// Which interface.
+        interface: String,
+        /// What was asked for.
+        slots: u32,
+    },
+    /// A privilege is missing.
+    #[error("{0}: a packet socket needs CAP_NET_RAW: run as root, or give the program this capability")]
+    Privilege(String),
+    /// There is no such interface (any more).
+    #[error("{0}: there is no such interface in this network namespace (`ip link` lists them)")]
+    NoInterface(String),
+    /// The interface does not carry Ethernet.
+    #[error("{0} carries no Ethernet frames; use an Ethernet interface")]
+    NotEthernet(String),
+    /// The kernel has no memory for the rings.
+    #[error("{interface}: no memory for a ring of {slots} slots; ask for fewer (slots=) or fewer queues")]
+    Memory {
+        /// Which interface.
+        interface: String,
+        /// What was asked for.
+        slots: u32,
+    },
+    /// The kernel refused something else.
+    #[error("{interface}: {step}: {source}")]
+    Kernel {
+        /// Which interface.
+        interface: String,
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Error,
+    },
+}
+
+impl PacketDevice {
+    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as they
+    /// are, but that it is promiscuous while it is open, if asked.
+    ///
+    /// # Errors
+    /// [`PacketError`].
+    pub fn open(wish: &PacketWish) -> Result<Self, PacketError> {
+        let interface = || wish.interface.clone();
+        if !(1..=256).contains(&wish.queues) {
+            return Err(PacketError::Queues { interface: interface(), queues: wish.queues });
+        }
+        if !(1..=ring::MAX_SLOTS).contains(&wish.slots) {
+            return Err(PacketError::Slots { interface: interface(), slots: wish.slots });
+        }
+        let failed = |step: &'static str| move |source: Error| failure(wish, step, source);
+        let interfaces = Interfaces::of_this_namespace().map_err(failed("asking for interfaces"))?;
+        if !interfaces.is_ethernet(wish.ifindex).map_err(failed("asking for its kind"))? {
+            return Err(PacketError::NotEthernet(interface()));
+        }
+        let interfaces = Arc::new(interfaces);
+        let mut notes = Vec::new();
+
+        let mut rings = Vec::new();
+        let mut group = None;
+        for _ in 0..wish.queues {
+            let socket = socket::open().map_err(failed("opening a packet socket"))?;
+            // Until all have joined, frames would come twice.
+            socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
+            socket::prepare_ring(&socket).map_err(failed("preparing the ring"))?;
+            if wish.promiscuous {
+                socket::set_promiscuous(&socket, wish.ifindex).map_err(failed("making it promiscuous"))?;
+            }
+            if wish.timestamps == PacketTimestamps::Hardware {
+                socket::use_hardware_time(&socket).map_err(failed("asking for hardware timestamps"))?;
+            }
+            let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
+            let ring = RxRing::new(socket, wish.slots, frame_bytes).map_err(failed("making the ring"))?;
+            socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
+            if wish.queues > 1 {
+                let joined = socket::join_fanout(ring.socket(), group, wish.fanout.number());
+                group = Some(joined.map_err(failed("sharing frames out to queues"))?);
+            }
+            rings.push(ring);
+        }
+        if wish.timestamps == PacketTimestamps::Hardware
+            && let Err(error) = interfaces.stamp_all_frames(&wish.interface)
+        {
+            notes.push(format!("{}: timestamps by the kernel, the card makes none: {error}", wish.interface));
+        }
+        let ring_bytes: usize = rings.iter().map(RxRing::bytes).sum();
+        let mut queues = Vec::new();
+        for ring in rings {
+            socket::hear(ring.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
+            let sender = Sender::open(wish.ifindex).map_err(failed("opening a packet socket to send"))?;
+            let receiver = Receiver::new(ring, wish.timestamps != PacketTimestamps::None);
+            let interfaces = Arc::clone(&interfaces);
+            queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
+        }
+        let shared = if wish.queues > 1 { wish.fanout.words() } else { "" };
+        let mode = format!("AF_PACKET, {} queue(s){shared}, {} KiB of rings", wish.queues, ring_bytes / 1024);
+        Ok(Self { queues, mode, notes })
+    }
+}
+
+impl FanoutMode {
+    fn number(self) -> u32 {
+        match self {
+            Self::Hash => libc::PACKET_FANOUT_HASH,
+            Self::Cpu => libc::PACKET_FANOUT_CPU,
+            Self::LoadBalance => libc::PACKET_FANOUT_LB,
+            Self::QueueMapping => libc::PACKET_FANOUT_QM,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Hash => " by flow",
+            Self::Cpu => " by processor",
+            Self::LoadBalance => " in turn",
+            Self::QueueMapping => " by the card's queue",
+        }
+    }
+}
+
+/// What the kernel's refusal of `step` means.
+fn failure(wish: &PacketWish, step: &'static str, source: Error) -> PacketError {
+    let interface = wish.interface.clone();
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => PacketError::Privilege(interface),
+        Some(libc::ENODEV | libc::ENXIO) => PacketError::NoInterface(interface),
+        Some(libc::ENOMEM) => PacketError::Memory { interface, slots: wish.slots },
+        _ => PacketError::Kernel { interface, step, source },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! One queue of an interface through packet sockets.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+use super::receiver::Receiver;
+use super::sender::Sender;
+use crate::interface::{Interfaces, LinkState};
+
+/// One queue: a socket with a ring to receive, and one to send.
+#[derive(Debug)]
+pub struct PacketQueue {
+    receiver: Receiver,
+    sender: Sender,
+    interfaces: Arc<Interfaces>,
+    /// Its name when it was opened.
+    name: String,
+    ifindex: u32,
+    gone: bool,
+}
+
+impl PacketQueue {
+    pub(super) fn new(
+        receiver: Receiver,
+        sender: Sender,
+        interfaces: Arc<Interfaces>,
+        name: String,
+        ifindex: u32,
+    ) -> Self {
+        Self { receiver, sender, interfaces, name, ifindex, gone: false }
+    }
+}
+
+impl PortQueue for PacketQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.receiver.receive(batch);
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        self.sender.room(frame_bytes).min(BATCH_FRAMES)
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.receiver.release(fragments);
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let (interfaces, ifindex) = (&self.interfaces, self.ifindex);
+        self.sender.send(batch, frames, || interfaces.state(ifindex) == LinkState::Running)
+    }
+
+    fn flush(&mut self) -> u32 {
+        // Frames are sent in deliver, where the kernel's answer can be counted; slots are handed back in release.
+        0
+    }
+
+    fn prepare_sleep(&mut self, _sleeping: bool) {}
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (!self.gone).then(|| self.receiver.ring().socket().as_fd())
+    }
+
+    fn drain_wake(&mut self) {
+        // An interface going down or away leaves an error, for which the socket would be readable for ever.
+        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.ring().socket()) {
+            self.gone = self.interfaces.state(self.ifindex) == LinkState::Gone;
+        }
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.receiver.has_waiting()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        self.receiver.take_missed()
+    }
+
+    fn fault(&self) -> Option<String> {
+        let name = &self.name;
+        match self.interfaces.state(self.ifindex) {
+            LinkState::Running => None,
+            LinkState::NoCarrier => {
+                Some(format!("interface {name} has no link: its cable or its peer is missing"))
+            }
+            LinkState::Down => Some(format!("interface {name} is down (`ip link set {name} up`)")),
+            LinkState::Gone => Some(format!("interface {name} is gone")),
+        }
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        self.fault()
+    }
+}

@@ -1,0 +1,293 @@
+//! Receiving from a packet socket's ring: frames as they were on the wire, borrowed where they lie.
+//!
+//! A frame that the kernel hands on unfinished is finished here: its VLAN tag goes back in, its checksum is filled in, and a
+//! long one is cut: each segment is a header of ours and a piece of the frame in place.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+
+use super::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VNET_HEADER_BYTES};
+use super::ring::{RxRing, SlotHeader};
+use super::socket;
+
+/// Longest fragment, bytes.
+const MAX_FRAGMENT_BYTES: usize = 65535;
+/// Headers of segments that can be borrowed at a time.
+const HEADERS: usize = 512;
+/// Frames too long for a slot that can be borrowed at a time, and the room of each, bytes: the longest that stacks make
+/// (`GSO_MAX_SIZE` of the kernel with headers), its offload header, and space for a VLAN tag.
+const LONG_FRAMES: usize = 16;
+const LONG_FRAME_BYTES: usize = 65536 + 512;
+const VLAN_TAG_BYTES: usize = 4;
+/// Both addresses, before which a VLAN tag is not.
+const ADDRESSES_BYTES: usize = 12;
+
+/// Where a frame lies.
+#[derive(Debug, Clone)]
+enum Place {
+    Slot(u32, Range<usize>),
+    Long(Range<usize>),
+}
+
+/// What is borrowed of one slot.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lent {
+    fragments: usize,
+    /// Two fragments are one segment, with a header of ours.
+    is_cut: bool,
+    is_long: bool,
+}
+
+/// The receiving half of a queue.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    ring: RxRing,
+    /// Slot that is looked at next. The slots before it in `lent` are the last ones before it in the ring.
+    next: u32,
+    lent: VecDeque<Lent>,
+    /// The frame of the slot taken last, if it is not all cut yet.
+    cutting: Option<(Cut, Place, u64)>,
+    headers: Vec<u8>,
+    next_header: usize,
+    headers_lent: usize,
+    long_frames: Vec<u8>,
+    next_long: usize,
+    long_lent: usize,
+    /// Whether frames are given with the time they came.
+    timestamps: bool,
+    lost: u64,
+}
+
+impl Receiver {
+    pub(super) fn new(ring: RxRing, timestamps: bool) -> Self {
+        let lent = VecDeque::with_capacity(ring.slots() as usize);
+        Self {
+            ring,
+            next: 0,
+            lent,
+            cutting: None,
+            headers: vec![0; HEADERS * HEADER_ROOM_BYTES],
+            next_header: 0,
+            headers_lent: 0,
+            // Pages that no long frame reached cost nothing.
+            long_frames: vec![0; LONG_FRAMES * LONG_FRAME_BYTES],
+            next_long: 0,
+            long_lent: 0,
+            timestamps,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn ring(&self) -> &RxRing {
+        &self.ring
+    }
+
+    /// Whether there is a frame to take.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.cutting.is_some() || self.has_slot()
+    }
+
+    #[inline]
+    fn has_slot(&self) -> bool {
+        // Slots that are borrowed have not been handed back: the kernel has not come by since.
+        self.lent.len() < self.ring.slots() as usize && self.ring.is_ours(self.next)
+    }
+
+    /// Frames that were lost before they could be given, since the last call.
+    pub(super) fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.lost) + socket::take_drops(self.ring.socket()).unwrap_or(0)
+    }
+
+    /// Borrows frames into `batch`.
+    pub(super) fn receive(&mut self, batch: &mut Batch) {
+        loop {
+            if self.cutting.is_some() {
+                self.cut(batch);
+                if self.cutting.is_some() {
+                    return;
+                }
+            }
+            if !batch.has_room(1) || !self.has_slot() {
+                return;
+            }
+            let slot = self.next;
+            let header = self.ring.header(slot);
+            if header.is_copied() && self.long_lent == LONG_FRAMES {
+                return;
+            }
+            self.next = if slot + 1 == self.ring.slots() { 0 } else { slot + 1 };
+            self.lent.push_back(Lent { is_long: header.is_copied(), ..Lent::default() });
+            let place = if header.is_copied() { self.take_long() } else { self.take_whole(slot, &header) };
+            match place {
+                Some((place, unfinished)) => self.give(batch, &header, place, unfinished),
+                None => self.lost += 1,
+            }
+            self.hand_back();
+        }
+    }
+
+    /// The frame in a slot, unless a part of it is missing.
+    #[inline]
+    fn take_whole(&self, slot: u32, header: &SlotHeader) -> Option<(Place, Unfinished)> {
+        if header.kept < header.len {
+            return None;
+        }
+        let unfinished = Unfinished::from_header(self.ring.offload_header(slot, header.mac));
+        Some((Place::Slot(slot, header.mac..header.mac + header.kept), unfinished))
+    }
+
+    /// The next long frame of the socket's queue.
+    fn take_long(&mut self) -> Option<(Place, Unfinished)> {
+        let start = self.next_long * LONG_FRAME_BYTES + VLAN_TAG_BYTES;
+        let end = (self.next_long + 1) * LONG_FRAME_BYTES;
+        self.next_long = (self.next_long + 1) % LONG_FRAMES;
+        self.long_lent += 1;
+        let room = self.long_frames.get_mut(start..end)?;
+        let flags = rustix::net::RecvFlags::TRUNC | rustix::net::RecvFlags::DONTWAIT;
+        let (kept, len) = rustix::net::recv(self.ring.socket(), &mut *room, flags).ok()?;
+        if kept < len {
+            return None;
+        }
+        let unfinished = Unfinished::from_header(room.get(..VNET_HEADER_BYTES)?);
+        Some((Place::Long(start + VNET_HEADER_BYTES..start + len), unfinished))
+    }
+
+    fn bytes(&self, place: &Place) -> &[u8] {
+        match place {
+            Place::Slot(slot, range) => self.ring.slice(*slot, range.clone()),
+            Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
+        }
+    }
+
+    fn bytes_mut(&mut self, place: &Place) -> &mut [u8] {
+        match place {
+            Place::Slot(slot, range) => self.ring.slice_mut(*slot, range.clone()),
+            Place::Long(range) => self.long_frames.get_mut(range.clone()).unwrap_or(&mut []),
+        }
+    }
+
+    #[inline]
+    fn give(&mut self, batch: &mut Batch, header: &SlotHeader, mut place: Place, mut unfinished: Unfinished) {
+        if let Some(tag) = header.vlan_tag() {
+            place = self.put_tag(place, tag);
+            unfinished = unfinished.shifted(VLAN_TAG_BYTES);
+        }
+        if !unfinished.is_nothing() {
+            if let Some(cut) = Cut::plan(self.bytes(&place), unfinished) {
+                if let Some(lent) = self.lent.back_mut() {
+                    lent.is_cut = true;
+                }
+                self.cutting = Some((cut, place, header.timestamp_ns()));
+                return;
+            }
+            unfinished.complete_checksum(self.bytes_mut(&place));
+        }
+        let bytes = self.bytes(&place);
+        if bytes.len() > MAX_FRAGMENT_BYTES || bytes.is_empty() {
+            self.lost += 1;
+            return;
+        }
+        // SAFETY: the slot or buffer is neither written nor handed back before `release` has counted the fragment back.
+        batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
+        if self.timestamps {
+            batch.push_timestamp(header.timestamp_ns());
+        }
+        if let Some(lent) = self.lent.back_mut() {
+            lent.fragments = 1;
+        }
+    }
+
+    /// Puts a tag behind the addresses, which move down: there is space before every frame.
+    fn put_tag(&mut self, place: Place, tag: [u8; 4]) -> Place {
+        let place = match place {
+            Place::Slot(slot, range) => {
+                Place::Slot(slot, range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
+            }
+            Place::Long(range) => Place::Long(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end),
+        };
+        let bytes = self.bytes_mut(&place);
+        if bytes.len() >= ADDRESSES_BYTES + VLAN_TAG_BYTES {
+            bytes.copy_within(VLAN_TAG_BYTES..VLAN_TAG_BYTES + ADDRESSES_BYTES, 0);
+            if let Some(field) = bytes.get_mut(ADDRESSES_BYTES..ADDRESSES_BYTES + VLAN_TAG_BYTES) {
+                field.copy_from_slice(&tag);
+            }
+        }
+        place
+    }
+
+    /// Gives segments of the long frame that was taken last, as many as there is room for.
+    fn cut(&mut self, batch: &mut Batch) {
+        let Some((mut cut, place, timestamp_ns)) = self.cutting.take() else { return };
+        while !cut.is_done() {
+            if self.headers_lent == HEADERS || !batch.has_room(2) {
+                self.cutting = Some((cut, place, timestamp_ns));
+                return;
+            }
+            let start = self.next_header * HEADER_ROOM_BYTES;
+            // Borrowed apart from `headers`, which is written here.
+            let frame = match &place {
+                Place::Slot(slot, range) => self.ring.slice(*slot, range.clone()),
+                Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
+            };
+            let Some(room) = self.headers.get_mut(start..start + HEADER_ROOM_BYTES) else { break };
+            let Some((header_bytes, range)) = cut.next_segment(frame, room) else { break };
+            let (header, payload) =
+                (room.get(..header_bytes).unwrap_or(&[]), frame.get(range).unwrap_or(&[]));
+            // SAFETY: this header is not written again before `release` has counted it back.
+            batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
+            // SAFETY: nor is the slot or buffer of its frame.
+            batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
+            if self.timestamps {
+                batch.push_timestamp(timestamp_ns);
+            }
+            self.next_header = (self.next_header + 1) % HEADERS;
+            self.headers_lent += 1;
+            if let Some(lent) = self.lent.back_mut() {
+                lent.fragments += 2;
+            }
+        }
+        self.hand_back();
+    }
+
+    /// Takes the `fragments` borrowed first back.
+    pub(super) fn release(&mut self, mut fragments: usize) {
+        while fragments != 0
+            && let Some(first) = self.lent.front_mut()
+        {
+            let taken = fragments.min(first.fragments);
+            first.fragments -= taken;
+            fragments -= taken;
+            if first.is_cut {
+                self.headers_lent = self.headers_lent.saturating_sub(taken / 2);
+            }
+            if !self.hand_back_first() {
+                break;
+            }
+        }
+        self.hand_back();
+    }
+
+    /// Hands the first slots back to the kernel, as far as nothing of them is borrowed any more.
+    fn hand_back(&mut self) {
+        while self.hand_back_first() {}
+    }
+
+    fn hand_back_first(&mut self) -> bool {
+        let Some(first) = self.lent.front() else { return false };
+        // The frame that is being cut is that of the last slot.
+        if first.fragments != 0 || (self.lent.len() == 1 && self.cutting.is_some()) {
+            return false;
+        }
+        self.long_lent -= usize::from(first.is_long);
+        let slots = self.ring.slots();
+        let slot = (self.next + slots - self.lent.len() as u32) % slots;
+        self.lent.pop_front();
+        self.ring.hand_back(slot);
+        true
+    }
+}

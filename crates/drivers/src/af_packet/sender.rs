@@ -1,0 +1,169 @@
+//! Sending on a packet socket: the frames of a batch with one `sendmmsg`, from where they lie, past the queueing
+//! discipline (`PACKET_QDISC_BYPASS`).
+//!
+//! No transmit ring: it would cost a copy of ours before the kernel makes its own, hold one length of frame, and not
+//! tell which frame was refused.
+#![allow(unsafe_code)]
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::Delivery;
+use ringroad_ring::layout::MAX_FRAGMENTS;
+
+use super::socket;
+
+/// What the kernel allocates for a frame beside its bytes: around them, then rounded up, and the buffer's description.
+const AROUND_FRAME_BYTES: usize = 400;
+const DESCRIPTION_BYTES: usize = 256;
+
+/// How often within a batch a full card is asked again before the rest is dropped.
+const PATIENCE: u32 = 4;
+
+/// Sends frames on one interface.
+#[derive(Debug)]
+pub(super) struct Sender {
+    socket: OwnedFd,
+    /// Bytes that may be on their way (`SO_SNDBUF`).
+    limit_bytes: usize,
+    messages: Vec<libc::mmsghdr>,
+    parts: Vec<libc::iovec>,
+}
+
+// SAFETY: the pointers in `messages` and `parts` are set and used within one call only.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    /// For interface `ifindex`.
+    pub(super) fn open(ifindex: u32) -> Result<Self> {
+        let socket = socket::open()?;
+        socket::bind(&socket, ifindex, 0)?;
+        socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        let limit_bytes = rustix::net::sockopt::socket_send_buffer_size(&socket)?;
+        Ok(Self {
+            socket,
+            limit_bytes,
+            messages: Vec::with_capacity(BATCH_FRAMES),
+            parts: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
+        })
+    }
+
+    /// Frames of `frame_bytes` bytes for which there is room now.
+    pub(super) fn room(&self, frame_bytes: usize) -> usize {
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: the request writes an `int`.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+        if result < 0 {
+            // Let deliver find out why, and count.
+            return BATCH_FRAMES;
+        }
+        let free = self.limit_bytes.saturating_sub(waiting.max(0) as usize);
+        free / ((frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES)
+    }
+
+    /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel refuses for want of room,
+    /// whether the interface has a link at all.
+    pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
+        let mut delivery = Delivery::default();
+        for some in frames.chunks(BATCH_FRAMES) {
+            self.prepare(batch, some);
+            self.send_prepared(batch, some, &is_running, &mut delivery);
+        }
+        delivery
+    }
+
+    fn prepare(&mut self, batch: &Batch, frames: &[u16]) {
+        self.parts.clear();
+        self.messages.clear();
+        for &frame in frames {
+            for fragment in batch.frame(usize::from(frame)) {
+                let iov_base = fragment.bytes().as_ptr().cast();
+                self.parts.push(libc::iovec { iov_base, iov_len: fragment.len() });
+            }
+        }
+        // Pointers to parts are taken only now that the list does not move any more.
+        let mut rest = self.parts.as_mut_slice();
+        for &frame in frames {
+            let count = batch.frame(usize::from(frame)).len();
+            let (own, others) = rest.split_at_mut(count);
+            rest = others;
+            self.messages.push(libc::mmsghdr {
+                msg_hdr: libc::msghdr {
+                    msg_name: std::ptr::null_mut(),
+                    msg_namelen: 0,
+                    msg_iov: own.as_mut_ptr(),
+                    msg_iovlen: count as _,
+                    msg_control: std::ptr::null_mut(),
+                    msg_controllen: 0,
+                    msg_flags: 0,
+                },
+                msg_len: 0,
+            });
+        }
+    }
+
+    fn send_prepared(
+        &mut self,
+        batch: &Batch,
+        frames: &[u16],
+        is_running: &impl Fn() -> bool,
+        delivery: &mut Delivery,
+    ) {
+        let mut done = 0;
+        let (mut retried, mut refusals) = (false, 0);
+        while let Some(rest) = self.messages.get_mut(done..)
+            && !rest.is_empty()
+        {
+            let count = rest.len() as libc::c_uint;
+            // SAFETY: `count` messages, whose parts name borrowed fragments that the kernel reads.
+            let sent = unsafe {
+                libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+            };
+            if sent >= 0 {
+                for &frame in frames.iter().skip(done).take(sent as usize) {
+                    let bytes =
+                        batch.frame(usize::from(frame)).iter().map(|part| part.len() as u64).sum::<u64>();
+                    delivery.bytes += bytes;
+                }
+                delivery.frames += sent as u32;
+                done += sent as usize;
+                if done < frames.len() {
+                    // The refusal of the next frame is kept for the next call, which would blame another for it.
+                    let _ = rustix::net::sockopt::socket_error(&self.socket);
+                }
+                continue;
+            }
+            let left = rest.len() as u32;
+            let code = Error::last_os_error().raw_os_error().unwrap_or(0);
+            let len: usize = frames
+                .get(done)
+                .map_or(0, |&frame| batch.frame(usize::from(frame)).iter().map(|part| part.len()).sum());
+            match code {
+                libc::EINTR => continue,
+                // An interface that was down in between is reported once after it is up again.
+                libc::ENETDOWN if !retried => {
+                    retried = true;
+                    continue;
+                }
+                libc::ENETDOWN | libc::ENXIO | libc::ENODEV => {
+                    return delivery.dropped.add(DropCause::LinkDown, left);
+                }
+                libc::EAGAIN => return delivery.dropped.add(DropCause::NoSpace, left),
+                libc::ENOBUFS if refusals == 0 && !is_running() => {
+                    return delivery.dropped.add(DropCause::LinkDown, left);
+                }
+                libc::EMSGSIZE => delivery.dropped.add(DropCause::TooLong, 1),
+                libc::EINVAL if len < 14 => delivery.dropped.add(DropCause::TooShort, 1),
+                // The card's queue is full, or the kernel short of memory.
+                _ if refusals == PATIENCE => return delivery.dropped.add(DropCause::NoSpace, left),
+                _ => {
+                    refusals += 1;
+                    delivery.dropped.add(DropCause::NoSpace, 1);
+                }
+            }
+            done += 1;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Packet sockets and their options (packet(7), linux/if_packet.h, linux/filter.h).
+#![allow(unsafe_code)]
+
+use std::io::Result;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::interface::{checked, owned};
+
+/// Missing in some versions of the libc crate.
+const PACKET_COPY_THRESH: libc::c_int = 7;
+/// Where a filter finds what the kernel knows of a packet (`SKF_AD_OFF` and its fields).
+const PACKET_TYPE: u32 = 0xffff_f000 + 4;
+const PACKET_MARK: u32 = 0xffff_f000 + 20;
+/// Instructions of a filter: load a word, jump where equal, return.
+const LOAD: u16 = 0x20;
+const JUMP_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+/// Most bytes of long frames that wait beside a ring.
+const LONG_FRAME_BYTES: usize = 32 << 20;
+
+/// Sets an option of level `SOL_PACKET`.
+pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> Result<()> {
+    set_at(socket, libc::SOL_PACKET, option, value)
+}
+
+fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<()> {
+    let (value, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads no more than `size` bytes of the value.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) }).map(drop)
+}
+
+fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<()> {
+    let mut size = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_mut(value).cast();
+    // SAFETY: the kernel writes no more than `size` bytes to the value, which is made of integers.
+    checked(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, &raw mut size) })
+        .map(drop)
+}
+
+/// A packet socket that hears nothing yet.
+pub(super) fn open() -> Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointer is passed.
+    owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })
+}
+
+/// Binds `socket` to interface `ifindex`; it hears frames of `protocol` from now on, none for 0.
+pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: ifindex.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is as large as said.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) }).map(drop)
+}
+
+/// Options that must be set before there is a ring: offload headers, version 2, room for frames too long for a slot.
+pub(super) fn prepare_ring(socket: &OwnedFd) -> Result<()> {
+    set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
+    set(socket, libc::PACKET_VNET_HDR, &1i32)?;
+    set(socket, PACKET_COPY_THRESH, &1i32)?;
+    // Beyond the system's limit where that is allowed.
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, LONG_FRAME_BYTES)
+        .or_else(|_| rustix::net::sockopt::set_socket_recv_buffer_size(socket, LONG_FRAME_BYTES))?;
+    // What goes out is filtered in any case; this spares the work, from Linux 4.20 on.
+    let _ = set(socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
+    Ok(())
+}
+
+/// Lets everything through but what goes out on the interface and what carries the mark.
+pub(super) fn hear(socket: &OwnedFd, ignore_marked: Option<u32>) -> Result<()> {
+    let outgoing = u32::from(libc::PACKET_OUTGOING);
+    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let all = instruction(RETURN, 0, 0, u32::MAX);
+    let none = instruction(RETURN, 0, 0, 0);
+    match ignore_marked {
+        None => attach(
+            socket,
+            &mut [instruction(LOAD, 0, 0, PACKET_TYPE), instruction(JUMP_EQUAL, 1, 0, outgoing), all, none],
+        ),
+        Some(mark) => attach(
+            socket,
+            &mut [
+                instruction(LOAD, 0, 0, PACKET_TYPE),
+                instruction(JUMP_EQUAL, 3, 0, outgoing),
+                instruction(LOAD, 0, 0, PACKET_MARK),
+                instruction(JUMP_EQUAL, 1, 0, mark),
+                all,
+                none,
+            ],
+        ),
+    }
+}
+
+/// Lets nothing through, until [`hear`].
+pub(super) fn hear_nothing(socket: &OwnedFd) -> Result<()> {
+    attach(socket, &mut [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }])
+}
+
+fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Makes the interface take frames for all addresses, for as long as the socket lives.
+pub(super) fn set_promiscuous(socket: &OwnedFd, ifindex: u32) -> Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: ifindex.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// Joins group `group` of sockets that share the frames out by `mode`, or makes a new one; its number.
+pub(super) fn join_fanout(socket: &OwnedFd, group: Option<u16>, mode: u32) -> Result<u16> {
+    let argument = |flags: u32| u32::from(group.unwrap_or(0)) | (mode | flags) << 16;
+    let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    // What goes out is filtered in any case; this flag spares the work, in kernels that know it.
+    let sparing = unique | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+    if set(socket, libc::PACKET_FANOUT, &argument(sparing)).is_err() {
+        set(socket, libc::PACKET_FANOUT, &argument(unique))?;
+    }
+    let mut joined = 0u32;
+    get(socket, libc::PACKET_FANOUT, &mut joined)?;
+    Ok(joined as u16)
+}
+
+/// Frames that found no room in the ring since the last call.
+pub(super) fn take_drops(socket: &OwnedFd) -> Result<u64> {
+    let mut packets_and_drops = [0u32; 2];
+    get(socket, libc::PACKET_STATISTICS, &mut packets_and_drops)?;
+    let [_, drops] = packets_and_drops;
+    Ok(u64::from(drops))
+}
+
+/// Asks for times that the card itself noted.
+pub(super) fn use_hardware_time(socket: &OwnedFd) -> Result<()> {
+    set(socket, libc::PACKET_TIMESTAMP, &libc::SOF_TIMESTAMPING_RAW_HARDWARE)
+}

@@ -1,0 +1,323 @@
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::channel;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::PortQueue;
+
+use super::*;
+use crate::test_network::{
+    Host, RawSocket, deliver, forward, in_own_namespace, ip, number_of, receive, receive_now, test_frame,
+};
+
+const LOCAL: u16 = 0x88b5;
+
+/// A pair of interfaces that are up; what is to be asked of the first.
+fn pair(near: &str, far: &str, mtu: u32) -> PacketWish {
+    ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
+    ip(&format!("link set {far} up"));
+    ip(&format!("link set {near} up"));
+    let ifindex = Interfaces::of_this_namespace().unwrap().index(near).unwrap();
+    PacketWish::new(near, ifindex, mtu)
+}
+
+fn open_one(wish: &PacketWish) -> PacketQueue {
+    PacketDevice::open(wish).unwrap().queues.remove(0)
+}
+
+#[test]
+fn frames_pass_both_ways_unchanged_round_a_small_ring() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&PacketWish { slots: 32, ..wish });
+        let far = RawSocket::open("rrp1", LOCAL);
+        for number in 0..100 {
+            let frame = test_frame(1, number, 60 + 14 * number as usize);
+            far.send(&frame);
+            assert_eq!(receive(&mut queue, 1), [frame]);
+        }
+        let frames: Vec<_> = (0..100).map(|number| test_frame(2, number, 1514)).collect();
+        let delivery = deliver(&mut queue, &frames, 400);
+        assert_eq!((delivery.frames, delivery.bytes, delivery.dropped.total()), (100, 151_400, 0));
+        for frame in frames {
+            assert_eq!(far.receive(), frame);
+        }
+        assert_eq!((queue.fault(), queue.missed_frames()), (None, 0));
+    });
+}
+
+#[test]
+fn frames_of_a_large_mtu_and_beyond_are_whole_and_longer_ones_are_refused_alone() {
+    in_own_namespace(|| {
+        // Too long for any slot: such frames come by way of the socket's queue.
+        let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
+        let far = RawSocket::open("rrp1", LOCAL);
+        let frames: Vec<_> =
+            (0..60).map(|number| test_frame(1, number, if number % 2 == 0 { 40014 } else { 1000 })).collect();
+        frames.iter().for_each(|frame| far.send(frame));
+        assert!(receive(&mut queue, 60) == frames, "frames differ");
+        assert_eq!(queue.missed_frames(), 0);
+
+        let frames = [test_frame(2, 1, 60), test_frame(2, 2, 40015), test_frame(2, 3, 60), vec![1; 9]];
+        let delivery = deliver(&mut queue, &frames, 65535);
+        assert_eq!((delivery.frames, delivery.bytes), (2, 120));
+        assert_eq!(delivery.dropped.of(DropCause::TooLong), 1);
+        assert_eq!(delivery.dropped.of(DropCause::TooShort), 1);
+        assert_eq!((number_of(&far.receive()), number_of(&far.receive())), (1, 3));
+    });
+}
+
+#[test]
+fn vlan_tags_are_in_the_frame_again() {
+    in_own_namespace(|| {
+        let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
+        let far = RawSocket::open("rrp1", LOCAL);
+        for tags in [&[0x81, 0, 0x60, 7][..], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]] {
+            for len in [60, 20000] {
+                let mut frame = test_frame(1, 1, len);
+                frame.splice(12..12, tags.iter().copied());
+                far.send(&frame);
+                assert!(receive(&mut queue, 1) == [frame], "a frame of {len} bytes differs");
+            }
+        }
+    });
+}
+
+#[test]
+fn several_queues_share_the_frames_out_and_none_comes_twice() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        for fanout in [FanoutMode::LoadBalance, FanoutMode::Hash, FanoutMode::Cpu, FanoutMode::QueueMapping] {
+            let wish = PacketWish { queues: 2, fanout, ..wish.clone() };
+            let mut device = PacketDevice::open(&wish).unwrap();
+            // A second device is in a group of its own, and hears everything too.
+            let mut other = PacketDevice::open(&wish).unwrap();
+            let far = RawSocket::open("rrp1", LOCAL);
+            (0..200).for_each(|number| far.send(&test_frame(1, number, 60)));
+            for device in [&mut device, &mut other] {
+                let mut numbers: Vec<u32> = Vec::new();
+                while numbers.len() < 200 {
+                    for queue in &mut device.queues {
+                        numbers.extend(receive_now(queue).iter().map(|frame| number_of(frame)));
+                    }
+                }
+                for queue in &mut device.queues {
+                    assert_eq!((receive_now(queue).len(), queue.missed_frames()), (0, 0));
+                }
+                numbers.sort_unstable();
+                assert_eq!(numbers, (0..200).collect::<Vec<_>>(), "{fanout:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn neither_what_the_host_sends_nor_what_is_marked_is_received() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        for queues in [1, 2] {
+            let wish = PacketWish { queues, ignore_marked: Some(0x5252), ..wish.clone() };
+            let mut device = PacketDevice::open(&wish).unwrap();
+            let (host, far) = (RawSocket::open("rrp0", LOCAL), RawSocket::open("rrp1", LOCAL));
+            host.send(&test_frame(1, 1, 60));
+            deliver(&mut device.queues[0], &[test_frame(1, 2, 60)], 60);
+            far.mark(0x5252);
+            far.send(&test_frame(2, 3, 60));
+            far.mark(0);
+            far.send(&test_frame(2, 4, 60));
+            let mut numbers = Vec::new();
+            while numbers.is_empty() {
+                let frames = device.queues.iter_mut().flat_map(|queue| receive_now(queue));
+                numbers.extend(frames.map(|frame| number_of(&frame)));
+            }
+            assert_eq!(numbers, [4]);
+        }
+    });
+}
+
+#[test]
+fn a_full_ring_is_counted_and_every_frame_accounted_for() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&PacketWish { slots: 32, ..wish });
+        let far = RawSocket::open("rrp1", LOCAL);
+        (0..100).for_each(|number| far.send(&test_frame(1, number, 60)));
+        let mut batch = Batch::new();
+        while batch.frames() < 32 {
+            queue.receive(&mut batch);
+        }
+        // All slots are borrowed: nothing more, and nothing twice.
+        queue.receive(&mut batch);
+        assert_eq!((batch.frames(), queue.has_waiting()), (32, false));
+        queue.release(10);
+        far.send(&test_frame(1, 100, 60));
+        batch.reset(256);
+        while batch.frames() == 0 {
+            queue.receive(&mut batch);
+        }
+        queue.release(22 + batch.frames());
+        let received = 32 + batch.frames() as u64 + receive_now(&mut queue).len() as u64;
+        assert_eq!(received + queue.missed_frames(), 101);
+        assert_eq!(queue.missed_frames(), 0);
+    });
+}
+
+#[test]
+fn frames_carry_the_time_they_came_where_asked() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let now_ns =
+            || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        for timestamps in [PacketTimestamps::Kernel, PacketTimestamps::Hardware] {
+            let mut device = PacketDevice::open(&PacketWish { timestamps, ..wish.clone() }).unwrap();
+            // A veth has no clock of its own.
+            assert_eq!(device.notes.len(), usize::from(timestamps == PacketTimestamps::Hardware));
+            let before_ns = now_ns();
+            RawSocket::open("rrp1", LOCAL).send(&test_frame(1, 1, 60));
+            let mut batch = Batch::new();
+            while batch.frames() == 0 {
+                device.queues[0].receive(&mut batch);
+            }
+            assert!((before_ns..=now_ns()).contains(&batch.timestamp_ns(0)));
+        }
+    });
+}
+
+#[test]
+fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
+    in_own_namespace(|| {
+        let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
+        let frames: Vec<_> = (0..20).map(|number| test_frame(1, number, 60)).collect();
+        let cases = [("link set rrp0", "rrp0 is down"), ("link set rrp1", "rrp0 has no link")];
+        for (command, words) in cases {
+            ip(&format!("{command} down"));
+            let delivery = deliver(&mut queue, &frames, 60);
+            assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 20));
+            assert!(queue.room(1514) >= 64, "a wire would be held back for ever");
+            assert!(queue.fault().unwrap().contains(words), "{:?}", queue.fault());
+            ip(&format!("{command} up"));
+            let delivery = deliver(&mut queue, &frames, 60);
+            assert_eq!((delivery.frames, delivery.dropped.total()), (20, 0));
+            queue.drain_wake();
+            RawSocket::open("rrp1", LOCAL).send(&frames[0]);
+            assert_eq!(receive(&mut queue, 1), frames[..1]);
+            assert_eq!(queue.fault(), None);
+        }
+    });
+}
+
+#[test]
+fn an_interface_that_vanishes_is_a_fault_and_wakes_nobody_again() {
+    in_own_namespace(|| {
+        let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
+        ip("link del rrp1");
+        let descriptor = queue.wake_descriptor().unwrap();
+        let mut ready = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut ready, None).unwrap();
+        queue.drain_wake();
+        assert!(queue.wake_descriptor().is_none() && !queue.has_waiting());
+        assert!(queue.fault().unwrap().contains("rrp0 is gone"));
+        let delivery = deliver(&mut queue, &[test_frame(1, 1, 60)], 60);
+        assert_eq!(delivery.dropped.of(DropCause::LinkDown), 1);
+        assert_eq!((receive_now(&mut queue).len(), queue.missed_frames()), (0, 0));
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_with_the_reason() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let refused = |wish: PacketWish| PacketDevice::open(&wish).unwrap_err().to_string();
+        assert!(refused(PacketWish { queues: 0, ..wish.clone() }).contains("1 to 256 queues, not 0"));
+        assert!(refused(PacketWish { slots: 0, ..wish.clone() }).contains("1 to 65536 slots, not 0"));
+        assert!(refused(PacketWish { ifindex: 999_999, ..wish.clone() }).contains("no such interface"));
+        ip("tuntap add dev rrt0 mode tun");
+        let ifindex = Interfaces::of_this_namespace().unwrap().index("rrt0").unwrap();
+        assert!(refused(PacketWish::new("rrt0", ifindex, 1500)).contains("carries no Ethernet"));
+    });
+}
+
+/// Two hosts with a wire of two packet queues between them; `between` runs while frames are forwarded. Some of them are
+/// to be cut, or none.
+fn with_two_hosts(cut: bool, between: impl FnOnce(&Host, &Host) + Send + 'static) {
+    in_own_namespace(move || {
+        let mut left = open_one(&pair("rrp0", "rrp1", 1500));
+        let mut right = open_one(&pair("rrp2", "rrp3", 1500));
+        let (client, server) = (Host::new(), Host::new());
+        client.take("rrp1", "10.9.0.1/24");
+        server.take("rrp3", "10.9.0.2/24");
+        std::thread::scope(|scope| {
+            let (finished, done) = channel::<()>();
+            let wire = scope.spawn(move || {
+                let mut batch = Batch::new();
+                let (mut longest, mut pieces) = (0, 0);
+                while done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                    let mut moved = forward(&mut left, &mut right, &mut batch);
+                    for frame in 0..batch.frames() {
+                        longest = longest.max(batch.frame(frame).iter().map(|part| part.len()).sum());
+                        pieces = pieces.max(batch.frame(frame).len());
+                    }
+                    moved += forward(&mut right, &mut left, &mut batch);
+                    if moved == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                (longest, pieces)
+            });
+            between(&client, &server);
+            drop(finished);
+            let (longest, pieces) = wire.join().unwrap();
+            assert!(longest <= 1514, "a frame of {longest} bytes: no card would send it");
+            assert_eq!(pieces > 1, cut, "frames had up to {pieces} fragments");
+        });
+    });
+}
+
+#[test]
+fn a_tcp_transfer_between_stacks_that_leave_checksums_and_cutting_to_their_cards_is_whole() {
+    const TOTAL_BYTES: usize = 8 << 20;
+    with_two_hosts(true, |client, server| {
+        let (result, received) = channel();
+        let listener = server.run(|| TcpListener::bind("10.9.0.2:7").unwrap());
+        server.start(move || {
+            let mut bytes = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+            result.send(bytes).unwrap();
+        });
+        let sent: Vec<u8> = (0..TOTAL_BYTES).map(|at| (at ^ (at >> 8)) as u8).collect();
+        let copy = sent.clone();
+        client.run(move || TcpStream::connect("10.9.0.2:7").unwrap().write_all(&copy).unwrap());
+        assert!(received.recv().unwrap() == sent, "the bytes differ");
+    });
+}
+
+#[test]
+fn datagrams_with_partial_checksums_arrive() {
+    with_two_hosts(false, |client, server| {
+        let receiver = server.run(|| UdpSocket::bind("10.9.0.2:7").unwrap());
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        for len in [0, 1, 100, 1471, 1472] {
+            let payload = vec![len as u8; len];
+            let copy = payload.clone();
+            client.run(move || {
+                let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
+                sender.send_to(&copy, "10.9.0.2:7").unwrap();
+            });
+            let mut buffer = [0; 2000];
+            let received = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..received], payload);
+        }
+    });
+}
+
+#[test]
+fn a_second_open_hears_the_same_frames() {
+    in_own_namespace(|| {
+        let wish = pair("rrp0", "rrp1", 1500);
+        let (mut one, mut two) = (open_one(&wish), open_one(&wish));
+        let frame = test_frame(1, 1, 60);
+        RawSocket::open("rrp1", LOCAL).send(&frame);
+        assert_eq!(receive(&mut one, 1), receive(&mut two, 1));
+    });
+}
