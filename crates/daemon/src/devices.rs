@@ -63,8 +63,7 @@ impl Ports {
                 "end that program",
             ));
         }
-        let plan =
-            plan_device(name, wish.queues, Role::Program).map_err(|error| device_refusal(&key, &error))?;
+        let plan = plan_device(name, wish.queues).map_err(|error| device_refusal(&key, &error))?;
         let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
@@ -125,7 +124,7 @@ impl Ports {
             ));
         }
         let failed = |error: DeviceError| device_refusal(text, &error);
-        let plan = plan_device(&name, wish.queues, Role::SwitchPort).map_err(failed)?;
+        let plan = plan_device(&name, wish.queues).map_err(failed)?;
         let sizes = Sizes { queues: plan.queues, ..Sizes::of(&name, wish) };
         let share = name.options.share.as_deref().or(share);
         let home = match share {

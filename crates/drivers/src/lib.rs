@@ -9,13 +9,14 @@
 //!
 //! A driver never uses another driver. [`registry`] is where they are named for the rest.
 
-pub mod af_xdp;
 pub mod af_packet;
+pub mod af_xdp;
 mod interface;
 mod nic;
 pub mod null;
 pub mod pcap_file;
 pub mod pipe;
+pub mod promiscuous;
 pub mod registry;
 pub mod shm;
 pub mod tap;

@@ -3,13 +3,30 @@
 //! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know nothing of
 //! port names or of each other. Everything here runs in the interface's network namespace.
 
+use std::any::Any;
+use std::sync::Arc;
+
+use ringroad_bpf::link::{Link, TcxSide};
+use ringroad_bpf::program::TcxProgram;
+use ringroad_netdev::ethtool::real_queue_count;
+use ringroad_netdev::link::{LinkInfo, link_by_name};
 use ringroad_netdev::namespace::{Namespace, NamespaceError, in_namespace};
-
-use ringroad_port::device_options::DeviceOptions;
+use ringroad_port::device_options::{DeviceOptions, TimestampSource};
+use ringroad_port::port_name::{Mechanism, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_ring::geometry::MAX_QUEUES;
 
-use crate::registry::{Device, DeviceError, DeviceInterface, DevicePlan};
+use crate::af_packet::{PacketDevice, PacketTimestamps, PacketWish};
+use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::promiscuous::Promiscuous;
+use crate::registry::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
+use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
+
+/// Mark of frames that host rings gave to the host stack: nobody else on the interface takes them for received ones.
+const INJECTED_MARK: u32 = 0x5252_4f44;
+/// Ethernet header and one VLAN tag, bytes.
+const ETHERNET_OVERHEAD_BYTES: u32 = 18;
 
 /// Runs `f` in the namespace that a name's options give, else here.
 pub(crate) fn within<T: Send>(
@@ -31,6 +48,182 @@ impl From<NamespaceError> for DeviceError {
 
 fn boxed<Q: PortQueue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn PortQueue>> {
     queues.into_iter().map(|queue| Box::new(queue) as Box<dyn PortQueue>).collect()
+}
+
+/// Looks at what a port of an interface needs.
+pub(crate) fn plan_interface(
+    interface: &str,
+    mechanism: Mechanism,
+    name: &PortName,
+    asked: Option<u16>,
+) -> Result<DevicePlan, DeviceError> {
+    let options = &name.options.device;
+    let has = within(options.netns.as_deref(), || {
+        link_by_name(interface)?;
+        Ok(real_queue_count(interface)?)
+    })?;
+    let has = u16::try_from(has).unwrap_or(u16::MAX).clamp(1, MAX_QUEUES);
+    let queues = asked.unwrap_or(has);
+    let region_buffers = match mechanism {
+        Mechanism::Packet => 0,
+        Mechanism::Best | Mechanism::Xdp => {
+            if mechanism == Mechanism::Xdp && queues > has {
+                return Err(DeviceError::InterfaceQueues {
+                    interface: interface.to_owned(),
+                    has,
+                    asked: queues,
+                });
+            }
+            u32::from(queues) * 2 * ring_size(options)
+        }
+    };
+    Ok(DevicePlan { queues, region_buffers })
+}
+
+fn ring_size(options: &DeviceOptions) -> u32 {
+    options.ring_size.unwrap_or(DEFAULT_RING_SIZE)
+}
+
+/// Opens an interface.
+pub(crate) fn open_interface(
+    interface: &str,
+    mechanism: Mechanism,
+    name: &PortName,
+    plan: DevicePlan,
+    role: Role,
+    home: Option<&Arc<ShmRegion>>,
+) -> Result<Device, DeviceError> {
+    let options = &name.options.device;
+    within(options.netns.as_deref(), || {
+        let link = link_by_name(interface)?;
+        let mut device = match mechanism {
+            Mechanism::Xdp => open_xdp(&link, options, plan, role, home)?,
+            Mechanism::Packet => open_packet(&link, options, plan, role, false)?,
+            Mechanism::Best => match open_xdp(&link, options, plan, role, home) {
+                Ok(device) => device,
+                Err(refused) => {
+                    let mut device = open_packet(&link, options, plan, role, true)?;
+                    device.notes.insert(0, format!("AF_XDP is not to be had: {refused}"));
+                    device
+                }
+            },
+        };
+        if !link.up {
+            let word = match &options.netns {
+                Some(netns) => format!("ip -n {netns}"),
+                None => "ip".to_owned(),
+            };
+            device.notes.push(format!("{interface} is down: `{word} link set {interface} up`"));
+        }
+        device.interface = Some(DeviceInterface { name: interface.to_owned(), netns: options.netns.clone() });
+        Ok(device)
+    })
+}
+
+fn open_xdp(
+    link: &LinkInfo,
+    options: &DeviceOptions,
+    plan: DevicePlan,
+    role: Role,
+    home: Option<&Arc<ShmRegion>>,
+) -> Result<Device, DeviceError> {
+    let Some(home) = home else { return Err(DeviceError::NoRegion(link.name.clone())) };
+    let has = real_queue_count(&link.name)?;
+    let wish = XdpWish {
+        interface: link.name.clone(),
+        ifindex: link.index,
+        mtu: link.mtu,
+        queues: plan.queues,
+        mode: options.mode.unwrap_or_default(),
+        ring_size: ring_size(options),
+        need_wakeup: options.need_wakeup.unwrap_or(true),
+        busy_poll_us: options.busy_poll_us.unwrap_or(0),
+        force: options.force.unwrap_or(false),
+        multi_buffer: true,
+    };
+    let each = wish.buffers_per_queue();
+    let buffers = home.reserve(u32::from(plan.queues) * each as u32)?;
+    let buffers = buffers.chunks(each).map(<[u32]>::to_vec).collect();
+    let promiscuous = promiscuity(link, options, role)?;
+    let mut xdp = XdpDevice::open(&wish, home.region(), buffers)?;
+    if u32::from(plan.queues) < has {
+        xdp.notes.push(format!(
+            "frames of {} of the {has} queues of {} go to the host stack",
+            has - u32::from(plan.queues),
+            link.name
+        ));
+    }
+    Ok(Device {
+        queues: boxed(xdp.queues),
+        capabilities: Capabilities {
+            driver: "af_xdp",
+            mode: xdp.mode,
+            max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+        },
+        interface: None,
+        notes: xdp.notes,
+        keep: promiscuous.map(|socket| Box::new(socket) as _),
+    })
+}
+
+/// A port of a switch hears all stations, unless it is told otherwise.
+fn promiscuity(
+    link: &LinkInfo,
+    options: &DeviceOptions,
+    role: Role,
+) -> Result<Option<Promiscuous>, DeviceError> {
+    if !options.promiscuous.unwrap_or(role == Role::SwitchPort) {
+        return Ok(None);
+    }
+    Ok(Some(Promiscuous::set(&link.name, link.index)?))
+}
+
+/// `alone`: the host stack is to get none of the frames.
+fn open_packet(
+    link: &LinkInfo,
+    options: &DeviceOptions,
+    plan: DevicePlan,
+    role: Role,
+    alone: bool,
+) -> Result<Device, DeviceError> {
+    let wish = PacketWish {
+        interface: link.name.clone(),
+        ifindex: link.index,
+        mtu: link.mtu,
+        queues: plan.queues,
+        slots: ring_size(options),
+        promiscuous: options.promiscuous.unwrap_or(role == Role::SwitchPort),
+        timestamps: match (options.timestamps, role) {
+            (Some(TimestampSource::Hardware), _) => PacketTimestamps::Hardware,
+            (Some(TimestampSource::Kernel), _) | (None, Role::Program) => PacketTimestamps::Kernel,
+            (None, Role::SwitchPort) => PacketTimestamps::None,
+        },
+        fanout: options.fanout.unwrap_or_default(),
+        ignore_marked: Some(INJECTED_MARK),
+    };
+    let mut packet = PacketDevice::open(&wish)?;
+    let mut keep: Option<Box<dyn Any + Send + Sync>> = None;
+    if alone {
+        let barrier = TcxProgram::drop_unless_marked(INJECTED_MARK)
+            .and_then(|program| Link::attach_tcx(&program, link.index, TcxSide::Ingress));
+        match barrier {
+            Ok(barrier) => keep = Some(Box::new(barrier)),
+            Err(refused) => {
+                packet.notes.push(format!("the host stack gets the frames of {} too: {refused}", link.name));
+            }
+        }
+    }
+    Ok(Device {
+        queues: boxed(packet.queues),
+        capabilities: Capabilities {
+            driver: "af_packet",
+            mode: packet.mode,
+            max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+        },
+        interface: None,
+        notes: packet.notes,
+        keep,
+    })
 }
 
 /// Opens a TAP.

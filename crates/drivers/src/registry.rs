@@ -11,9 +11,12 @@ use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
 
+use crate::af_packet::PacketError;
+use crate::af_xdp::XdpError;
 use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
+use crate::promiscuous::PromiscuousError;
 use crate::shm::ShmRegion;
 use crate::tap::TapError;
 
@@ -71,6 +74,30 @@ pub enum DeviceError {
     /// A TAP.
     #[error(transparent)]
     Tap(#[from] TapError),
+    /// AF_XDP.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// AF_PACKET.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// Promiscuity.
+    #[error(transparent)]
+    Promiscuous(#[from] PromiscuousError),
+    /// A device that shares its buffers was opened without a region.
+    #[error("{0}: AF_XDP needs a region")]
+    NoRegion(String),
+    /// The interface has fewer queues.
+    #[error(
+        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
+    )]
+    InterfaceQueues {
+        /// Which interface.
+        interface: String,
+        /// Queues that it has.
+        has: u16,
+        /// Queues asked for.
+        asked: u16,
+    },
     /// The name is not a device's.
     #[error("{0} is not a device: devices are interfaces (eth0), tap:, null: and pcap: ports")]
     NotADevice(String),
@@ -167,7 +194,7 @@ pub fn link_of(interface: &DeviceInterface) -> Option<LinkInfo> {
 ///
 /// # Errors
 /// [`DeviceError`] where it is plain now that it cannot be opened.
-pub fn plan_device(name: &PortName, queues: Option<u16>, role: Role) -> Result<DevicePlan, DeviceError> {
+pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, DeviceError> {
     let asked = name.options.queues.or(queues);
     match &name.base {
         PortBase::Null { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
@@ -175,14 +202,11 @@ pub fn plan_device(name: &PortName, queues: Option<u16>, role: Role) -> Result<D
             None | Some(1) => Ok(DevicePlan { queues: 1, region_buffers: 0 }),
             Some(asked) => Err(DeviceError::Queues { driver: "pcap", most: 1, asked }),
         },
-        PortBase::Switch { .. } | PortBase::Pipe { .. } => {
-            Err(DeviceError::NotADevice(name.base.to_string()))
-        }
         PortBase::Tap { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
-        _ => {
-            let _ = role;
-            Err(DeviceError::NotADevice(name.base.to_string()))
+        PortBase::Interface { interface, mechanism } => {
+            nic::plan_interface(interface, *mechanism, name, asked)
         }
+        other => Err(DeviceError::NotADevice(other.to_string())),
     }
 }
 
@@ -222,9 +246,9 @@ pub fn open_device(
             ))
         }
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
-        other => {
-            let _ = (role, home);
-            Err(DeviceError::NotADevice(other.to_string()))
+        PortBase::Interface { interface, mechanism } => {
+            nic::open_interface(interface, *mechanism, name, plan, role, home)
         }
+        other => Err(DeviceError::NotADevice(other.to_string())),
     }
 }

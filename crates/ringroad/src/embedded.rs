@@ -236,7 +236,7 @@ impl Embedded {
     }
 
     fn open_device(&self, name: &PortName, sizes: &Sizes, options: &OpenOptions) -> Result<Port, OpenError> {
-        let plan = plan_device(name, options.queues, Role::Program)?;
+        let plan = plan_device(name, options.queues)?;
         let home = match &name.options.share {
             Some(other) => self.home_of(other)?,
             None => make_home(&Sizes { queues: plan.queues, ..*sizes }, plan.region_buffers, options)?,

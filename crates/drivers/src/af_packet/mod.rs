@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 pub use queue::PacketQueue;
 
+use ringroad_port::device_options::Fanout;
+
 use crate::interface::Interfaces;
 use receiver::Receiver;
 use ring::RxRing;
@@ -27,20 +29,6 @@ use sender::Sender;
 
 /// Ethernet header and two VLAN tags, bytes.
 const LINK_HEADER_BYTES: usize = 22;
-
-/// How the kernel shares the frames of an interface out to several queues (`PACKET_FANOUT`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FanoutMode {
-    /// By flow: the frames of one connection keep their order.
-    #[default]
-    Hash,
-    /// By the processor on which the frame came.
-    Cpu,
-    /// In turn, without regard to order.
-    LoadBalance,
-    /// By the card's receive queue.
-    QueueMapping,
-}
 
 /// Who notes when a frame came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,7 +60,7 @@ pub struct PacketWish {
     /// Whether and how frames get a time.
     pub timestamps: PacketTimestamps,
     /// How frames are shared out to queues, where there are several.
-    pub fanout: FanoutMode,
+    pub fanout: Fanout,
     /// Frames with this mark (`SO_MARK`) are not received.
     pub ignore_marked: Option<u32>,
 }
@@ -89,7 +77,7 @@ impl PacketWish {
             slots: 2048,
             promiscuous: true,
             timestamps: PacketTimestamps::None,
-            fanout: FanoutMode::Hash,
+            fanout: Fanout::Hash,
             ignore_marked: None,
         }
     }
@@ -194,7 +182,7 @@ impl PacketDevice {
             let ring = RxRing::new(socket, wish.slots, frame_bytes).map_err(failed("making the ring"))?;
             socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
             if wish.queues > 1 {
-                let joined = socket::join_fanout(ring.socket(), group, wish.fanout.number());
+                let joined = socket::join_fanout(ring.socket(), group, fanout(wish.fanout).0);
                 group = Some(joined.map_err(failed("sharing frames out to queues"))?);
             }
             rings.push(ring);
@@ -213,29 +201,19 @@ impl PacketDevice {
             let interfaces = Arc::clone(&interfaces);
             queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
         }
-        let shared = if wish.queues > 1 { wish.fanout.words() } else { "" };
+        let shared = if wish.queues > 1 { fanout(wish.fanout).1 } else { "" };
         let mode = format!("AF_PACKET, {} queue(s){shared}, {} KiB of rings", wish.queues, ring_bytes / 1024);
         Ok(Self { queues, mode, notes })
     }
 }
 
-impl FanoutMode {
-    fn number(self) -> u32 {
-        match self {
-            Self::Hash => libc::PACKET_FANOUT_HASH,
-            Self::Cpu => libc::PACKET_FANOUT_CPU,
-            Self::LoadBalance => libc::PACKET_FANOUT_LB,
-            Self::QueueMapping => libc::PACKET_FANOUT_QM,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Hash => " by flow",
-            Self::Cpu => " by processor",
-            Self::LoadBalance => " in turn",
-            Self::QueueMapping => " by the card's queue",
-        }
+/// The kernel's number of a way to share frames out, and what is told of it.
+fn fanout(way: Fanout) -> (u32, &'static str) {
+    match way {
+        Fanout::Hash => (libc::PACKET_FANOUT_HASH, " by flow"),
+        Fanout::Cpu => (libc::PACKET_FANOUT_CPU, " by processor"),
+        Fanout::RoundRobin => (libc::PACKET_FANOUT_LB, " in turn"),
+        Fanout::Queue => (libc::PACKET_FANOUT_QM, " by the card's queue"),
     }
 }
 

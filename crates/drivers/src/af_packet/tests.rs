@@ -88,7 +88,7 @@ fn vlan_tags_are_in_the_frame_again() {
 fn several_queues_share_the_frames_out_and_none_comes_twice() {
     in_own_namespace(|| {
         let wish = pair("rrp0", "rrp1", 1500);
-        for fanout in [FanoutMode::LoadBalance, FanoutMode::Hash, FanoutMode::Cpu, FanoutMode::QueueMapping] {
+        for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
             let wish = PacketWish { queues: 2, fanout, ..wish.clone() };
             let mut device = PacketDevice::open(&wish).unwrap();
             // A second device is in a group of its own, and hears everything too.
