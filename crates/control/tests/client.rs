@@ -91,6 +91,8 @@ fn opened(queue_count: u16) -> Reply {
         name: "vale0:a".to_owned(),
         kind: PortKind::SwitchPort,
         mode: "4 KiB pages".to_owned(),
+        driver: None,
+        notes: Vec::new(),
         geometry: RegionGeometry::for_ports(1, queue_count, 64, 2048, 0).unwrap(),
         placement: PortPlacement {
             interface: 0,
