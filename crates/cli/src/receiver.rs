@@ -180,7 +180,7 @@ impl Receiver {
     /// Takes up to `limit` whole frames of `rx`.
     fn take(&mut self, rx: &mut RxRing, limit: u64) -> Result<(), Failure> {
         let touched = self.usage.sequence.is_some() || self.usage.capture.is_some();
-        // One clock reading serves the burst: its frames became visible together.
+        // Where the port does not know when frames came one clock reading serves the burst: they became visible together.
         let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
         let available = rx.available();
         let mut taken = 0;
@@ -233,6 +233,10 @@ impl Receiver {
             }
         }
         let Some(capture) = &mut self.usage.capture else { return Ok(()) };
+        let came_ns = match rx.timestamp_ns(first) {
+            0 => now_ns,
+            known_ns => known_ns,
+        };
         self.gathered.clear();
         for offset in first..first + slots {
             let bytes = rx.frame(offset);
@@ -243,7 +247,7 @@ impl Receiver {
             }
         }
         let len = u32::try_from(self.gathered.len()).unwrap_or(u32::MAX);
-        Ok(capture.write_frame(now_ns, &self.gathered, len)?)
+        Ok(capture.write_frame(came_ns, &self.gathered, len)?)
     }
 }
 

@@ -46,13 +46,13 @@ fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterRe
 /// The interface behind a device, as it is now.
 fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
-    let link = registry::link_of(interface)?;
+    let (link, speed_bps) = registry::link_of(interface)?;
     Some(LinkReport {
         interface: link.name,
         netns: interface.netns.clone(),
         up: link.up,
         running: link.running,
-        speed_bps: None,
+        speed_bps,
         mac: link.mac.unwrap_or_default().map(|byte| format!("{byte:02x}")).join(":"),
         mtu: link.mtu,
     })

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringroad_netdev::error::NetdevError;
+use ringroad_netdev::ethtool::link_speed;
 use ringroad_netdev::link::{LinkInfo, link_by_name};
 use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_name::{PortBase, PortName};
@@ -184,10 +185,15 @@ pub fn has_interface(interface: &str) -> bool {
     link_by_name(interface).is_ok()
 }
 
-/// Looks at a device's interface; `None` where it is gone.
+/// Looks at a device's interface, and at its speed in bit/s where it has one; `None` where the interface is gone.
 #[must_use]
-pub fn link_of(interface: &DeviceInterface) -> Option<LinkInfo> {
-    nic::within(interface.netns.as_deref(), || Ok(link_by_name(&interface.name)?)).ok()
+pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
+    let look = || {
+        let link = link_by_name(&interface.name)?;
+        let speed = link_speed(&interface.name).ok().and_then(|speed| speed.bits_per_s);
+        Ok((link, speed))
+    };
+    nic::within(interface.netns.as_deref(), look).ok()
 }
 
 /// Looks at what the device that `name` names needs. `queues` is how many are wished for where the name does not say.

@@ -339,6 +339,17 @@ impl RxRing {
         self.end.window().bytes(offset)
     }
 
+    /// When the frame in the slot `offset` after the first came to its interface, ns since the Unix epoch, where the port's driver
+    /// knows (AF_PACKET does); else 0.
+    ///
+    /// # Panics
+    /// Where `offset` is not below [`RxRing::available`].
+    #[inline]
+    #[must_use]
+    pub fn timestamp_ns(&self, offset: u32) -> u64 {
+        self.slot(offset).ptr
+    }
+
     /// Slots of the frame that starts `offset` slots after the first; 0 where not all of it is there.
     #[must_use]
     pub fn frame_slots(&self, offset: u32) -> u32 {

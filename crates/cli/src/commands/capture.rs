@@ -11,7 +11,8 @@ use crate::output::Output;
 
 /// Write the frames that a port receives to a capture file
 ///
-/// Timestamps are those of reception in ns; the frames of one burst share one. Ends with --count, --duration,
+/// Timestamps are ns: the kernel's of a packet: port (or the interface's, with packet:eth0@timestamps=hardware), else those of
+/// reception, which the frames of one burst share. Ends with --count, --duration,
 /// --idle-exit or Ctrl-C. When the disk is full the file keeps all whole frames and the exit status is 1. For a live
 /// view: ringroad capture vale0:tap -w - | tcpdump -nr -
 #[derive(Debug, Args)]
