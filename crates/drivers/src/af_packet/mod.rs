@@ -18,9 +18,9 @@ mod socket;
 use std::io::Error;
 use std::sync::Arc;
 
-pub use queue::PacketQueue;
+use ringroad_port::device_options::{Fanout, TimestampSource};
 
-use ringroad_port::device_options::Fanout;
+pub use queue::PacketQueue;
 
 use crate::interface::Interfaces;
 use receiver::Receiver;
@@ -29,18 +29,6 @@ use sender::Sender;
 
 /// Ethernet header and two VLAN tags, bytes.
 const LINK_HEADER_BYTES: usize = 22;
-
-/// Who notes when a frame came.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PacketTimestamps {
-    /// Frames are given without a time.
-    #[default]
-    None,
-    /// The kernel, when it took the frame from the driver.
-    Kernel,
-    /// The card where it can, by its own clock; else the kernel.
-    Hardware,
-}
 
 /// What is asked of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +45,8 @@ pub struct PacketWish {
     pub slots: u32,
     /// Whether frames for other stations are received.
     pub promiscuous: bool,
-    /// Whether and how frames get a time.
-    pub timestamps: PacketTimestamps,
+    /// Who notes when frames came; `None` gives them without a time.
+    pub timestamps: Option<TimestampSource>,
     /// How frames are shared out to queues, where there are several.
     pub fanout: Fanout,
     /// Frames with this mark (`SO_MARK`) are not received.
@@ -76,7 +64,7 @@ impl PacketWish {
             queues: 1,
             slots: 2048,
             promiscuous: true,
-            timestamps: PacketTimestamps::None,
+            timestamps: None,
             fanout: Fanout::Hash,
             ignore_marked: None,
         }
@@ -175,19 +163,19 @@ impl PacketDevice {
             if wish.promiscuous {
                 socket::set_promiscuous(&socket, wish.ifindex).map_err(failed("making it promiscuous"))?;
             }
-            if wish.timestamps == PacketTimestamps::Hardware {
+            if wish.timestamps == Some(TimestampSource::Hardware) {
                 socket::use_hardware_time(&socket).map_err(failed("asking for hardware timestamps"))?;
             }
             let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
             let ring = RxRing::new(socket, wish.slots, frame_bytes).map_err(failed("making the ring"))?;
             socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
             if wish.queues > 1 {
-                let joined = socket::join_fanout(ring.socket(), group, fanout(wish.fanout).0);
+                let joined = socket::join_fanout(ring.socket(), group, fanout_number(wish.fanout));
                 group = Some(joined.map_err(failed("sharing frames out to queues"))?);
             }
             rings.push(ring);
         }
-        if wish.timestamps == PacketTimestamps::Hardware
+        if wish.timestamps == Some(TimestampSource::Hardware)
             && let Err(error) = interfaces.stamp_all_frames(&wish.interface)
         {
             notes.push(format!("{}: timestamps by the kernel, the card makes none: {error}", wish.interface));
@@ -197,23 +185,31 @@ impl PacketDevice {
         for ring in rings {
             socket::hear(ring.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
             let sender = Sender::open(wish.ifindex).map_err(failed("opening a packet socket to send"))?;
-            let receiver = Receiver::new(ring, wish.timestamps != PacketTimestamps::None);
+            let receiver = Receiver::new(ring, wish.timestamps.is_some());
             let interfaces = Arc::clone(&interfaces);
             queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
         }
-        let shared = if wish.queues > 1 { fanout(wish.fanout).1 } else { "" };
+        let shared = if wish.queues > 1 { fanout_words(wish.fanout) } else { "" };
         let mode = format!("AF_PACKET, {} queue(s){shared}, {} KiB of rings", wish.queues, ring_bytes / 1024);
         Ok(Self { queues, mode, notes })
     }
 }
 
-/// The kernel's number of a way to share frames out, and what is told of it.
-fn fanout(way: Fanout) -> (u32, &'static str) {
-    match way {
-        Fanout::Hash => (libc::PACKET_FANOUT_HASH, " by flow"),
-        Fanout::Cpu => (libc::PACKET_FANOUT_CPU, " by processor"),
-        Fanout::RoundRobin => (libc::PACKET_FANOUT_LB, " in turn"),
-        Fanout::Queue => (libc::PACKET_FANOUT_QM, " by the card's queue"),
+fn fanout_number(fanout: Fanout) -> u32 {
+    match fanout {
+        Fanout::Hash => libc::PACKET_FANOUT_HASH,
+        Fanout::Cpu => libc::PACKET_FANOUT_CPU,
+        Fanout::RoundRobin => libc::PACKET_FANOUT_LB,
+        Fanout::Queue => libc::PACKET_FANOUT_QM,
+    }
+}
+
+fn fanout_words(fanout: Fanout) -> &'static str {
+    match fanout {
+        Fanout::Hash => " by flow",
+        Fanout::Cpu => " by processor",
+        Fanout::RoundRobin => " in turn",
+        Fanout::Queue => " by the card's queue",
     }
 }
 

@@ -169,10 +169,11 @@ fn frames_carry_the_time_they_came_where_asked() {
         let wish = pair("rrp0", "rrp1", 1500);
         let now_ns =
             || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        for timestamps in [PacketTimestamps::Kernel, PacketTimestamps::Hardware] {
-            let mut device = PacketDevice::open(&PacketWish { timestamps, ..wish.clone() }).unwrap();
+        for timestamps in [TimestampSource::Kernel, TimestampSource::Hardware] {
+            let mut device =
+                PacketDevice::open(&PacketWish { timestamps: Some(timestamps), ..wish.clone() }).unwrap();
             // A veth has no clock of its own.
-            assert_eq!(device.notes.len(), usize::from(timestamps == PacketTimestamps::Hardware));
+            assert_eq!(device.notes.len(), usize::from(timestamps == TimestampSource::Hardware));
             let before_ns = now_ns();
             RawSocket::open("rrp1", LOCAL).send(&test_frame(1, 1, 60));
             let mut batch = Batch::new();
