@@ -11,6 +11,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod host_rings;
 mod interface;
 mod nic;
 pub mod null;

@@ -1,0 +1,155 @@
+//! The host stack's side of a network interface (`eth0^`): what the host sends on the interface is received here instead of
+//! leaving, and what is delivered here the host takes as received on the interface. netmap calls these the host rings.
+//!
+//! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there and
+//! back: one on the way out of the interface, one on the way into the TAP. The programs are attached for as long as the
+//! queues live: with the end of the process, even by SIGKILL, the host has its interface back as it was.
+//!
+//! Frames of the host come whole: the TAP has no offloads, so the kernel fills checksums in and cuts long frames. Frames
+//! delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can tell them from those of the wire.
+//! What is sent on the interface past the queueing discipline, by AF_XDP or `PACKET_QDISC_BYPASS`, is not received here.
+
+mod queue;
+
+use std::io::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ringroad_bpf::error::BpfError;
+use ringroad_bpf::link::{Link, TcxSide};
+use ringroad_bpf::program::{Entrance, TcxProgram};
+
+pub use queue::HostQueue;
+
+use crate::interface::Interfaces;
+use crate::tap::{TapDevice, TapError, TapWish};
+
+/// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
+pub const HOST_MARK: u32 = 0x5252_4f44;
+
+/// What is asked of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRingsWish {
+    /// Its name, for people.
+    pub interface: String,
+    /// Its index in the namespace of the calling thread.
+    pub ifindex: u32,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// Number of queues, from 1.
+    pub queues: u16,
+}
+
+/// The host's side of an interface, opened.
+#[derive(Debug)]
+pub struct HostRings {
+    /// One per queue asked for.
+    pub queues: Vec<HostQueue>,
+    /// What is in use, in words for people.
+    pub mode: String,
+    /// What the owner should know.
+    pub notes: Vec<String>,
+}
+
+/// Why the host's side of an interface cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostRingsError {
+    /// Somebody has them.
+    #[error("{0}^ is in use by another program; end it first")]
+    Busy(String),
+    /// The TAP interface.
+    #[error("{interface}^: {source}")]
+    Tap {
+        /// Which interface.
+        interface: String,
+        /// What is wrong.
+        source: TapError,
+    },
+    /// The programs that lead there and back.
+    #[error("{interface}^: {source}")]
+    Bpf {
+        /// Which interface.
+        interface: String,
+        /// What is wrong.
+        source: BpfError,
+    },
+    /// The kernel refused something else.
+    #[error("{interface}^: {step}: {source}")]
+    Kernel {
+        /// Which interface.
+        interface: String,
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        source: Error,
+    },
+}
+
+/// The programs in their places: where they go, traffic is the host's again.
+#[derive(Debug)]
+struct Diversion {
+    _from_host: Link,
+    _to_host: Link,
+}
+
+impl HostRings {
+    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does that
+    /// must forward the frames: until then the host neither sends nor receives on the interface.
+    ///
+    /// # Errors
+    /// [`HostRingsError`]. The host's traffic is untouched then.
+    pub fn open(wish: &HostRingsWish) -> Result<Self, HostRingsError> {
+        let interface = || wish.interface.clone();
+        let kernel =
+            |step| move |source| HostRingsError::Kernel { interface: wish.interface.clone(), step, source };
+        let bpf = |source| HostRingsError::Bpf { interface: interface(), source };
+        let interfaces = Interfaces::of_this_namespace().map_err(kernel("asking for interfaces"))?;
+
+        let tap_wish = TapWish {
+            name: format!("rrh-{}", wish.ifindex),
+            queues: wish.queues,
+            mtu: Some(wish.mtu),
+            up: false,
+            ..TapWish::default()
+        };
+        let tap = TapDevice::open(&tap_wish).map_err(|source| match source {
+            TapError::Busy(_) => HostRingsError::Busy(interface()),
+            source => HostRingsError::Tap { interface: interface(), source },
+        })?;
+        let mut notes = Vec::new();
+        if let Err(error) = keep_stack_off(&tap.name) {
+            notes.push(format!("{}: the host may send IPv6 messages of its own there: {error}", tap.name));
+        }
+        interfaces.set_up(&tap.name).map_err(kernel("setting the TAP up"))?;
+
+        let to_host = TcxProgram::redirect(wish.ifindex, Entrance::Ingress, Some(HOST_MARK)).map_err(bpf)?;
+        let from_host = TcxProgram::redirect(tap.ifindex, Entrance::Egress, None).map_err(bpf)?;
+        // The way out of the host last: from there on its frames are here.
+        let to_host = Link::attach_tcx(&to_host, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let from_host = Link::attach_tcx(&from_host, wish.ifindex, TcxSide::Egress).map_err(bpf)?;
+        let diversion = Arc::new(Diversion { _from_host: from_host, _to_host: to_host });
+
+        let interfaces = Arc::new(interfaces);
+        let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);
+        let queues = tap
+            .queues
+            .into_iter()
+            .map(|queue| {
+                let (diversion, interfaces) = (Arc::clone(&diversion), Arc::clone(&interfaces));
+                HostQueue::new(diversion, queue, interfaces, interface(), wish.ifindex)
+            })
+            .collect();
+        notes.extend(tap.notes);
+        Ok(Self { queues, mode, notes })
+    }
+}
+
+/// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 has nothing to be kept from.
+fn keep_stack_off(tap: &str) -> Result<(), Error> {
+    let settings = PathBuf::from("/proc/sys/net/ipv6/conf").join(tap);
+    if settings.exists() { std::fs::write(settings.join("disable_ipv6"), "1") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

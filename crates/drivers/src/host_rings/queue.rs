@@ -1,0 +1,93 @@
+//! One queue of the host's side of an interface.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+use super::Diversion;
+use crate::interface::{Interfaces, LinkState};
+use crate::tap::TapQueue;
+
+/// One queue: that of a TAP interface, with an eye on the interface behind it.
+#[derive(Debug)]
+pub struct HostQueue {
+    /// Before the TAP, so that the programs are gone before the interface to which they lead.
+    _diversion: Arc<Diversion>,
+    tap: TapQueue,
+    interfaces: Arc<Interfaces>,
+    /// Name of the interface when it was opened.
+    name: String,
+    ifindex: u32,
+}
+
+impl HostQueue {
+    pub(super) fn new(
+        diversion: Arc<Diversion>,
+        tap: TapQueue,
+        interfaces: Arc<Interfaces>,
+        name: String,
+        ifindex: u32,
+    ) -> Self {
+        Self { _diversion: diversion, tap, interfaces, name, ifindex }
+    }
+}
+
+impl PortQueue for HostQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.tap.receive(batch);
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.tap.release(fragments);
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        // The kernel would take the frames and drop them on the way from the TAP to the interface, without a word.
+        if matches!(self.interfaces.state(self.ifindex), LinkState::Down | LinkState::Gone) {
+            let mut delivery = Delivery::default();
+            delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
+            return delivery;
+        }
+        self.tap.deliver(batch, frames)
+    }
+
+    fn flush(&mut self) -> u32 {
+        self.tap.flush()
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.tap.prepare_sleep(sleeping);
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.tap.wake_descriptor()
+    }
+
+    fn drain_wake(&mut self) {
+        self.tap.drain_wake();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.tap.has_waiting()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        self.tap.missed_frames()
+    }
+
+    fn fault(&self) -> Option<String> {
+        let name = &self.name;
+        match self.interfaces.state(self.ifindex) {
+            LinkState::Running | LinkState::NoCarrier => self.tap.fault(),
+            LinkState::Down => Some(format!("interface {name} is down (`ip link set {name} up`)")),
+            LinkState::Gone => Some(format!("interface {name} is gone")),
+        }
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        self.fault()
+    }
+}
