@@ -9,22 +9,21 @@ use std::sync::Arc;
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::ethtool::real_queue_count;
-use ringroad_netdev::link::{LinkInfo, link_by_name};
+use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{Namespace, NamespaceError, in_namespace};
 use ringroad_port::device_options::{DeviceOptions, TimestampSource};
 use ringroad_port::port_name::{Mechanism, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
-use crate::af_packet::{PacketDevice, PacketTimestamps, PacketWish};
+use crate::af_packet::{PacketDevice, PacketWish};
 use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish};
 use crate::promiscuous::Promiscuous;
 use crate::registry::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
 use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
 
-/// Mark of frames that host rings gave to the host stack: nobody else on the interface takes them for received ones.
-const INJECTED_MARK: u32 = 0x5252_4f44;
 /// Ethernet header and one VLAN tag, bytes.
 const ETHERNET_OVERHEAD_BYTES: u32 = 18;
 
@@ -193,18 +192,15 @@ fn open_packet(
         queues: plan.queues,
         slots: ring_size(options),
         promiscuous: options.promiscuous.unwrap_or(role == Role::SwitchPort),
-        timestamps: match (options.timestamps, role) {
-            (Some(TimestampSource::Hardware), _) => PacketTimestamps::Hardware,
-            (Some(TimestampSource::Kernel), _) | (None, Role::Program) => PacketTimestamps::Kernel,
-            (None, Role::SwitchPort) => PacketTimestamps::None,
-        },
+        // A switch has no use for them.
+        timestamps: options.timestamps.or((role == Role::Program).then_some(TimestampSource::Kernel)),
         fanout: options.fanout.unwrap_or_default(),
-        ignore_marked: Some(INJECTED_MARK),
+        ignore_marked: Some(HOST_MARK),
     };
     let mut packet = PacketDevice::open(&wish)?;
     let mut keep: Option<Box<dyn Any + Send + Sync>> = None;
     if alone {
-        let barrier = TcxProgram::drop_unless_marked(INJECTED_MARK)
+        let barrier = TcxProgram::drop_unless_marked(HOST_MARK)
             .and_then(|program| Link::attach_tcx(&program, link.index, TcxSide::Ingress));
         match barrier {
             Ok(barrier) => keep = Some(Box::new(barrier)),
@@ -223,6 +219,35 @@ fn open_packet(
         interface: None,
         notes: packet.notes,
         keep,
+    })
+}
+
+/// Opens the host stack's side of an interface.
+pub(crate) fn open_host_stack(
+    interface: &str,
+    options: &DeviceOptions,
+    plan: DevicePlan,
+) -> Result<Device, DeviceError> {
+    within(options.netns.as_deref(), || {
+        let link = link_by_name(interface)?;
+        // Generic XDP comes after the place where frames are given to the host stack: they would come back by the interface.
+        if link.xdp.is_some_and(|xdp| xdp.mode == XdpMode::Generic) {
+            return Err(DeviceError::GenericXdp(interface.to_owned()));
+        }
+        let wish =
+            HostRingsWish { interface: link.name, ifindex: link.index, mtu: link.mtu, queues: plan.queues };
+        let host = HostRings::open(&wish)?;
+        Ok(Device {
+            queues: boxed(host.queues),
+            capabilities: Capabilities {
+                driver: "host",
+                mode: host.mode,
+                max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+            },
+            interface: Some(DeviceInterface { name: interface.to_owned(), netns: options.netns.clone() }),
+            notes: host.notes,
+            keep: None,
+        })
     })
 }
 

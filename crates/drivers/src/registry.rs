@@ -14,6 +14,7 @@ use ringroad_ring::region::RegionError;
 
 use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
+use crate::host_rings::HostRingsError;
 use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
@@ -81,6 +82,15 @@ pub enum DeviceError {
     /// AF_PACKET.
     #[error(transparent)]
     Packet(#[from] PacketError),
+    /// Host rings.
+    #[error(transparent)]
+    HostRings(#[from] HostRingsError),
+    /// The host's side of an interface whose frames generic XDP takes.
+    #[error(
+        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
+         packet:{0} beside {0}^, or an interface whose driver has native XDP"
+    )]
+    GenericXdp(String),
     /// Promiscuity.
     #[error(transparent)]
     Promiscuous(#[from] PromiscuousError),
@@ -208,7 +218,9 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
             None | Some(1) => Ok(DevicePlan { queues: 1, region_buffers: 0 }),
             Some(asked) => Err(DeviceError::Queues { driver: "pcap", most: 1, asked }),
         },
-        PortBase::Tap { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
+        PortBase::Tap { .. } | PortBase::HostStack { .. } => {
+            Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
+        }
         PortBase::Interface { interface, mechanism } => {
             nic::plan_interface(interface, *mechanism, name, asked)
         }
@@ -251,6 +263,7 @@ pub fn open_device(
                 },
             ))
         }
+        PortBase::HostStack { interface } => nic::open_host_stack(interface, &name.options.device, plan),
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         PortBase::Interface { interface, mechanism } => {
             nic::open_interface(interface, *mechanism, name, plan, role, home)
