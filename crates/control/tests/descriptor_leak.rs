@@ -19,6 +19,8 @@ fn opened() -> Reply {
         name: "vale0:a".to_owned(),
         kind: PortKind::SwitchPort,
         mode: String::new(),
+        driver: None,
+        notes: Vec::new(),
         geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
         placement: PortPlacement {
             interface: 0,

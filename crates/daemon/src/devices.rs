@@ -66,7 +66,13 @@ impl Ports {
         let plan = plan_device(name, wish.queues).map_err(|error| device_refusal(&key, &error))?;
         let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
         let home = match &name.options.share {
-            Some(other) => self.home_of(other, client)?,
+            // The other device is in the same namespace unless it is named otherwise.
+            Some(other) => match &name.options.device.netns {
+                Some(netns) if !self.devices.contains_key(other) => {
+                    self.home_of(&format!("{other}@netns={netns}"), client)?
+                }
+                _ => self.home_of(other, client)?,
+            },
             None => self.make_home(wished, plan.region_buffers)?,
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home))

@@ -1,0 +1,127 @@
+//! A firewall between an interface and its host: drops what goes to or comes from given UDP or TCP ports, counts, and passes
+//! the rest. The host keeps its addresses and connections; buffers are exchanged, not copied.
+//!
+//! `firewall eth0 udp/53 tcp/80` until interrupted; `eth0@netns=blue` names an interface elsewhere.
+
+use std::error::Error;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use etherparse::{LaxSlicedPacket, TransportSlice};
+use ringroad::{Interest, OpenOptions, Port, Queue};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Time between two reports.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// What is not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Udp(u16),
+    Tcp(u16),
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once('/')? {
+            ("udp", port) => Some(Self::Udp(port.parse().ok()?)),
+            ("tcp", port) => Some(Self::Tcp(port.parse().ok()?)),
+            _ => None,
+        }
+    }
+
+    fn matches(self, frame: &[u8]) -> bool {
+        let Ok(packet) = LaxSlicedPacket::from_ethernet(frame) else { return false };
+        match (self, packet.transport) {
+            (Self::Udp(port), Some(TransportSlice::Udp(udp))) => {
+                [udp.source_port(), udp.destination_port()].contains(&port)
+            }
+            (Self::Tcp(port), Some(TransportSlice::Tcp(tcp))) => {
+                [tcp.source_port(), tcp.destination_port()].contains(&port)
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    dropped: u64,
+}
+
+/// Moves what `from` has received to `to`, but for what a rule names. Frames that find no room wait.
+fn filter(from: &mut Queue, to: &mut Queue, rules: &[Rule], counts: &mut Counts) {
+    let mut head = [0; 128];
+    loop {
+        let slots = from.rx().frame_slots(0);
+        if slots == 0 {
+            break;
+        }
+        let len = from.rx().frame(0).read(&mut head);
+        if rules.iter().any(|rule| rule.matches(head.get(..len).unwrap_or_default())) {
+            from.rx().release(slots);
+            counts.dropped += 1;
+        } else if from.rx().forward(to.tx(), slots).frames == 1 {
+            counts.passed += 1;
+        } else {
+            break;
+        }
+    }
+}
+
+/// Sleeps until either port has received something.
+fn rest(a: &mut Port, b: &mut Port) -> Result<(), Box<dyn Error>> {
+    // Announce the wait on both ports; skip it where something has come meanwhile.
+    if !(a.arm(Interest::Rx)? | b.arm(Interest::Rx)?) {
+        let mut ports = [
+            PollFd::from_borrowed_fd(a.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(b.as_fd(), PollFlags::IN),
+        ];
+        poll(&mut ports, None)?;
+    }
+    a.disarm()?;
+    b.disarm()?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((interface, rules)) = arguments.split_first() else {
+        return Err("usage: firewall IFACE [udp/PORT | tcp/PORT]...".into());
+    };
+    let rules = rules
+        .iter()
+        .map(|text| Rule::parse(text).ok_or_else(|| format!("{text} is no rule: write udp/53 or tcp/80")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut wire = Port::open(interface)?;
+    // The host's side lies in the same region, so that buffers can be exchanged.
+    let (name, options) = interface.split_once('@').unwrap_or((interface, ""));
+    let queues = Some(wire.queues().len() as u16);
+    let sizes = OpenOptions { queues, ..OpenOptions::default() };
+    let separator = if options.is_empty() { "" } else { "@" };
+    let mut host = Port::open_with(&format!("{name}^@share={name}{separator}{options}"), &sizes)?;
+    for port in [&wire, &host] {
+        println!("{}: {}", port.info().name, port.info().mode);
+    }
+    let (mut inward, mut outward) = (Counts::default(), Counts::default());
+    let mut reported = ((inward, outward), Instant::now());
+    loop {
+        let before = (inward, outward);
+        for (wire, host) in wire.queues().iter_mut().zip(host.queues()) {
+            wire.sync()?;
+            host.sync()?;
+            filter(wire, host, &rules, &mut inward);
+            filter(host, wire, &rules, &mut outward);
+            wire.sync()?;
+            host.sync()?;
+        }
+        if reported.0 != (inward, outward) && reported.1.elapsed() >= REPORT {
+            println!("in {inward:?}, out {outward:?}");
+            reported = ((inward, outward), Instant::now());
+        }
+        if before == (inward, outward) {
+            rest(&mut wire, &mut host)?;
+        }
+    }
+}
