@@ -25,7 +25,7 @@ impl CarrierProbe {
         Ok(Self { socket, request })
     }
 
-    /// Whether it is up and has a carrier. An interface that does not answer (renamed) passes for one that has.
+    /// Whether it is up and has a carrier; the kernel may say so up to a second late. An interface that does not answer (renamed) passes for one that has.
     pub(super) fn is_running(&self) -> bool {
         let mut answer = libc::ifreq {
             ifr_name: self.request.map(|byte| byte as libc::c_char),

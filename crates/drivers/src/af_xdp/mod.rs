@@ -101,8 +101,7 @@ struct Attachment {
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
     carrier: CarrierProbe,
-    _link: Link,
-    _map: XskMap,
+    _steering: Option<Steering>,
 }
 
 /// A way to open an interface.
@@ -144,6 +143,29 @@ impl Attempt {
     }
 }
 
+/// The program on an interface with its map.
+#[derive(Debug)]
+struct Steering {
+    attach: Attach,
+    multi_buffer: bool,
+    map: XskMap,
+    link: Link,
+}
+
+impl Steering {
+    fn attach(wish: &XdpWish, attempt: Attempt) -> Result<Self, XdpError> {
+        let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
+        let map = XskMap::create(u32::from(wish.queues)).map_err(failed)?;
+        let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
+        let link = Link::attach_xdp(&program, wish.ifindex, attempt.attach).map_err(failed)?;
+        Ok(Self { attach: attempt.attach, multi_buffer: attempt.multi_buffer, map, link })
+    }
+
+    fn serves(&self, attempt: Attempt) -> bool {
+        self.attach == attempt.attach && self.multi_buffer == attempt.multi_buffer
+    }
+}
+
 impl XdpDevice {
     /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`, one of
     /// [`XdpWish::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
@@ -161,8 +183,9 @@ impl XdpDevice {
         }
         let attempts = Attempt::all(wish.mode, long_frames);
         let mut refused: Vec<String> = Vec::new();
+        let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
-            match open_as(wish, &umem, *attempt, &buffers) {
+            match open_as(wish, &umem, *attempt, &buffers, &mut steering) {
                 Ok(queues) => {
                     let reasons =
                         if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) };
@@ -214,16 +237,20 @@ fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpErr
     Ok(())
 }
 
+/// Opens all queues in one way. The program left in `steering` by the attempt before stays where it serves this one too.
 fn open_as(
     wish: &XdpWish,
     umem: &Umem,
     attempt: Attempt,
     buffers: &[Vec<u32>],
+    steering: &mut Option<Steering>,
 ) -> Result<Vec<XdpQueue>, XdpError> {
     let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
-    let map = XskMap::create(u32::from(wish.queues)).map_err(failed)?;
-    let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
-    let link = Link::attach_xdp(&program, wish.ifindex, attempt.attach).map_err(failed)?;
+    let current = match steering.take().filter(|steering| steering.serves(attempt)) {
+        Some(current) => current,
+        None => Steering::attach(wish, attempt)?,
+    };
+    let Steering { map, .. } = &*steering.insert(current);
     let binding = Binding {
         interface: &wish.interface,
         ifindex: wish.ifindex,
@@ -256,8 +283,7 @@ fn open_as(
         max_frame_bytes: wish.max_frame_bytes(),
         longest_rx_bytes,
         carrier,
-        _link: link,
-        _map: map,
+        _steering: steering.take(),
     });
     let queues = sockets.into_iter().zip(buffers).map(|(socket, list)| {
         let (rx, tx) = list.split_at(wish.ring_size as usize);

@@ -499,7 +499,7 @@ impl PortQueue for XdpQueue {
             Err(Errno::NXIO | Errno::NODEV) => return Some(format!("interface {name} is gone")),
             _ => {}
         }
-        if !self.attachment.carrier.is_running() {
+        if self.interface == Interface::Down && !self.attachment.carrier.is_running() {
             return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
