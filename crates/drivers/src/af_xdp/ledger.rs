@@ -73,7 +73,12 @@ impl Ledger {
         }
     }
 
-    /// The kernel is done with `buffer`.
+    /// Whether `buffer` is on the ring as a lent one.
+    pub(super) fn is_lent(&self, buffer: u32) -> bool {
+        self.outstanding.get(buffer as usize).is_some_and(|&count| count > 0)
+    }
+
+    /// The kernel is done with `buffer`, or will not need it.
     #[inline]
     pub(super) fn complete(&mut self, buffer: u32) {
         let index = buffer as usize;

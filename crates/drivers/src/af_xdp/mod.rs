@@ -149,7 +149,8 @@ struct Steering {
     attach: Attach,
     multi_buffer: bool,
     map: XskMap,
-    link: Link,
+    /// Held: without it the program is detached.
+    _link: Link,
 }
 
 impl Steering {
@@ -158,7 +159,7 @@ impl Steering {
         let map = XskMap::create(u32::from(wish.queues)).map_err(failed)?;
         let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
         let link = Link::attach_xdp(&program, wish.ifindex, attempt.attach).map_err(failed)?;
-        Ok(Self { attach: attempt.attach, multi_buffer: attempt.multi_buffer, map, link })
+        Ok(Self { attach: attempt.attach, multi_buffer: attempt.multi_buffer, map, _link: link })
     }
 
     fn serves(&self, attempt: Attempt) -> bool {

@@ -1,6 +1,8 @@
 //! What the datapath serves: one queue of an interface.
 #![allow(unsafe_code)]
 
+mod transmit;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,22 +14,18 @@ use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::region::RegionId;
-use ringroad_ring::shared::{prefetch_read, prefetch_write};
+use ringroad_ring::shared::prefetch_read;
 use rustix::io::Errno;
-use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+use rustix::net::xdp::XdpDescOptions;
 
 use super::Attachment;
 use super::ledger::Ledger;
 use super::socket::XdpSocket;
 use super::umem::Umem;
+use transmit::MAX_TX_DESCRIPTORS;
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: u32 = 8;
-/// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
-const MAX_TX_DESCRIPTORS: usize = 17;
-/// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`; one
-/// per frame where the device drops them all.
-const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
 
 /// State of the interface as the last call found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +48,8 @@ pub struct XdpQueue {
     last_received: usize,
     ledger: Ledger,
     interface: Interface,
+    /// Frames are left on the tx ring that the kernel has to be called for again.
+    unsent: bool,
     /// The kernel broke a rule: what it was.
     violation: Option<&'static str>,
     /// Frames given up here, and what the kernel's account said when it was last read.
@@ -79,6 +79,7 @@ impl XdpQueue {
             last_received: 0,
             ledger: Ledger::new(tx, umem.buffers(), ring_size),
             interface: Interface::Up,
+            unsent: false,
             violation: None,
             unreadable: 0,
             missed_before: 0,
@@ -147,182 +148,13 @@ impl XdpQueue {
             }
         }
     }
-
-    /// Takes what the kernel is done with off the completion ring.
-    #[inline]
-    fn reap(&mut self) {
-        let count = self.socket.completion.refresh();
-        if count == 0 {
-            return;
-        }
-        for ahead in 0..count {
-            if let Some(address) = self.socket.completion.peek(ahead)
-                && let Some(buffer) = self.umem.buffer_at(address)
-            {
-                self.ledger.complete(buffer);
-            }
-        }
-        self.socket.completion.take(count);
-        self.socket.completion.publish();
-    }
-
-    /// Has the kernel send what is on the tx ring; number of calls.
-    fn kick(&mut self) -> u32 {
-        let mut untaken = self.socket.tx.untaken();
-        for kick in 1..=MAX_KICKS {
-            match self.socket.send() {
-                Ok(()) => self.interface = Interface::Up,
-                // More is on the ring than one call sends, or there is no room for completions.
-                Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {}
-                // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the other
-                // end of a veth did not keep up.
-                Err(Errno::BUSY) if self.attachment.carrier.is_running() => {}
-                Err(Errno::BUSY | Errno::NETDOWN) => {
-                    self.interface = Interface::Down;
-                    return kick;
-                }
-                Err(_) => {
-                    self.interface = Interface::Gone;
-                    self.ledger.abandon();
-                    return kick;
-                }
-            }
-            self.reap();
-            let left = self.socket.tx.untaken();
-            // The driver of a zero-copy interface goes on by itself.
-            if left == 0 || left == untaken || self.attachment.zero_copy {
-                return kick;
-            }
-            untaken = left;
-        }
-        MAX_KICKS
-    }
-
-    /// Room on the tx ring, with completions reaped and the kernel called where it does not reach `wanted`.
-    fn tx_room(&mut self, wanted: u32) -> u32 {
-        let free = self.socket.tx.free(wanted);
-        if free >= wanted && self.ledger.free() >= wanted as usize {
-            return free;
-        }
-        self.reap();
-        let free = self.socket.tx.free(wanted);
-        if free >= wanted && self.ledger.free() >= wanted as usize {
-            return free;
-        }
-        self.socket.tx.publish();
-        self.kick();
-        self.socket.tx.free(wanted)
-    }
-
-    /// Whether frames can be sent. Where they could not, the kernel is asked again, once per batch.
-    fn is_up(&mut self) -> bool {
-        if self.interface == Interface::Down && self.attachment.carrier.is_running() {
-            self.kick();
-        }
-        self.interface == Interface::Up
-    }
-
-    #[inline]
-    fn put(&mut self, buffer: u32, len: usize, more: bool) {
-        let options = if more { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
-        self.socket.tx.put(XdpDesc { addr: self.umem.address(buffer), len: len as u32, options });
-    }
-
-    /// Whether the kernel takes these fragments as they lie.
-    #[inline]
-    fn fits_in_place(&self, batch: &Batch, frame: usize) -> bool {
-        let range = batch.fragments_of(frame);
-        let single = range.len() == 1;
-        (single || (self.attachment.multi_buffer && range.len() <= MAX_TX_DESCRIPTORS))
-            && range.into_iter().all(|fragment| {
-                let len = batch.fragment(fragment).map_or(0, Fragment::len);
-                len > 0 && len <= self.umem.capacity() && self.umem.has(batch.buffer(fragment))
-            })
-    }
-
-    /// Puts the buffers of a frame themselves on the tx ring: `keep` exchanges them for free ones of ours.
-    #[inline]
-    fn put_in_place(&mut self, batch: &mut Batch, frame: usize, keep: bool) -> Result<(), DropCause> {
-        let range = batch.fragments_of(frame);
-        let needed = range.len();
-        if (self.socket.tx.free(needed as u32) as usize) < needed || (keep && self.ledger.free() < needed) {
-            return Err(DropCause::NoSpace);
-        }
-        let last = range.end.saturating_sub(1);
-        for fragment in range {
-            let buffer = batch.buffer(fragment);
-            let len = batch.fragment(fragment).map_or(0, Fragment::len);
-            if keep {
-                let Some(own) = self.ledger.take() else { return Err(DropCause::NoSpace) };
-                batch.exchange(fragment, own);
-            } else {
-                self.ledger.lend(buffer);
-            }
-            self.put(buffer, len, fragment != last);
-        }
-        Ok(())
-    }
-
-    /// Copies a frame into free buffers of ours.
-    #[inline]
-    fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
-        let capacity = self.umem.capacity();
-        if let [single] = fragments
-            && total <= capacity
-        {
-            if self.socket.tx.free(1) == 0 {
-                return Err(DropCause::NoSpace);
-            }
-            if let Some(ahead) = self.ledger.peek(PREFETCH_FRAMES as usize) {
-                prefetch_write(self.umem.start(self.umem.address(ahead)));
-            }
-            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
-            self.umem.bytes(buffer, total).copy_from(&single.bytes());
-            self.put(buffer, total, false);
-            return Ok(());
-        }
-        self.put_long_copy(fragments, total)
-    }
-
-    /// Copies a frame of several fragments, or one that needs several buffers.
-    fn put_long_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
-        let capacity = self.umem.capacity();
-        let needed = total.div_ceil(capacity).max(1);
-        if needed > MAX_TX_DESCRIPTORS || (needed > 1 && !self.attachment.multi_buffer) {
-            return Err(DropCause::TooLong);
-        }
-        if (self.socket.tx.free(needed as u32) as usize) < needed || self.ledger.free() < needed {
-            return Err(DropCause::NoSpace);
-        }
-        let mut source = fragments.iter();
-        let mut current = source.next();
-        let mut offset = 0;
-        for piece in 0..needed {
-            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
-            let len = (total - piece * capacity).min(capacity);
-            let mut room = self.umem.bytes(buffer, len);
-            while let Some(fragment) = current
-                && !room.is_empty()
-            {
-                let copied = room.copy_from(&fragment.bytes().skip(offset));
-                room = room.skip(copied);
-                offset += copied;
-                if offset == fragment.len() {
-                    offset = 0;
-                    current = source.next();
-                }
-            }
-            self.put(buffer, len, piece + 1 < needed);
-        }
-        Ok(())
-    }
 }
 
 impl PortQueue for XdpQueue {
     fn receive(&mut self, batch: &mut Batch) {
         self.last_received = 0;
         // What a full queue of the interface kept from being sent is tried again.
-        if self.interface == Interface::Up && self.socket.tx.untaken() > 0 && self.socket.tx.needs_wakeup() {
+        if self.unsent {
             self.kick();
         }
         if self.violation.is_some() {
@@ -476,7 +308,7 @@ impl PortQueue for XdpQueue {
         if self.violation.is_some() || self.interface == Interface::Gone {
             return false;
         }
-        self.socket.rx.refresh() > 0
+        self.unsent || self.socket.rx.refresh() > 0
     }
 
     fn fault(&self) -> Option<String> {

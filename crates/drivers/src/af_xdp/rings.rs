@@ -159,6 +159,21 @@ impl<T: Copy> ProducerRing<T> {
         self.published.wrapping_sub(self.consumed)
     }
 
+    /// Changes published entries that the kernel has not taken, oldest first, as long as `change` gives another one.
+    ///
+    /// # Safety
+    /// The kernel must not read the ring meanwhile: it is one that the kernel only reads in calls of this thread.
+    pub(super) unsafe fn change_untaken(&mut self, mut change: impl FnMut(T) -> Option<T>) {
+        for ahead in 0..self.untaken() {
+            let place = self.ring.entry(self.consumed.wrapping_add(ahead));
+            // SAFETY: a mapped entry that was written when it was put.
+            let entry = unsafe { place.read() };
+            let Some(changed) = change(entry) else { return };
+            // SAFETY: mapped, and the caller vouches that the kernel does not read it now.
+            unsafe { place.write(changed) };
+        }
+    }
+
     /// Whether the kernel asks to be called before it goes on with this ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {

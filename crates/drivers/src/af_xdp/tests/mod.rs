@@ -1,0 +1,153 @@
+//! AF_XDP on veth pairs, each test in a network namespace of its own.
+#![allow(unsafe_code)]
+
+mod buffers;
+mod failures;
+mod modes;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringroad_port::batch::{Batch, Custody};
+use ringroad_port::device_options::XdpMode;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::geometry::RegionGeometry;
+use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_ring::region::{HugePages, Region};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::{XdpDevice, XdpError, XdpQueue, XdpWish};
+use crate::interface::Interfaces;
+use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
+
+/// EtherType for local experiments, which test frames have.
+const TEST_TYPE: u16 = 0x88B5;
+
+const RING: u32 = 256;
+
+fn wish(ifindex: u32, mode: XdpMode) -> XdpWish {
+    XdpWish {
+        interface: "near".into(),
+        ifindex,
+        mtu: 1500,
+        queues: 1,
+        mode,
+        ring_size: RING,
+        need_wakeup: true,
+        busy_poll_us: 0,
+        force: false,
+        multi_buffer: true,
+    }
+}
+
+fn region(buffers: u32, buffer_bytes: u32) -> Arc<Region> {
+    let geometry = RegionGeometry::for_ports(1, 1, 64, buffer_bytes, buffers).unwrap();
+    Arc::new(Region::create(geometry, HugePages::Never).unwrap())
+}
+
+/// Consecutive buffers of a region, `count` for each of `lists`, from number `from` on.
+fn buffers(lists: u32, count: u32, from: u32) -> Vec<Vec<u32>> {
+    let list = |number: u32| (0..count).map(|buffer| FIRST_BUFFER + from + number * count + buffer).collect();
+    (0..lists).map(list).collect()
+}
+
+fn open(wish: &XdpWish) -> Result<XdpDevice, XdpError> {
+    let count = wish.buffers_per_queue() as u32;
+    let lists = u32::from(wish.queues);
+    XdpDevice::open(wish, &region(lists * count, 2048), buffers(lists, count, 0))
+}
+
+fn frame(number: u32, len: usize) -> Vec<u8> {
+    test_frame(2, number, len)
+}
+
+fn index_of(interface: &str) -> u32 {
+    Interfaces::of_this_namespace().unwrap().index(interface).unwrap()
+}
+
+/// A veth pair `near` and `far`, both up, with so many queues each way and this MTU. Returns the index of `near` and a
+/// raw socket on `far`.
+fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
+    let each = format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}");
+    ip(&format!("link add near {each} type veth peer name far {each}"));
+    ip("link set near up");
+    ip("link set far up");
+    (index_of("near"), RawSocket::open("far", TEST_TYPE))
+}
+
+/// What the kernel says of `near`.
+fn near_details() -> String {
+    ip("-d link show near")
+}
+
+/// Waits for what no descriptor announces.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until no program is on `near`. Other tests of this process start `ip` meanwhile: between its fork and its
+/// execution, each such child holds the descriptors of a device that is being dropped.
+fn await_detached() {
+    until("near is free", || !near_details().contains("xdp"));
+}
+
+/// Waits until the queue has something to receive.
+fn await_frames(queue: &XdpQueue) {
+    let descriptor = queue.wake_descriptor().unwrap();
+    let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wanted, Some(&limit)).unwrap(), 1, "no frame came");
+}
+
+/// Receives until `count` frames came.
+fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut batch = Batch::new();
+    while frames.len() < count {
+        queue.prepare_sleep(true);
+        if !queue.has_waiting() {
+            await_frames(queue);
+        }
+        queue.prepare_sleep(false);
+        batch.reset(256);
+        queue.receive(&mut batch);
+        for number in 0..batch.frames() {
+            frames.push(content(&batch, number));
+        }
+        queue.release(batch.fragment_count());
+        queue.flush();
+    }
+    frames
+}
+
+fn content(batch: &Batch, frame: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for fragment in batch.frame(frame) {
+        let mut part = vec![0; fragment.len()];
+        fragment.bytes().read(&mut part);
+        bytes.extend(part);
+    }
+    bytes
+}
+
+/// Delivers frames from private memory, which have to be copied.
+fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> Delivery {
+    let mut batch = Batch::new();
+    for frame in frames {
+        // SAFETY: the frames outlive the batch.
+        batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+    }
+    let all: Vec<u16> = (0..frames.len() as u16).collect();
+    let delivery = queue.deliver(&mut batch, &all);
+    queue.flush();
+    delivery
+}

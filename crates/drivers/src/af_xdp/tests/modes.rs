@@ -1,0 +1,144 @@
+//! Modes and queues: frames pass both ways, whatever the kernel offers.
+#![allow(unsafe_code)]
+
+use super::*;
+
+fn passes_frames_both_ways(expected: &'static str, wish: impl FnOnce(u32) -> XdpWish + Send + 'static) {
+    in_own_namespace(move || {
+        let (near, far) = veth(1, 1500);
+        let mut device = open(&wish(near)).unwrap();
+        assert!(device.mode.contains(expected), "{}", device.mode);
+        let queue = &mut device.queues[0];
+        // More than the rings hold, so that every buffer is used more than once.
+        for round in 0..20 {
+            let sent: Vec<Vec<u8>> =
+                (0..50).map(|number| frame(round * 50 + number, 60 + number as usize * 29)).collect();
+            for frame in &sent {
+                far.send(frame);
+            }
+            assert_eq!(receive(queue, 50), sent);
+            let delivery = deliver(queue, &sent);
+            assert_eq!((delivery.frames, delivery.dropped.total()), (50, 0));
+            for frame in &sent {
+                assert_eq!(&far.receive(), frame);
+            }
+        }
+        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.fault(), None);
+    });
+}
+
+#[test]
+fn native_mode_passes_frames_both_ways() {
+    passes_frames_both_ways("copy, native", |near| wish(near, XdpMode::Native));
+}
+
+#[test]
+fn generic_mode_passes_frames_both_ways() {
+    passes_frames_both_ways("copy, generic", |near| wish(near, XdpMode::Generic));
+}
+
+#[test]
+fn frames_pass_without_wakeups_and_with_busy_polling() {
+    passes_frames_both_ways("copy, native", |near| XdpWish {
+        need_wakeup: false,
+        busy_poll_us: 20,
+        ..wish(near, XdpMode::Native)
+    });
+}
+
+#[test]
+fn auto_takes_the_best_mode_and_says_what_was_refused() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        // A veth has no zero-copy, but native XDP.
+        let device = open(&wish(near, XdpMode::Auto)).unwrap();
+        assert_eq!(device.mode, "AF_XDP copy, native (zero-copy: Operation not supported)");
+        assert!(device.notes[0].contains("zero-copy is not to be had"), "{:?}", device.notes);
+        let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
+        assert!(error.to_string().contains("another XDP program"), "{error}");
+        drop(device);
+        await_detached();
+        let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
+        assert!(error.to_string().contains("binding the AF_XDP socket: Operation not supported"), "{error}");
+        // An interface without native XDP is served in generic mode.
+        let loopback = XdpWish { interface: "lo".into(), ..wish(index_of("lo"), XdpMode::Auto) };
+        let device = open(&loopback).unwrap();
+        assert!(device.mode.starts_with("AF_XDP copy, generic ("), "{}", device.mode);
+        assert_eq!(device.notes.len(), 2);
+    });
+}
+
+#[test]
+fn the_program_leaves_with_the_last_queue() {
+    in_own_namespace(|| {
+        let (near, far) = veth(2, 1500);
+        let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
+        assert!(near_details().contains("xdp"), "{}", near_details());
+        device.queues.pop();
+        assert!(near_details().contains("xdp"), "one queue is left");
+        let sent = frame(1, 100);
+        // Whatever queue the peer chooses: the host stack gets what no socket takes, and nothing breaks.
+        far.send(&sent);
+        drop(device);
+        await_detached();
+        // The queue can be had again at once.
+        drop(open(&wish(near, XdpMode::Native)).unwrap());
+    });
+}
+
+#[test]
+fn two_queues_each_get_their_frames() {
+    in_own_namespace(|| {
+        let (near, far) = veth(2, 1500);
+        let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
+        // A veth receives in the queue in which its peer sends: that of an AF_XDP socket is known.
+        let far_wish =
+            XdpWish { interface: "far".into(), queues: 2, ..wish(index_of("far"), XdpMode::Native) };
+        drop(far);
+        let mut other = open(&far_wish).unwrap();
+        for number in 0..2 {
+            let sent = vec![frame(number, 300)];
+            assert_eq!(deliver(&mut other.queues[number as usize], &sent).frames, 1);
+            assert_eq!(receive(&mut device.queues[number as usize], 1), sent);
+            assert!(!device.queues[1 - number as usize].has_waiting());
+        }
+    });
+}
+
+/// Not a test: what one queue does on this machine. Run with `--ignored --nocapture`, best in release mode.
+#[test]
+#[ignore = "a measurement"]
+fn rate() {
+    in_own_namespace(|| {
+        let (near, _far) = veth(1, 1500);
+        let big = |ifindex, interface: &str| XdpWish {
+            interface: interface.into(),
+            ring_size: 2048,
+            ..wish(ifindex, XdpMode::Native)
+        };
+        let mut near = open(&big(near, "near")).unwrap();
+        let mut far = open(&big(index_of("far"), "far")).unwrap();
+        let sent: Vec<Vec<u8>> = (0..64).map(|number| frame(number, 60)).collect();
+        let (from, to) = (&mut near.queues[0], &mut far.queues[0]);
+        let start = Instant::now();
+        let (mut delivered, mut received) = (0_u64, 0_u64);
+        let mut batch = Batch::new();
+        while start.elapsed() < Duration::from_secs(3) {
+            delivered += u64::from(deliver(from, &sent).frames);
+            batch.reset(256);
+            to.receive(&mut batch);
+            received += batch.frames() as u64;
+            to.release(batch.fragment_count());
+            to.flush();
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let rate = |count: u64| count as f64 / seconds / 1e6;
+        println!(
+            "sent {:.3} M/s, received {:.3} M/s, missed {}",
+            rate(delivered),
+            rate(received),
+            to.missed_frames()
+        );
+    });
+}
