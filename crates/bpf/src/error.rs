@@ -36,6 +36,15 @@ pub enum BpfError {
         /// The kernel's answer.
         source: Errno,
     },
+    /// The interface's driver does not run the program.
+    #[error(
+        "the driver of the interface does not take an XDP program ({source}): it has no native XDP, or the MTU or receive offloads \
+         (LRO) stand in its way, or the kernel is older than 5.9; use mode=generic"
+    )]
+    NotNative {
+        /// The kernel's answer.
+        source: Errno,
+    },
     /// The verifier did not accept the program: a fault of this crate or of the kernel.
     #[error("the kernel's verifier refused the program {program} ({source}): {log}")]
     Refused {

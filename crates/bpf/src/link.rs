@@ -124,9 +124,8 @@ impl Link {
     /// Attaches `program` to interface `interface`.
     ///
     /// # Errors
-    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::System`] with `EOPNOTSUPP` where
-    /// the driver has no native XDP, `EINVAL` or `ERANGE` where the interface's MTU or offloads stand in its way, or before
-    /// Linux 5.9, which has no XDP links.
+    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::NotNative`] where the driver cannot run it;
+    /// [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
     pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpMode) -> Result<Self, BpfError> {
         let (flags, step) = match mode {
             XdpMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
@@ -142,7 +141,10 @@ impl Link {
             Errno::INVAL | Errno::NODEV if interface_name(interface).is_none() => {
                 BpfError::NoInterface { step, interface }
             }
-            source => BpfError::new(step, source),
+            Errno::PERM | Errno::ACCESS => BpfError::NotPermitted { step },
+            source if mode == XdpMode::Native => BpfError::NotNative { source },
+            Errno::INVAL => BpfError::Unsupported { step, needs: "5.9", source },
+            source => BpfError::System { step, source },
         })
     }
 

@@ -81,7 +81,7 @@ impl XdpError {
     pub(super) fn refusal(&self) -> Option<Errno> {
         match self {
             Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(*source),
-            Self::Program { source: BpfError::System { source, .. }, .. } => Some(*source),
+            Self::Program { source: BpfError::NotNative { source }, .. } => Some(*source),
             _ => None,
         }
     }
