@@ -3,8 +3,8 @@
 //!
 //! The host's stack goes on hearing the interface too; frames that it sends are not received here. Frames come as they
 //! were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and frames
-//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. Not finished
-//! are the CRC of SCTP and the insides of tunnels.
+//! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What cannot be
+//! cut, inside a tunnel, comes as it is: most destinations find it too long.
 //!
 //! Trust: frames are foreign and only read to be cut, within their bounds; the kernel's own words in the ring are trusted.
 
@@ -153,6 +153,7 @@ impl PacketDevice {
         let interfaces = Arc::new(interfaces);
         let mut notes = Vec::new();
 
+        let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
         let mut rings = Vec::new();
         let mut group = None;
         for _ in 0..wish.queues {
@@ -166,7 +167,6 @@ impl PacketDevice {
             if wish.timestamps == Some(TimestampSource::Hardware) {
                 socket::use_hardware_time(&socket).map_err(failed("asking for hardware timestamps"))?;
             }
-            let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
             let ring = RxRing::new(socket, wish.slots, frame_bytes).map_err(failed("making the ring"))?;
             socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
             if wish.queues > 1 {
@@ -175,17 +175,19 @@ impl PacketDevice {
             }
             rings.push(ring);
         }
-        if wish.timestamps == Some(TimestampSource::Hardware)
-            && let Err(error) = interfaces.stamp_all_frames(&wish.interface)
-        {
-            notes.push(format!("{}: timestamps by the kernel, the card makes none: {error}", wish.interface));
+        if wish.timestamps == Some(TimestampSource::Hardware) {
+            let name = &wish.interface;
+            notes.push(match interfaces.stamp_all_frames(name) {
+                Ok(()) => format!("{name}: timestamps by the card's own clock (`phc2sys` keeps it in step)"),
+                Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
+            });
         }
         let ring_bytes: usize = rings.iter().map(RxRing::bytes).sum();
         let mut queues = Vec::new();
         for ring in rings {
             socket::hear(ring.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
             let sender = Sender::open(wish.ifindex).map_err(failed("opening a packet socket to send"))?;
-            let receiver = Receiver::new(ring, wish.timestamps.is_some());
+            let receiver = Receiver::new(ring, frame_bytes, wish.timestamps.is_some());
             let interfaces = Arc::clone(&interfaces);
             queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
         }

@@ -39,6 +39,10 @@ impl PortQueue for PacketQueue {
         self.receiver.receive(batch);
     }
 
+    fn longest_frame_bytes(&self) -> usize {
+        self.receiver.longest_frame_bytes()
+    }
+
     fn room(&mut self, frame_bytes: usize) -> usize {
         self.sender.room(frame_bytes).min(BATCH_FRAMES)
     }

@@ -60,11 +60,14 @@ pub(super) struct Receiver {
     long_lent: usize,
     /// Whether frames are given with the time they came.
     timestamps: bool,
+    /// Length of the longest frame that is to be expected, bytes.
+    longest_bytes: usize,
     lost: u64,
 }
 
 impl Receiver {
-    pub(super) fn new(ring: RxRing, timestamps: bool) -> Self {
+    /// `longest_bytes` is what the interface's MTU lets expect.
+    pub(super) fn new(ring: RxRing, longest_bytes: usize, timestamps: bool) -> Self {
         let lent = VecDeque::with_capacity(ring.slots() as usize);
         Self {
             ring,
@@ -79,12 +82,18 @@ impl Receiver {
             next_long: 0,
             long_lent: 0,
             timestamps,
+            longest_bytes,
             lost: 0,
         }
     }
 
     pub(super) fn ring(&self) -> &RxRing {
         &self.ring
+    }
+
+    /// Length of the longest frame that is to be expected, bytes: by the MTU, or longer where there was a longer one.
+    pub(super) fn longest_frame_bytes(&self) -> usize {
+        self.longest_bytes
     }
 
     /// Whether there is a frame to take.
@@ -187,11 +196,13 @@ impl Receiver {
             }
             unfinished.complete_checksum(self.bytes_mut(&place));
         }
-        let bytes = self.bytes(&place);
-        if bytes.len() > MAX_FRAGMENT_BYTES || bytes.is_empty() {
+        let len = self.bytes(&place).len();
+        if len == 0 || len > MAX_FRAGMENT_BYTES {
             self.lost += 1;
             return;
         }
+        self.longest_bytes = self.longest_bytes.max(len);
+        let bytes = self.bytes(&place);
         // SAFETY: the slot or buffer is neither written nor handed back before `release` has counted the fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         if self.timestamps {
@@ -236,6 +247,7 @@ impl Receiver {
             };
             let Some(room) = self.headers.get_mut(start..start + HEADER_ROOM_BYTES) else { break };
             let Some((header_bytes, range)) = cut.next_segment(frame, room) else { break };
+            self.longest_bytes = self.longest_bytes.max(header_bytes + range.len());
             let (header, payload) =
                 (room.get(..header_bytes).unwrap_or(&[]), frame.get(range).unwrap_or(&[]));
             // SAFETY: this header is not written again before `release` has counted it back.

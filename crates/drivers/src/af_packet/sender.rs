@@ -22,12 +22,19 @@ const DESCRIPTION_BYTES: usize = 256;
 /// How often within a batch a full card is asked again before the rest is dropped.
 const PATIENCE: u32 = 4;
 
+/// What the kernel charges the sender of a frame of so many bytes, about.
+fn charge(frame_bytes: usize) -> usize {
+    (frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES
+}
+
 /// Sends frames on one interface.
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: OwnedFd,
     /// Bytes that may be on their way (`SO_SNDBUF`).
     limit_bytes: usize,
+    /// Bytes that are on their way at most; the kernel is asked only while there are some.
+    on_their_way_bytes: usize,
     messages: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
 }
@@ -45,22 +52,22 @@ impl Sender {
         Ok(Self {
             socket,
             limit_bytes,
+            on_their_way_bytes: 0,
             messages: Vec::with_capacity(BATCH_FRAMES),
             parts: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
         })
     }
 
     /// Frames of `frame_bytes` bytes for which there is room now.
-    pub(super) fn room(&self, frame_bytes: usize) -> usize {
-        let mut waiting: libc::c_int = 0;
-        // SAFETY: the request writes an `int`.
-        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
-        if result < 0 {
-            // Let deliver find out why, and count.
-            return BATCH_FRAMES;
+    pub(super) fn room(&mut self, frame_bytes: usize) -> usize {
+        if self.on_their_way_bytes != 0 {
+            let mut waiting: libc::c_int = 0;
+            // SAFETY: the request writes an `int`.
+            let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+            // Where the kernel does not tell, deliver finds out why, and counts.
+            self.on_their_way_bytes = if result < 0 { 0 } else { waiting.max(0) as usize };
         }
-        let free = self.limit_bytes.saturating_sub(waiting.max(0) as usize);
-        free / ((frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES)
+        self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge(frame_bytes)
     }
 
     /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel refuses for want of room,
@@ -126,6 +133,7 @@ impl Sender {
                     let bytes =
                         batch.frame(usize::from(frame)).iter().map(|part| part.len() as u64).sum::<u64>();
                     delivery.bytes += bytes;
+                    self.on_their_way_bytes += charge(bytes as usize);
                 }
                 delivery.frames += sent as u32;
                 done += sent as usize;

@@ -40,6 +40,10 @@ impl PortQueue for HostQueue {
         self.tap.receive(batch);
     }
 
+    fn longest_frame_bytes(&self) -> usize {
+        self.tap.longest_frame_bytes()
+    }
+
     fn release(&mut self, fragments: usize) {
         self.tap.release(fragments);
     }

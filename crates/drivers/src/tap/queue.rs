@@ -19,6 +19,8 @@ use crate::interface::Interfaces;
 const BUFFERS: usize = 64;
 /// Longest frame that a slot can describe, bytes.
 const MAX_FRAME_BYTES: usize = 65535;
+/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+const USUAL_FRAME_BYTES: usize = 1518;
 /// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so that
 /// the first lines of the buffers do not fall on each other in the cache. Pages that no frame reached cost nothing.
 const STRIDE_BYTES: usize = 1033 * 64;
@@ -41,6 +43,8 @@ pub struct TapQueue {
     /// Asks for the drops of the whole interface; one queue has it.
     account: Option<Arc<Interfaces>>,
     known_drops: u64,
+    /// Length of the longest frame that is to be expected, bytes: a usual one, until there was a longer one.
+    longest_bytes: usize,
     /// Frames too long for a slot.
     cut: u64,
     down: bool,
@@ -68,6 +72,7 @@ impl TapQueue {
             borrowed: 0,
             account,
             known_drops,
+            longest_bytes: USUAL_FRAME_BYTES,
             cut: 0,
             down: false,
             gone: false,
@@ -153,6 +158,7 @@ impl PortQueue for TapQueue {
                 self.cut += 1;
                 continue;
             }
+            self.longest_bytes = self.longest_bytes.max(frame.len());
             // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again before
             // `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
@@ -160,6 +166,10 @@ impl PortQueue for TapQueue {
             self.borrowed += 1;
             self.down = false;
         }
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.longest_bytes
     }
 
     fn release(&mut self, fragments: usize) {
@@ -190,6 +200,11 @@ impl PortQueue for TapQueue {
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         // Of an interface that is gone it would be readable for ever.
         (!self.gone).then(|| self.descriptor.as_fd())
+    }
+
+    fn drain_wake(&mut self) {
+        // What wakes may be the end of the interface rather than a frame.
+        self.has_waiting();
     }
 
     fn has_waiting(&mut self) -> bool {

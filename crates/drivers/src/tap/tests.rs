@@ -97,6 +97,8 @@ fn a_deleted_interface_is_a_fault_and_wakes_nobody_again() {
         let queue = &mut tap.queues[0];
         assert!(queue.wake_descriptor().is_some() && !queue.has_waiting());
         ip("link del rrt0");
+        queue.drain_wake();
+        assert!(queue.wake_descriptor().is_none());
         assert_eq!(receive_now(queue), Vec::<Vec<u8>>::new());
         assert!(queue.fault().unwrap().contains("rrt0 is gone"));
         assert!(queue.wake_descriptor().is_none() && !queue.has_waiting());
