@@ -42,6 +42,15 @@ impl CorePair {
 /// is a figure about the other programs.
 const CPU_WAIT_LIMIT: f64 = 0.2;
 
+/// Processor time that the program under test took for each frame counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpuCost {
+    /// Nanoseconds in the program itself.
+    pub user_ns_per_frame: f64,
+    /// Nanoseconds in the kernel on its behalf, with what interrupts did meanwhile.
+    pub kernel_ns_per_frame: f64,
+}
+
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
@@ -64,6 +73,13 @@ pub struct Sample {
     /// Ticks of the time-stamp counter per frame on the counting core, where the contestant counts them itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_frame: Option<f64>,
+    /// Frames per second that reached the interface on which the program under test receives: those that were not counted
+    /// in the end were dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_fps: Option<f64>,
+    /// What each frame cost the program under test, on the paths over interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_cost: Option<CpuCost>,
 }
 
 impl Sample {
@@ -84,6 +100,8 @@ impl Sample {
             cpu_wait: None,
             lost_or_reordered_frames: None,
             cycles_per_frame: None,
+            offered_fps: None,
+            cpu_cost: None,
         }
     }
 

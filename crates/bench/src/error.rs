@@ -76,6 +76,15 @@ pub enum BenchError {
     /// Huge pages that were there at the start of the run cannot be had any more.
     #[error("no huge pages for this turn")]
     Hugepages(#[from] crate::hugepages::HugepageError),
+    /// There is no network namespace to be had for a turn.
+    #[error("cannot make a network namespace for virtual interfaces; that needs root (CAP_SYS_ADMIN)")]
+    NewNamespace(#[source] std::io::Error),
+    /// The network namespace of a turn cannot be entered.
+    #[error("cannot use the network namespace of this turn")]
+    Namespace(#[from] ringroad_netdev::NamespaceError),
+    /// The virtual interfaces of a turn cannot be made or asked.
+    #[error("cannot use virtual interfaces (veth) in the network namespace of this turn")]
+    Interfaces(#[from] ringroad_netdev::NetdevError),
     /// The directory for sockets could not be made.
     #[error("cannot make a temporary directory for sockets; is TMPDIR writable?")]
     TemporaryDirectory(#[source] std::io::Error),

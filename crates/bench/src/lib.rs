@@ -7,6 +7,7 @@
 //!
 //! * [`plan`] says what is measured: path, frame size, burst.
 //! * [`contestant`] is what measures: Ringroad in [`ours`], everybody else in [`peers`].
+//! * `veth` is what contestants on network interfaces have in common: interfaces of each turn's own, one source, one ruler.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the JSON.
 //! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores it.
 //!
@@ -26,16 +27,18 @@ pub mod peers;
 pub mod plan;
 mod process;
 pub mod ratio;
+mod reading;
 pub mod report;
 pub mod runner;
 pub mod session;
 mod sockets;
 mod stop;
+mod veth;
 pub mod worker;
 
-pub use contestant::{Contestant, ContestantFacts, CorePair, Sample};
+pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 pub use error::BenchError;
-pub use plan::{FramePath, Plan, Point, Profile};
+pub use plan::{Flow, FramePath, Mechanism, Plan, Point, Profile};
 pub use report::Report;
 pub use runner::{Field, Outcome, Progress, Roster, run};
 pub use session::Session;

@@ -3,10 +3,14 @@
 //! Each turn has a daemon socket of its own in a private folder, so that a daemon in daily use is neither measured nor
 //! disturbed.
 
+mod interface;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use ringroad_netdev::Namespace;
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
@@ -15,7 +19,9 @@ use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
 use crate::runner::Roster;
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, VethContestant};
 use crate::worker::{GO, Measured, Role, SETTLE, WorkerLine, WorkerOptions};
+use interface::RingroadInterface;
 
 /// Time a worker may take to attach, or to answer after its interval.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -63,6 +69,18 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
     for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
         roster.field_mut(path).ours = Some(Box::new(Ringroad::new(path, programs.clone(), cores, stop)));
     }
+    for path in FramePath::VETH {
+        if let FramePath::Veth(mechanism, flow) = path {
+            let [program, source] = [(); 2].map(|()| interface_program(programs));
+            roster.field_mut(path).ours =
+                Some(Box::new(VethContestant::new(mechanism, flow, program, source, cores, stop)));
+        }
+    }
+}
+
+/// Ringroad on network interfaces: a contestant, and everybody's source of frames.
+pub(crate) fn interface_program(programs: &Programs) -> Box<dyn InterfaceProgram> {
+    Box::new(RingroadInterface::new(programs))
 }
 
 impl Ringroad {
@@ -89,6 +107,8 @@ impl Ringroad {
                 vec![part(Role::Sink, &["bench}1"], first), part(Role::Source, &["bench{1"], second)]
             }
             FramePath::Switch => vec![part(Role::Loop, &["valebench:a", "valebench:b"], first)],
+            // Not this contestant's: see `interface`.
+            FramePath::Veth(..) => Vec::new(),
         }
     }
 
@@ -106,8 +126,14 @@ impl Ringroad {
             config.into(),
         ];
         self.commands.push(command_line(program.as_os_str(), &arguments));
-        let mut daemon =
-            BenchProcess::start("ringroadd", program.as_os_str(), &arguments, &[], EndsBy::Signal)?;
+        let mut daemon = BenchProcess::start(
+            &Namespace::Current,
+            "ringroadd",
+            program.as_os_str(),
+            &arguments,
+            &[],
+            EndsBy::Signal,
+        )?;
         let began = Instant::now();
         // In the foreground the daemon announces nothing: whoever connects first finds out.
         while UnixStream::connect(&socket).is_err() {
@@ -128,29 +154,76 @@ impl Ringroad {
         point: &Point,
         interval: Duration,
         folder: &Path,
-    ) -> Result<BenchProcess, BenchError> {
-        let role = part.role;
+    ) -> Result<WorkerProcess, BenchError> {
         let options = WorkerOptions {
-            role,
+            role: part.role,
             ports: part.ports,
             frame_bytes: point.frame_bytes,
             burst_frames: point.burst_frames,
             cpu: part.cpu,
             interval,
         };
-        let arguments: Vec<OsString> = options.to_arguments().into_iter().map(OsString::from).collect();
-        let program = self.programs.worker.as_os_str();
-        self.commands.push(command_line(program, &arguments));
         let socket = socket(folder);
         let environment: [(&str, &OsStr); 1] = [("RINGROAD_SOCKET", socket.as_os_str())];
+        let started =
+            WorkerProcess::start(&self.programs, &Namespace::Current, &options, &environment, &self.stop)?;
+        self.commands.push(started.command);
+        self.mode = Some(started.mode);
+        Ok(started.worker)
+    }
+}
+
+/// A worker that has its ports and waits for [`GO`].
+#[derive(Debug)]
+struct WorkerProcess {
+    role: Role,
+    process: BenchProcess,
+}
+
+/// What there is to say of a worker when it has started.
+struct Started {
+    worker: WorkerProcess,
+    command: String,
+    mode: String,
+}
+
+impl WorkerProcess {
+    fn start(
+        programs: &Programs,
+        namespace: &Namespace,
+        options: &WorkerOptions,
+        environment: &[(&str, &OsStr)],
+        stop: &StopFlag,
+    ) -> Result<Started, BenchError> {
+        let role = options.role;
+        let arguments: Vec<OsString> = options.to_arguments().into_iter().map(OsString::from).collect();
+        let program = programs.worker.as_os_str();
+        let command = command_line(program, &arguments);
         let name = format!("worker ({role})");
-        let mut worker = BenchProcess::start(&name, program, &arguments, &environment, EndsBy::Input)?;
-        let mode = answer(&mut worker, role, "attach", LIMIT, &self.stop, |line| match line {
+        let process = BenchProcess::start(namespace, &name, program, &arguments, environment, EndsBy::Input)?;
+        let mut worker = Self { role, process };
+        let mode = worker.answer("attach", LIMIT, stop, |line| match line {
             WorkerLine::Ready { mode, .. } => Some(mode),
             _ => None,
         })?;
-        self.mode = Some(mode);
-        Ok(worker)
+        Ok(Started { worker, command, mode })
+    }
+
+    /// Waits for the line that `wanted` accepts; a failure that the worker reports instead is the error.
+    fn answer<T>(
+        &mut self,
+        awaited: &'static str,
+        within: Duration,
+        stop: &StopFlag,
+        mut wanted: impl FnMut(WorkerLine) -> Option<T>,
+    ) -> Result<T, BenchError> {
+        let role = self.role;
+        self.process.wait_for_line(awaited, within, stop, |line| match WorkerLine::parse(line)? {
+            WorkerLine::Failed { error } => {
+                Some(Err(BenchError::Worker { role: role.word(), message: error }))
+            }
+            line => wanted(line).map(Ok),
+        })?
     }
 }
 
@@ -166,35 +239,38 @@ impl Contestant for Ringroad {
         let folder = socket_folder()?;
         self.commands.clear();
         let daemon = match self.path {
-            FramePath::Null => None,
+            FramePath::Null | FramePath::Veth(..) => None,
             FramePath::Pipe | FramePath::Switch => Some(self.start_daemon(folder.path())?),
         };
         let mut workers = Vec::new();
         for part in self.parts(point) {
-            workers.push((part.role, self.start_worker(part, point, duration, folder.path())?));
+            workers.push(self.start_worker(part, point, duration, folder.path())?);
         }
-        for (_, worker) in &mut workers {
-            worker.tell(GO)?;
+        for worker in &mut workers {
+            worker.process.tell(GO)?;
         }
         // A pipe does not pass through the daemon, which then sleeps beside the source.
         let datapath = daemon.as_ref().filter(|_| self.path == FramePath::Switch);
-        let waits = |workers: &[(Role, BenchProcess)]| -> Vec<Option<u64>> {
-            workers.iter().map(|(_, worker)| worker).chain(datapath).map(BenchProcess::cpu_wait_ns).collect()
+        let waits = |workers: &[WorkerProcess]| -> Vec<Option<u64>> {
+            workers
+                .iter()
+                .map(|worker| &worker.process)
+                .chain(datapath)
+                .map(BenchProcess::cpu_wait_ns)
+                .collect()
         };
         let waits_before = waits(&workers);
         let began = Instant::now();
         let limit = SETTLE + duration + LIMIT;
         let measured = match workers.first_mut() {
-            Some((role, worker)) => {
-                answer(worker, *role, "report its count", limit, &self.stop, |line| match line {
-                    WorkerLine::Measured(measured) => Some(measured),
-                    _ => None,
-                })
-            }
+            Some(worker) => worker.answer("report its count", limit, &self.stop, |line| match line {
+                WorkerLine::Measured(measured) => Some(measured),
+                _ => None,
+            }),
             None => Err(BenchError::Implausible("nobody counts on this path".into())),
         };
         let cpu_wait = cpu_wait_share(&waits_before, &waits(&workers), began.elapsed().max(duration));
-        workers.iter_mut().for_each(|(_, worker)| worker.ask_to_end());
+        workers.iter_mut().for_each(|worker| worker.process.ask_to_end());
         Sample { cpu_wait, ..sample_of(&measured?) }.checked(duration)
     }
 
@@ -216,6 +292,7 @@ impl Contestant for Ringroad {
                     "generator: 42 header bytes written, payload left as it was; switch: source address learnt, \
                      destination looked up, 1 copy into the receiver's own region; generator: frame dropped unread"
                 }
+                FramePath::Veth(..) => "",
             },
             counting: "by the receiving worker, over an interval of its own monotonic clock",
         }
@@ -233,21 +310,6 @@ fn daemon_config(cpu: usize) -> String {
 
 fn socket(folder: &Path) -> PathBuf {
     folder.join("ringroad.sock")
-}
-
-/// Waits for the line of a worker that `wanted` accepts; a failure it reports instead is the error.
-fn answer<T>(
-    worker: &mut BenchProcess,
-    role: Role,
-    awaited: &'static str,
-    within: Duration,
-    stop: &StopFlag,
-    mut wanted: impl FnMut(WorkerLine) -> Option<T>,
-) -> Result<T, BenchError> {
-    worker.wait_for_line(awaited, within, stop, |line| match WorkerLine::parse(line)? {
-        WorkerLine::Failed { error } => Some(Err(BenchError::Worker { role: role.word(), message: error })),
-        line => wanted(line).map(Ok),
-    })?
 }
 
 fn sample_of(measured: &Measured) -> Sample {

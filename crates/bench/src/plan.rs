@@ -18,9 +18,28 @@ pub const FRAME_SIZES_BYTES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 /// The bursts measured, in frames per handover.
 pub const BURSTS_FRAMES: [u32; 5] = [1, 8, 32, 128, 256];
 
-/// The way the frames take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// How a program gets at the frames of a network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mechanism {
+    /// AF_XDP sockets (Documentation/networking/af_xdp.rst).
+    Xdp,
+    /// AF_PACKET sockets (packet(7)).
+    Packet,
+}
+
+/// What a program does with the frames of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flow {
+    /// Sends on one interface.
+    Tx,
+    /// Receives on one interface.
+    Rx,
+    /// Forwards from one interface to another.
+    Io,
+}
+
+/// The way the frames take. As text and in JSON one word, of the paths over interfaces e.g. `veth-xdp-rx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FramePath {
     /// Between two ports that hold nothing, on one core: what the framework itself costs.
@@ -29,6 +48,26 @@ pub enum FramePath {
     Pipe,
     /// From a process through a switch on the other core and back to the process, both ways at once.
     Switch,
+    /// Through one or two pairs of virtual interfaces, the program under test on one core.
+    Veth(Mechanism, Flow),
+}
+
+impl FramePath {
+    /// Every path over virtual interfaces.
+    pub const VETH: [Self; 6] = [
+        Self::Veth(Mechanism::Xdp, Flow::Tx),
+        Self::Veth(Mechanism::Xdp, Flow::Rx),
+        Self::Veth(Mechanism::Xdp, Flow::Io),
+        Self::Veth(Mechanism::Packet, Flow::Tx),
+        Self::Veth(Mechanism::Packet, Flow::Rx),
+        Self::Veth(Mechanism::Packet, Flow::Io),
+    ];
+
+    /// Whether it leads over virtual interfaces.
+    #[must_use]
+    pub const fn is_veth(self) -> bool {
+        matches!(self, Self::Veth(..))
+    }
 }
 
 impl fmt::Display for FramePath {
@@ -37,7 +76,19 @@ impl fmt::Display for FramePath {
             Self::Null => "null",
             Self::Pipe => "pipe",
             Self::Switch => "switch",
+            Self::Veth(Mechanism::Xdp, Flow::Tx) => "veth-xdp-tx",
+            Self::Veth(Mechanism::Xdp, Flow::Rx) => "veth-xdp-rx",
+            Self::Veth(Mechanism::Xdp, Flow::Io) => "veth-xdp-io",
+            Self::Veth(Mechanism::Packet, Flow::Tx) => "veth-packet-tx",
+            Self::Veth(Mechanism::Packet, Flow::Rx) => "veth-packet-rx",
+            Self::Veth(Mechanism::Packet, Flow::Io) => "veth-packet-io",
         })
+    }
+}
+
+impl Serialize for FramePath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -77,7 +128,7 @@ impl fmt::Display for Point {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// The few points that decide, in two to three minutes with the peers.
+    /// The few points that decide, in about ten minutes with the peers.
     #[default]
     Quick,
     /// Every size and burst on every path.
@@ -117,21 +168,32 @@ impl Plan {
                     (FramePath::Switch, 64, 32),
                     (FramePath::Switch, 64, 256),
                     (FramePath::Switch, 1518, 32),
-                ]),
+                ])
+                .into_iter()
+                .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
+                .collect(),
                 rounds: 5,
                 sample: Duration::from_millis(500),
                 warm_up: Duration::from_millis(100),
             },
             Profile::Full => Self {
-                points: null_cross()
+                points: cross(FramePath::Null)
                     .chain(matrix(FramePath::Pipe))
                     .chain(matrix(FramePath::Switch))
+                    .chain(FramePath::VETH.into_iter().flat_map(cross))
                     .collect(),
                 rounds: 5,
                 sample: Duration::from_secs(1),
                 warm_up: Duration::from_millis(200),
             },
         }
+    }
+
+    /// Leaves out the points of paths over interfaces.
+    #[must_use]
+    pub fn without_veth(mut self) -> Self {
+        self.points.retain(|point| !point.path.is_veth());
+        self
     }
 
     /// Keeps only the points of the given paths; an empty list keeps all.
@@ -155,9 +217,18 @@ fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
     })
 }
 
-/// Every burst at 64 bytes and every size at burst 32: a null port's cost has no more shape than that.
-fn null_cross() -> impl Iterator<Item = Point> {
-    matrix(FramePath::Null).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
+/// Every burst at 64 bytes and every size at burst 32: the cost of a null port, or of the kernel, has no more shape than that.
+fn cross(path: FramePath) -> impl Iterator<Item = Point> {
+    matrix(path).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
+}
+
+/// Both ends of the sizes, and the larger burst at the small one.
+fn decisive_on_veth(path: FramePath) -> [Point; 3] {
+    [(64, 32), (64, 256), (1518, 32)].map(|(frame_bytes, burst_frames)| Point {
+        path,
+        frame_bytes,
+        burst_frames,
+    })
 }
 
 #[cfg(test)]
@@ -183,6 +254,19 @@ mod tests {
             let plan = Plan::of(profile);
             assert!(plan.rounds >= 5);
             assert!(plan.points.iter().any(|point| point.path == FramePath::Null));
+        }
+    }
+
+    #[test]
+    fn every_profile_has_both_sizes_on_every_path_over_interfaces() {
+        for profile in [Profile::Quick, Profile::Full] {
+            let plan = Plan::of(profile);
+            for path in FramePath::VETH {
+                for frame_bytes in [64, 1518] {
+                    let wanted = Point { path, frame_bytes, burst_frames: 32 };
+                    assert_eq!(plan.points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
+                }
+            }
         }
     }
 

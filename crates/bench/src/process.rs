@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use ringroad_netdev::{Namespace, in_namespace};
+
 use crate::error::BenchError;
 use crate::stop::{STOP_LATENCY, StopFlag};
 
@@ -51,8 +53,9 @@ pub(crate) struct BenchProcess {
 }
 
 impl BenchProcess {
-    /// Starts `program` with `arguments` and the additional `environment`.
+    /// Starts `program` with `arguments` and the additional `environment` in a network `namespace`.
     pub(crate) fn start(
+        namespace: &Namespace,
         name: &str,
         program: &std::ffi::OsStr,
         arguments: &[OsString],
@@ -67,17 +70,17 @@ impl BenchProcess {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = command
-            .spawn()
+        // A child is born into the namespace of the thread that makes it.
+        let mut child = in_namespace(namespace, || command.spawn())?
             .map_err(|source| BenchError::Start { command: command_line(program, arguments), source })?;
         let last_words = LastWords::default();
         let (sender, lines) = channel();
         let mut readers = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            readers.push(read_lines(stdout, Arc::clone(&last_words), Some(sender)));
+            readers.push(read_lines(stdout, Arc::clone(&last_words), sender.clone()));
         }
         if let Some(stderr) = child.stderr.take() {
-            readers.push(read_lines(stderr, Arc::clone(&last_words), None));
+            readers.push(read_lines(stderr, Arc::clone(&last_words), sender));
         }
         let stdin = child.stdin.take();
         Ok(Self { name: name.into(), ends_by, child, stdin, lines, last_words, readers })
@@ -153,6 +156,16 @@ impl BenchProcess {
         times.max_by_key(|(run_ns, _)| *run_ns).filter(|(run_ns, _)| *run_ns > 0).map(|(_, wait_ns)| wait_ns)
     }
 
+    /// Processor time used since the start, all threads together; `None` once it is gone.
+    pub(crate) fn processor_time(&self) -> Option<ProcessorTime> {
+        parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?)
+    }
+
+    /// Asks the child for what it does on SIGUSR1.
+    pub(crate) fn signal_user1(&self) {
+        self.signal(Signal::USR1);
+    }
+
     fn last_words(&self) -> String {
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         words.iter().map(String::as_str).collect::<Vec<_>>().join(" | ")
@@ -169,9 +182,13 @@ impl BenchProcess {
     }
 
     fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    fn signal(&self, signal: Signal) {
         // The child is not reaped yet, so the number cannot belong to anybody else.
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            let _ = kill_process(pid, Signal::INT);
+            let _ = kill_process(pid, signal);
         }
     }
 
@@ -220,6 +237,24 @@ impl Drop for BenchProcess {
     }
 }
 
+/// Processor time of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ProcessorTime {
+    /// Seconds in the program itself.
+    pub user_seconds: f64,
+    /// Seconds in the kernel on its behalf, with the interrupts that came meanwhile.
+    pub kernel_seconds: f64,
+}
+
+/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), counted after the name, which may hold anything.
+fn parse_stat(text: &str) -> Option<ProcessorTime> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
+    let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut next = || Some(times.next()? as f64 / ticks_per_second);
+    Some(ProcessorTime { user_seconds: next()?, kernel_seconds: next()? })
+}
+
 /// The largest share of the time since `before` that any of the processes waited for its CPU; `before` and `after` are
 /// [`BenchProcess::cpu_wait_ns`] of the same processes.
 pub(crate) fn cpu_wait_share(
@@ -266,7 +301,7 @@ fn describe(status: ExitStatus) -> String {
 fn read_lines(
     stream: impl Read + Send + 'static,
     last_words: LastWords,
-    sender: Option<Sender<String>>,
+    sender: Sender<String>,
 ) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
@@ -284,10 +319,8 @@ fn read_lines(
             }
             words.push_back(text.clone());
             drop(words);
-            if let Some(sender) = &sender {
-                // The bench may have stopped listening; the pipe must be drained nevertheless.
-                let _ = sender.send(text);
-            }
+            // The bench may have stopped listening; the pipe must be drained nevertheless.
+            let _ = sender.send(text);
         }
     })
 }
@@ -297,8 +330,15 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> BenchProcess {
-        BenchProcess::start("shell", "sh".as_ref(), &["-c".into(), script.into()], &[], EndsBy::Input)
-            .unwrap()
+        BenchProcess::start(
+            &Namespace::Current,
+            "shell",
+            "sh".as_ref(),
+            &["-c".into(), script.into()],
+            &[],
+            EndsBy::Input,
+        )
+        .unwrap()
     }
 
     fn answer(process: &mut BenchProcess, word: &str) -> Result<String, BenchError> {
@@ -340,6 +380,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_child_says_on_its_error_stream_is_heard_too() {
+        let mut process = shell("echo counted 7 >&2; read never");
+        assert_eq!(answer(&mut process, "counted").unwrap(), "counted 7");
+    }
+
+    #[test]
+    fn processor_time_is_found_behind_a_name_with_anything_in_it() {
+        let text = "42 (a) b) R 1 42 42 0 -1 4194304 100 0 0 0 250 750 3 4 20 0 1 0";
+        let per_second = rustix::param::clock_ticks_per_second() as f64;
+        let time = parse_stat(text).unwrap();
+        assert_eq!((time.user_seconds * per_second, time.kernel_seconds * per_second), (250.0, 750.0));
+        assert_eq!(parse_stat("42 (a) R 1"), None);
+        assert!(shell("read never").processor_time().is_some());
+    }
+
+    #[test]
     fn the_wait_share_is_that_of_the_process_that_waited_most() {
         let share = cpu_wait_share(
             &[Some(100), None, Some(0)],
@@ -354,8 +410,15 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_exist_is_named() {
-        let error = BenchProcess::start("x", "/nonexistent/x".as_ref(), &["-v".into()], &[], EndsBy::Input)
-            .unwrap_err();
+        let error = BenchProcess::start(
+            &Namespace::Current,
+            "x",
+            "/nonexistent/x".as_ref(),
+            &["-v".into()],
+            &[],
+            EndsBy::Input,
+        )
+        .unwrap_err();
         assert_eq!(error.to_string(), "cannot start `/nonexistent/x -v`");
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::contestant::{ContestantFacts, CorePair};
+use crate::contestant::{ContestantFacts, CorePair, CpuCost};
 use crate::facts::MachineFacts;
 use crate::peers::Absent;
 use crate::plan::{FramePath, Plan, Point};
@@ -30,6 +30,8 @@ pub struct Conventions {
     pub ratio: &'static str,
     /// What a cycle is.
     pub cycle: &'static str,
+    /// What processor time is, on the paths over interfaces.
+    pub cpu_cost: &'static str,
 }
 
 /// The conventions of this version.
@@ -38,6 +40,9 @@ pub const CONVENTIONS: Conventions = Conventions {
     frame_size: "bytes including 4 of FCS (RFC 2544); the slot or buffer holds 4 fewer",
     layer1: "Gbit/s with preamble and start delimiter (8 bytes), FCS (4) and gap (12) per frame, as on an Ethernet wire",
     ratio: "Ringroad's rate divided by the peer's, within each round; median, minimum and maximum over the rounds",
+    cpu_cost: "of the program's process alone, by the scheduler's clock, split by ticks into user and kernel; with the kernel's work on \
+               frames it sends, up to their arrival at the far interface, and without that on frames it receives, which the \
+               sender's core does",
     cycle: "one tick of the time-stamp counter, at its constant rate, on the one core that forwards",
 };
 
@@ -65,6 +70,11 @@ pub struct Absolute {
     pub ns_per_frame: Option<f64>,
     /// Time-stamp counter ticks per frame of the one forwarding core; only on the null path.
     pub cycles_per_frame: Option<f64>,
+    /// Median of the frames per second that reached the program, where that is more than it counted; on the paths over
+    /// interfaces that it receives on.
+    pub offered_fps: Option<f64>,
+    /// Medians of the processor time that each frame took; on the paths over interfaces.
+    pub cpu_cost: Option<CpuCost>,
     /// The median sample's share of time spent ready to run without a CPU: above a few percent, other programs were
     /// measured too.
     pub cpu_wait: Option<f64>,
@@ -132,9 +142,9 @@ impl Report {
             machine,
             cores,
             steal_percent,
+            contestants: roster.facts(&plan),
             plan,
             stopped: result.stopped,
-            contestants: roster.facts(),
             absent: roster.absent.clone(),
             points: result
                 .points
@@ -186,6 +196,7 @@ fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
     let median_fps = rate.map(|rate| rate.median).filter(|median| *median > 0.0);
     let directions = samples.iter().map(|sample| sample.directions_fps.len()).max().unwrap_or(0);
     let seconds_per_frame = median_fps.map(f64::recip);
+    let costs = || samples.iter().filter_map(|sample| sample.cpu_cost);
     Absolute {
         contestant: series.contestant.clone(),
         frames_per_second: rate,
@@ -199,9 +210,20 @@ fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
         cycles_per_frame: seconds_per_frame
             .filter(|_| point.path == FramePath::Null)
             .and_then(|seconds| tsc_hz.map(|hz| hz * seconds)),
-        cpu_wait: Summary::of(samples.iter().filter_map(|sample| sample.cpu_wait)).map(|wait| wait.median),
+        offered_fps: median(samples.iter().filter_map(|sample| sample.offered_fps)),
+        cpu_cost: median(costs().map(|cost| cost.user_ns_per_frame))
+            .zip(median(costs().map(|cost| cost.kernel_ns_per_frame)))
+            .map(|(user_ns_per_frame, kernel_ns_per_frame)| CpuCost {
+                user_ns_per_frame,
+                kernel_ns_per_frame,
+            }),
+        cpu_wait: median(samples.iter().filter_map(|sample| sample.cpu_wait)),
         invalid_samples: series.outcomes.len() - samples.len(),
     }
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Summary::of(values).map(|summary| summary.median)
 }
 
 #[cfg(test)]

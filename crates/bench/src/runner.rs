@@ -4,6 +4,7 @@
 //! goes through them the other way (A B, B A, A B, ...), so that neither a drift of the machine nor the state that
 //! the previous contestant left behind favours one side.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -41,9 +42,7 @@ impl Field {
 /// Who competes in a run.
 #[derive(Default)]
 pub struct Roster {
-    null: Field,
-    pipe: Field,
-    switch: Field,
+    fields: BTreeMap<FramePath, Field>,
     /// Peers that cannot take part, and why.
     pub absent: Vec<Absent>,
 }
@@ -55,23 +54,15 @@ impl Roster {
         Self::default()
     }
 
-    /// Who competes on a path.
+    /// Who competes on a path; `None` if nobody does.
     #[must_use]
-    pub fn field(&self, path: FramePath) -> &Field {
-        match path {
-            FramePath::Null => &self.null,
-            FramePath::Pipe => &self.pipe,
-            FramePath::Switch => &self.switch,
-        }
+    pub fn field(&self, path: FramePath) -> Option<&Field> {
+        self.fields.get(&path)
     }
 
     /// Who competes on a path, to add to.
     pub fn field_mut(&mut self, path: FramePath) -> &mut Field {
-        match path {
-            FramePath::Null => &mut self.null,
-            FramePath::Pipe => &mut self.pipe,
-            FramePath::Switch => &mut self.switch,
-        }
+        self.fields.entry(path).or_default()
     }
 
     /// How long a plan will take with these contestants.
@@ -79,7 +70,8 @@ impl Roster {
     pub fn estimate(&self, plan: &Plan) -> Duration {
         let turns = |point: &Point| {
             self.field(point.path)
-                .iter()
+                .into_iter()
+                .flat_map(Field::iter)
                 .map(|contestant| {
                     (plan.sample + contestant.turn_overhead()) * plan.rounds
                         + plan.warm_up
@@ -90,14 +82,12 @@ impl Roster {
         plan.points.iter().map(turns).sum()
     }
 
-    /// What every contestant says about itself; complete after a run.
+    /// What the contestants on the plan's paths say about themselves; complete after a run.
     #[must_use]
-    pub fn facts(&self) -> Vec<ContestantFacts> {
-        [&self.null, &self.pipe, &self.switch]
-            .into_iter()
-            .flat_map(Field::iter)
-            .map(Contestant::facts)
-            .collect()
+    pub fn facts(&self, plan: &Plan) -> Vec<ContestantFacts> {
+        let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
+        let fields = self.fields.iter().filter(|(path, _)| planned(path)).map(|(_, field)| field);
+        fields.flat_map(Field::iter).map(Contestant::facts).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::plan::{FramePath, Plan};
 use crate::report::Report;
 use crate::runner::{Progress, Roster, run};
 use crate::stop::StopFlag;
+use crate::veth::lab::Lab;
 
 /// A run that is set up and not begun.
 pub struct Session {
@@ -26,20 +27,21 @@ impl Session {
     /// Looks at the machine, finds the peers, and tries whether huge pages can be had for them.
     ///
     /// `program` is a binary that knows the worker's command line ([`crate::worker`]); without it the peers run among
-    /// themselves. On a machine that allows one CPU only the null path is measured, and the report says so. Missing peers
-    /// are no error: their names and what would bring them in are in the report.
+    /// themselves, and not on interfaces. On a machine that allows one CPU only the null path is measured, without root's rights
+    /// no path over interfaces, and the report says so. Missing peers are no error: their names and what would bring them in are in the report.
     ///
     /// # Errors
     /// [`BenchError::TooFewCpus`] if the process may use no CPU at all, which no Linux system allows.
     pub fn prepare(plan: Plan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
-        let mut session = Self::without_peers(plan, program, stop, &allowed_cpus())?;
-        peers::enter_installed(&mut session.roster, session.cores, stop);
+        let programs = program.map(Programs::beside);
+        let mut session = Self::without_peers(plan, programs.as_ref(), stop, &allowed_cpus())?;
+        peers::enter_installed(&mut session.roster, programs.as_ref(), session.cores, stop);
         Ok(session)
     }
 
     fn without_peers(
         mut plan: Plan,
-        program: Option<&Path>,
+        programs: Option<&Programs>,
         stop: &StopFlag,
         cpus: &[usize],
     ) -> Result<Self, BenchError> {
@@ -56,8 +58,16 @@ impl Session {
             }
             (Err(error), None) => return Err(error),
         };
-        if let Some(program) = program {
-            ours::enter(&mut roster, &Programs::beside(program), cores, stop);
+        if plan.points.iter().any(|point| point.path.is_veth())
+            && let Err(error) = Lab::create(&[])
+        {
+            plan = plan.without_veth();
+            roster
+                .absent
+                .push(Absent { name: "every path over network interfaces".into(), reason: reason(&error) });
+        }
+        if let Some(programs) = programs {
+            ours::enter(&mut roster, programs, cores, stop);
         }
         Ok(Self { plan, roster, cores, machine, stop: stop.clone() })
     }

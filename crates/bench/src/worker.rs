@@ -4,7 +4,8 @@
 //! `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N --seconds S`. It pins itself, attaches, prints
 //! `{"ready":true}`, waits for the line `go`, lets a settling time pass, counts for S seconds, prints one
 //! [`WorkerLine::Measured`] and goes on until its standard input ends, so that the far side never runs dry within an
-//! interval. Anything that goes wrong is a [`WorkerLine::Failed`].
+//! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that whoever has
+//! other counters to read can count over an interval of their own. Anything that goes wrong is a [`WorkerLine::Failed`].
 
 mod frame;
 mod meter;
@@ -14,22 +15,25 @@ use std::fmt;
 use std::io::{BufRead, Write};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringroad::{OpenError, Port, PortError};
+use ringroad::{Embedded, OpenError, Port, PortError};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::FCS_BYTES;
-use meter::{Meter, Next, Tally};
-use roles::{NullForwarder, Sink, Source, SwitchLoop, Turn};
+use meter::{Meter, Next, Orders, Tally};
+use roles::{Forwarder, Receiver, Sender, Sink, Source, SwitchLoop, Turn};
 
 /// Time between the first frame and the counting interval.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// The line that lets a worker begin.
 pub const GO: &str = "go";
+
+/// The line that makes a worker say how many frames it has received so far.
+pub const COUNT: &str = "count";
 
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +46,23 @@ pub enum Role {
     Loop,
     /// Forwards between two null ports.
     Null,
+    /// Sends, on a device that it opens itself.
+    Send,
+    /// Receives and drops, on a device that it opens itself.
+    Receive,
+    /// Forwards between two devices that it opens itself.
+    Forward,
 }
 
 impl Role {
-    const ALL: [Self; 4] = [Self::Source, Self::Sink, Self::Loop, Self::Null];
+    const ALL: [Self; 7] =
+        [Self::Source, Self::Sink, Self::Loop, Self::Null, Self::Send, Self::Receive, Self::Forward];
 
     /// In how many directions it receives.
     const fn directions(self) -> usize {
         match self {
-            Self::Source | Self::Sink => 1,
-            Self::Loop | Self::Null => 2,
+            Self::Source | Self::Sink | Self::Send | Self::Receive => 1,
+            Self::Loop | Self::Null | Self::Forward => 2,
         }
     }
 
@@ -63,6 +74,9 @@ impl Role {
             Self::Sink => "sink",
             Self::Loop => "loop",
             Self::Null => "null",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Forward => "forward",
         }
     }
 }
@@ -75,7 +89,7 @@ impl fmt::Display for Role {
 
 /// A word that is no role.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a worker's role; the roles are source, sink, loop and null")]
+#[error("`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive and forward")]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -91,7 +105,7 @@ impl FromStr for Role {
 pub struct WorkerOptions {
     /// Its part.
     pub role: Role,
-    /// The ports it attaches to; two for [`Role::Loop`] and [`Role::Null`].
+    /// The ports it attaches to; two for [`Role::Loop`], [`Role::Null`] and [`Role::Forward`].
     pub ports: Vec<String>,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
@@ -154,6 +168,11 @@ pub enum WorkerLine {
     },
     /// The interval is over.
     Measured(Measured),
+    /// The answer to [`COUNT`].
+    SoFar {
+        /// Frames received since the start, all directions together.
+        so_far_frames: u64,
+    },
     /// The worker cannot go on.
     Failed {
         /// Why.
@@ -218,7 +237,16 @@ pub fn run(
     input: impl BufRead + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), WorkerError> {
-    run_with(options, &|name| Port::open(name), input, output)
+    match options.role {
+        // One datapath in the worker, so that its ports can share a region.
+        Role::Send | Role::Receive | Role::Forward => {
+            let datapath = Embedded::new();
+            run_with(options, &|name| datapath.open(name), input, output)
+        }
+        Role::Source | Role::Sink | Role::Loop | Role::Null => {
+            run_with(options, &|name| Port::open(name), input, output)
+        }
+    }
 }
 
 fn run_with(
@@ -234,7 +262,7 @@ fn run_with(
             Ok(_) if line.trim_end() == GO => {}
             _ => return Err(WorkerError::BenchGone),
         }
-        let meter = Meter::new(options.interval, options.role.directions(), raised_at_end_of(input));
+        let meter = Meter::new(options.interval, options.role.directions(), orders_from(input));
         work(role.as_mut(), meter, output)
     });
     if let Err(error) = &worked {
@@ -264,7 +292,9 @@ fn prepare(
         Role::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
-        Role::Null => Box::new(NullForwarder::new(exactly(role, ports)?, burst_frames)),
+        Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
+        Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
+        Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
     };
     Ok((turn, mode))
 }
@@ -285,23 +315,27 @@ fn work(role: &mut dyn Turn, mut meter: Meter, output: &mut impl Write) -> Resul
         match meter.turn(&tally) {
             Next::GoOn => {}
             Next::Report(measured) => say(output, &WorkerLine::Measured(measured))?,
+            Next::SoFar(so_far_frames) => say(output, &WorkerLine::SoFar { so_far_frames })?,
             Next::End => return Ok(()),
         }
     }
 }
 
-/// A flag that a thread raises when `input` has nothing more to say.
-fn raised_at_end_of(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
+/// What a thread that listens to `input` makes of it.
+fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<Orders> {
+    let orders = Arc::new(Orders::default());
+    let given = Arc::clone(&orders);
     std::thread::spawn(move || {
         let mut line = String::new();
         while matches!(input.read_line(&mut line), Ok(1..)) {
+            if line.trim_end() == COUNT {
+                given.count.store(true, Ordering::Relaxed);
+            }
             line.clear();
         }
-        raised.store(true, Ordering::Relaxed);
+        given.end.store(true, Ordering::Relaxed);
     });
-    flag
+    orders
 }
 
 fn say(output: &mut impl Write, line: &WorkerLine) -> Result<(), WorkerError> {
@@ -325,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_lines_are_told_apart() {
+    fn the_lines_are_told_apart() {
         assert_eq!(
             WorkerLine::parse(r#"{"ready":true}"#),
             Some(WorkerLine::Ready { ready: true, mode: String::new() })
@@ -338,6 +372,7 @@ mod tests {
             WorkerLine::parse(r#"{"error":"no daemon"}"#),
             Some(WorkerLine::Failed { error: "no daemon".into() })
         );
+        assert_eq!(WorkerLine::parse(r#"{"so_far_frames":7}"#), Some(WorkerLine::SoFar { so_far_frames: 7 }));
         assert_eq!(WorkerLine::parse("warning: something"), None);
     }
 }

@@ -1,7 +1,9 @@
 //! The peers: other people's programs, on the same two cores, set up as their users would.
 
+mod tcpdump;
 mod telemetry;
 pub mod testpmd;
+mod testpmd_interface;
 mod testpmd_memif;
 mod testpmd_null;
 mod testpmd_switch;
@@ -13,10 +15,14 @@ use serde::Serialize;
 
 use crate::contestant::{Contestant, CorePair};
 use crate::error::BenchError;
-use crate::plan::FramePath;
+use crate::ours::{Programs, interface_program};
+use crate::plan::{Flow, FramePath, Mechanism};
 use crate::runner::Roster;
 use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, VethContestant};
+use tcpdump::Tcpdump;
 use testpmd::{Installation, Setup, TestpmdPeer};
+use testpmd_interface::TestpmdInterface;
 
 /// A peer that cannot take part, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,20 +35,38 @@ pub struct Absent {
 
 /// Enters every peer that is installed into the roster, and notes the others there as absent.
 ///
-/// Two-core paths need `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
-pub fn enter_installed(roster: &mut Roster, cores: CorePair, stop: &StopFlag) {
+/// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
+pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: CorePair, stop: &StopFlag) {
+    let mut enter_on_veth = |mechanism, flow, program: Box<dyn InterfaceProgram>| {
+        if let Some(programs) = programs {
+            let source = interface_program(programs);
+            let peer = VethContestant::new(mechanism, flow, program, source, cores, stop);
+            roster.field_mut(FramePath::Veth(mechanism, flow)).peers.push(Box::new(peer));
+        }
+    };
+    let tcpdump =
+        Tcpdump::find().map(|tcpdump| enter_on_veth(Mechanism::Packet, Flow::Rx, Box::new(tcpdump)));
     match Installation::find(stop) {
         Ok(installation) => {
+            for path in FramePath::VETH {
+                if let FramePath::Veth(mechanism, flow) = path {
+                    let program = TestpmdInterface::new(mechanism, &installation);
+                    enter_on_veth(mechanism, flow, Box::new(program));
+                }
+            }
             for (path, peer) in testpmd_peers(&installation, cores) {
                 roster.field_mut(path).peers.push(peer);
             }
         }
         Err(error) => {
             roster.absent.push(Absent {
-                name: "DPDK testpmd (null, memif, vhost-user, switch)".into(),
+                name: "DPDK testpmd (null, memif, vhost-user, switch, AF_XDP, AF_PACKET)".into(),
                 reason: reason(&error),
             });
         }
+    }
+    if let Err(error) = tcpdump {
+        roster.absent.push(Absent { name: "libpcap (tcpdump)".into(), reason: reason(&error) });
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -17,6 +17,7 @@ use rustix::net::{
 use serde::Deserialize;
 
 use crate::error::BenchError;
+use crate::reading::Reading;
 
 /// The largest answer DPDK sends (`max_output_len` of the greeting in DPDK 20.05 to 22.11).
 const ANSWER_BYTES: usize = 16384;
@@ -32,16 +33,6 @@ struct Greeting {
 #[derive(Deserialize)]
 struct PortStats {
     ipackets: u64,
-}
-
-/// The frames a port has received, at an instant.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    pub frames: u64,
-    /// Middle between asking and hearing.
-    pub at: Instant,
-    /// From asking to hearing: the count is from somewhere in between.
-    pub width: Duration,
 }
 
 /// A connection to one DPDK process.
@@ -80,13 +71,12 @@ impl Telemetry {
     /// The frames that `port` has received since its start.
     pub(super) fn received(&mut self, port: u16) -> Result<Reading, BenchError> {
         let command = format!("/ethdev/stats,{port}");
-        let asked = Instant::now();
-        send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
-            .map_err(|errno| self.failed("ask", errno))?;
-        let answer = self.hear()?;
-        let width = asked.elapsed();
-        let frames = parse_stats(answer).ok_or_else(|| self.unreadable("port counters"))?;
-        Ok(Reading { frames, at: asked + width / 2, width })
+        Reading::of(|| {
+            send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
+                .map_err(|errno| self.failed("ask", errno))?;
+            let answer = self.hear()?;
+            parse_stats(answer).ok_or_else(|| self.unreadable("port counters"))
+        })
     }
 
     fn hear(&mut self) -> Result<&[u8], BenchError> {

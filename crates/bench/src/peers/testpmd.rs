@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::telemetry::{Reading, Telemetry};
+use super::telemetry::Telemetry;
+use ringroad_netdev::Namespace;
+
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
-use crate::hugepages::{PAGE_BYTES, PeerMemory};
+use crate::hugepages::{HugepageReserve, PAGE_BYTES, PeerMemory};
 use crate::plan::{FramePath, Point};
 use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
+use crate::reading::{Reading, sample_between};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 
@@ -76,6 +79,20 @@ impl Installation {
         let pages = PROCESSES * PROCESS_MEBIBYTES * (1 << 20) / PAGE_BYTES;
         let memory = PeerMemory::arrange(pages);
         Ok(Rc::new(Self { program, memory, stop: stop.clone(), version: OnceCell::new() }))
+    }
+
+    /// Memory for one turn, where it has to be lent.
+    pub(super) fn lend_memory(&self) -> Result<Option<HugepageReserve>, BenchError> {
+        Ok(self.memory.lend()?)
+    }
+
+    /// What is known of it: version and memory.
+    pub(super) fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            version: self.version.get().cloned(),
+            memory: self.memory.describe(),
+            ..ContestantFacts::default()
+        }
     }
 
     /// Whether the processes have huge pages, which zero-copy modes need.
@@ -152,13 +169,14 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
             return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
         }
         // Declared before the processes, and so given back after they are gone.
-        let _pages = self.installation.memory.lend()?;
+        let _pages = self.installation.lend_memory()?;
         let folder = socket_folder()?;
         let stop = &self.installation.stop;
         self.commands.clear();
         let mut processes = Vec::new();
         for launch in self.setup.launches(folder.path(), point, self.cores) {
-            let (process, command) = Testpmd::start(&self.installation, &launch, folder.path())?;
+            let (process, command) =
+                Testpmd::start(&self.installation, &Namespace::Current, &launch, folder.path())?;
             self.commands.push(command);
             processes.push(process);
         }
@@ -172,11 +190,10 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
     fn facts(&self) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
-            version: self.installation.version.get().cloned(),
             commands: self.commands.clone(),
-            memory: self.installation.memory.describe(),
             work_per_frame: self.setup.work_per_frame(),
             counting: "the receiving ports' own counters, read over DPDK's telemetry socket at both ends of the interval",
+            ..self.installation.facts()
         }
     }
 
@@ -189,15 +206,16 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
 
 /// A running testpmd.
 #[derive(Debug)]
-struct Testpmd {
-    telemetry: Telemetry,
-    process: BenchProcess,
+pub(super) struct Testpmd {
+    pub telemetry: Telemetry,
+    pub process: BenchProcess,
 }
 
 impl Testpmd {
-    /// Starts a process and waits until it forwards.
-    fn start(
+    /// Starts a process in a network `namespace` and waits until it forwards. Returns it with its command line.
+    pub(super) fn start(
         installation: &Installation,
+        namespace: &Namespace,
         launch: &Launch,
         folder: &Path,
     ) -> Result<(Self, String), BenchError> {
@@ -209,7 +227,7 @@ impl Testpmd {
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
         let name = format!("testpmd ({})", launch.role);
         let mut process =
-            BenchProcess::start(&name, "stdbuf".as_ref(), &command, &environment, EndsBy::Input)?;
+            BenchProcess::start(namespace, &name, "stdbuf".as_ref(), &command, &environment, EndsBy::Input)?;
         process.wait_for_line("start forwarding", START_LIMIT, &installation.stop, |line| {
             line.contains("Press enter to exit").then_some(())
         })?;
@@ -263,20 +281,6 @@ fn count(
     Ok(Sample { cpu_wait, ..sample_between(&start, &end) })
 }
 
-fn sample_between(start: &[Reading], end: &[Reading]) -> Sample {
-    let mut uncertainty = 0.0_f64;
-    let directions: Vec<(u64, f64)> = start
-        .iter()
-        .zip(end)
-        .map(|(start, end)| {
-            let seconds = end.at.saturating_duration_since(start.at).as_secs_f64();
-            uncertainty = uncertainty.max((start.width + end.width).as_secs_f64() / 2.0 / seconds);
-            (end.frames.saturating_sub(start.frames), seconds)
-        })
-        .collect();
-    Sample::of_directions(&directions, uncertainty)
-}
-
 fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<String> {
     let cpu = launch.cpu;
     let mut arguments = vec!["--lcores".into(), format!("0@{cpu},1@{cpu}"), "--no-pci".into()];
@@ -294,20 +298,6 @@ fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn reading(frames: u64, origin: Instant, at_ms: u64, width_ms: u64) -> Reading {
-        Reading { frames, at: origin + Duration::from_millis(at_ms), width: Duration::from_millis(width_ms) }
-    }
-
-    #[test]
-    fn each_port_is_divided_by_its_own_interval() {
-        let origin = Instant::now();
-        let start = [reading(100, origin, 0, 1), reading(50, origin, 10, 1)];
-        let end = [reading(1100, origin, 1000, 3), reading(2050, origin, 2010, 1)];
-        let sample = sample_between(&start, &end);
-        assert_eq!(sample.directions_fps, [1000.0, 1000.0]);
-        assert!((sample.clock_uncertainty - 0.002).abs() < 1e-9);
-    }
 
     #[test]
     fn an_absent_testpmd_is_an_error_that_names_the_debian_package() {

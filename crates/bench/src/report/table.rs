@@ -19,8 +19,18 @@ pub(super) fn render(report: &Report, width: Option<u16>) -> String {
     let mut text = String::new();
     let (floor, paths): (Vec<&PointReport>, Vec<&PointReport>) =
         report.points.iter().partition(|point| point.point.path == FramePath::Null);
-    if !paths.is_empty() {
-        let _ = writeln!(text, "{}\n", ratios(&paths, width));
+    let (veth, memory): (Vec<&PointReport>, Vec<&PointReport>) =
+        paths.into_iter().partition(|point| point.point.path.is_veth());
+    if !memory.is_empty() {
+        let _ = writeln!(text, "{}\n", ratios(&memory, width));
+    }
+    if !veth.is_empty() {
+        let _ = writeln!(
+            text,
+            "Network interfaces (veth), one program on one core:\n{}\n",
+            interfaces(&veth, width)
+        );
+        let _ = writeln!(text, "Processor time: {}.\n", CONVENTIONS.cpu_cost);
     }
     if !floor.is_empty() {
         let _ = writeln!(text, "Overhead floor (null ports, one core):\n{}\n", overhead(&floor, width));
@@ -79,11 +89,6 @@ fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
         empty(&["size B", "burst", "", "Mpps", "ns/frame", "cycles/frame", "Ringroad's ratio"], width);
     for report in points {
         for absolute in &report.absolutes {
-            let ratio = report
-                .ratios
-                .iter()
-                .find(|comparison| comparison.peer == absolute.contestant)
-                .and_then(|comparison| comparison.ratio.as_ref());
             table.add_row(vec![
                 report.point.frame_bytes.to_string(),
                 report.point.burst_frames.to_string(),
@@ -91,11 +96,52 @@ fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
                 mpps(absolute),
                 number(absolute.ns_per_frame, 2),
                 number(absolute.cycles_per_frame, 1),
-                ratio.map_or_else(|| NONE.into(), |ratio| range(&ratio.summary, 1.0)),
+                ratio_to(report, absolute),
             ]);
         }
     }
     table
+}
+
+/// One row for each contestant: where its time goes matters as much as the ratio.
+fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
+    let mut table = empty(
+        &[
+            "path",
+            "size B",
+            "burst",
+            "",
+            "Mpps",
+            "Ringroad's ratio",
+            "offered Mpps",
+            "user ns/frame",
+            "kernel ns/frame",
+        ],
+        width,
+    );
+    for report in points {
+        for absolute in &report.absolutes {
+            table.add_row(vec![
+                report.point.path.to_string(),
+                report.point.frame_bytes.to_string(),
+                report.point.burst_frames.to_string(),
+                absolute.contestant.clone(),
+                mpps(absolute),
+                ratio_to(report, absolute),
+                number(absolute.offered_fps.map(|fps| fps / 1e6), 2),
+                number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0),
+                number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0),
+            ]);
+        }
+    }
+    table
+}
+
+/// Ringroad's ratio to a contestant; nothing beside Ringroad itself.
+fn ratio_to(report: &PointReport, absolute: &Absolute) -> String {
+    let comparison = report.ratios.iter().find(|comparison| comparison.peer == absolute.contestant);
+    let ratio = comparison.and_then(|comparison| comparison.ratio.as_ref());
+    ratio.map_or_else(|| NONE.into(), |ratio| range(&ratio.summary, 1.0))
 }
 
 fn notes(report: &Report, text: &mut String) {

@@ -10,6 +10,15 @@ use crate::cycles;
 /// Turns of a worker's loop between two looks at the clock, which costs as much as a small burst.
 const TURNS_PER_LOOK: u32 = 256;
 
+/// What the bench wants of a running worker, from the thread that listens to it.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    /// To say how many frames it has received so far.
+    pub count: AtomicBool,
+    /// To end.
+    pub end: AtomicBool,
+}
+
 /// What a worker has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -40,7 +49,7 @@ pub(super) struct Meter {
     interval: Duration,
     directions: usize,
     settle: Duration,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     phase: Phase,
     turns: u32,
 }
@@ -52,26 +61,32 @@ pub(super) enum Next {
     GoOn,
     /// Report this and go on.
     Report(Measured),
+    /// Say that so many frames have been received and go on.
+    SoFar(u64),
     /// End.
     End,
 }
 
 impl Meter {
     /// A meter for a role that counts in the first `directions` entries of its tally.
-    pub(super) fn new(interval: Duration, directions: usize, stop: Arc<AtomicBool>) -> Self {
-        Self { interval, directions, settle: SETTLE, stop, phase: Phase::Silent, turns: 0 }
+    pub(super) fn new(interval: Duration, directions: usize, orders: Arc<Orders>) -> Self {
+        Self { interval, directions, settle: SETTLE, orders, phase: Phase::Silent, turns: 0 }
     }
 
     /// To be called once per turn.
     #[inline]
     pub(super) fn turn(&mut self, tally: &Tally) -> Next {
         self.turns = self.turns.wrapping_add(1);
+        if self.orders.count.load(Ordering::Relaxed) {
+            self.orders.count.store(false, Ordering::Relaxed);
+            return Next::SoFar(tally.directions_frames.iter().sum());
+        }
         if self.turns.is_multiple_of(TURNS_PER_LOOK) { self.look(tally) } else { Next::GoOn }
     }
 
     #[cold]
     fn look(&mut self, tally: &Tally) -> Next {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.orders.end.load(Ordering::Relaxed) {
             return Next::End;
         }
         let now = Instant::now();
@@ -139,9 +154,18 @@ mod tests {
     #[test]
     fn the_clock_is_looked_at_once_in_many_turns() {
         let mut meter = meter();
-        meter.stop.store(true, Ordering::Relaxed);
+        meter.orders.end.store(true, Ordering::Relaxed);
         let turns = (1..).find(|_| matches!(meter.turn(&tally(1)), Next::End));
         assert_eq!(turns, Some(TURNS_PER_LOOK));
+    }
+
+    #[test]
+    fn a_count_asked_for_is_given_once_and_at_the_next_turn() {
+        let mut meter = meter();
+        meter.orders.count.store(true, Ordering::Relaxed);
+        let tally = Tally { directions_frames: [3, 4], lost_or_reordered_frames: 1 };
+        assert!(matches!(meter.turn(&tally), Next::SoFar(7)));
+        assert!(matches!(meter.turn(&tally), Next::GoOn));
     }
 
     #[test]

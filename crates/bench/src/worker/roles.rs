@@ -167,19 +167,51 @@ impl Turn for SwitchLoop {
     }
 }
 
-/// Forwards both ways between two ports that make up what they receive.
-pub(super) struct NullForwarder {
+/// Sends to one port.
+pub(super) struct Sender(Station, u32);
+
+impl Sender {
+    pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
+        Self(Station::new(port, 1, 2, slot_bytes), burst_frames)
+    }
+}
+
+impl Turn for Sender {
+    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+        self.0.send(self.1)
+    }
+}
+
+/// Receives from one port and drops.
+pub(super) struct Receiver(Station, u32);
+
+impl Receiver {
+    pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
+        Self(Station::new(port, 2, 1, slot_bytes), burst_frames)
+    }
+}
+
+impl Turn for Receiver {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        let [received, _] = &mut tally.directions_frames;
+        *received += self.0.receive(self.1)?;
+        Ok(())
+    }
+}
+
+/// Forwards both ways between two ports.
+pub(super) struct Forwarder {
     ports: [Port; 2],
     burst_frames: u32,
 }
 
-impl NullForwarder {
+impl Forwarder {
     pub(super) fn new(ports: [Port; 2], burst_frames: u32) -> Self {
         Self { ports, burst_frames }
     }
 }
 
-impl Turn for NullForwarder {
+impl Turn for Forwarder {
     fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
         let [a, b] = &mut self.ports;
         let (a_tx, a_rx) = a.queue().split();

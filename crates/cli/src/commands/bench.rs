@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ringroad_bench::worker::{self, Role, WorkerOptions};
-use ringroad_bench::{FramePath, Plan, Profile, Progress, Session, StopFlag};
+use ringroad_bench::{FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -13,12 +13,14 @@ use crate::output::Output;
 
 /// Measure Ringroad beside its peers, in turn on the same cores
 ///
-/// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs) and
-/// switch (program to switch to program, against testpmd between two vhost-user ports). Ratios come first; absolute
-/// figures mean something only beside them. Peers need the Debian packages dpdk and dpdk-dev.
+/// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs),
+/// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
+/// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root, and makes
+/// its interfaces in network namespaces of its own). Ratios come first; absolute figures mean something only beside them. Peers
+/// need the Debian packages dpdk, dpdk-dev and tcpdump.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The points that decide, in a few minutes (the default)
+    /// The points that decide, in about ten minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// All sizes and bursts; takes long and says how long before it begins
@@ -41,20 +43,35 @@ enum Path {
     Null,
     Pipe,
     Switch,
+    Veth,
+    /// The part of veth over AF_XDP
+    VethXdp,
+    /// The part of veth over AF_PACKET
+    VethPacket,
+}
+
+impl Path {
+    fn frame_paths(self) -> Vec<FramePath> {
+        let veth = |wanted| {
+            let over =
+                move |path: &FramePath| matches!(path, FramePath::Veth(mechanism, _) if *mechanism == wanted);
+            FramePath::VETH.into_iter().filter(over).collect()
+        };
+        match self {
+            Self::Null => vec![FramePath::Null],
+            Self::Pipe => vec![FramePath::Pipe],
+            Self::Switch => vec![FramePath::Switch],
+            Self::Veth => FramePath::VETH.to_vec(),
+            Self::VethXdp => veth(Mechanism::Xdp),
+            Self::VethPacket => veth(Mechanism::Packet),
+        }
+    }
 }
 
 impl Bench {
     pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
         let profile = if self.full { Profile::Full } else { Profile::Quick };
-        let paths: Vec<FramePath> = self
-            .path
-            .iter()
-            .map(|path| match path {
-                Path::Null => FramePath::Null,
-                Path::Pipe => FramePath::Pipe,
-                Path::Switch => FramePath::Switch,
-            })
-            .collect();
+        let paths: Vec<FramePath> = self.path.iter().flat_map(|path| path.frame_paths()).collect();
         let mut plan = Plan::of(profile).only(&paths);
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;

@@ -1,0 +1,104 @@
+//! Ringroad on network interfaces: one process that opens them itself and steps the datapath on its own thread.
+
+use std::time::Duration;
+
+use super::{LIMIT, Programs, WorkerProcess};
+use crate::contestant::ContestantFacts;
+use crate::error::BenchError;
+use crate::plan::{Flow, Mechanism};
+use crate::process::BenchProcess;
+use crate::reading::Reading;
+use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, Running, Task};
+use crate::worker::{COUNT, GO, Role, WorkerLine, WorkerOptions};
+
+/// Ringroad as it is on interfaces.
+#[derive(Debug)]
+pub(crate) struct RingroadInterface {
+    programs: Programs,
+    command: Option<String>,
+    mode: Option<String>,
+}
+
+impl RingroadInterface {
+    /// With the worker of `programs`.
+    pub(crate) fn new(programs: &Programs) -> Self {
+        Self { programs: programs.clone(), command: None, mode: None }
+    }
+}
+
+/// The ports of a task. The one that sends shares the other's region, so that buffers can change hands.
+fn ports(task: &Task<'_>) -> Vec<String> {
+    let port = |interface: &&str| match task.mechanism {
+        Mechanism::Xdp => format!("xdp:{interface}"),
+        Mechanism::Packet => format!("packet:{interface}"),
+    };
+    let mut ports: Vec<String> = task.interfaces.iter().map(port).collect();
+    if let [first, second] = ports.as_mut_slice() {
+        second.push_str("@share=");
+        second.push_str(first);
+    }
+    ports
+}
+
+impl InterfaceProgram for RingroadInterface {
+    fn name(&self) -> &str {
+        "Ringroad"
+    }
+
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+        let options = WorkerOptions {
+            role: match task.flow {
+                Flow::Tx => Role::Send,
+                Flow::Rx => Role::Receive,
+                Flow::Io => Role::Forward,
+            },
+            ports: ports(task),
+            frame_bytes: task.point.frame_bytes,
+            burst_frames: task.point.burst_frames,
+            cpu: task.cpu,
+            // Asked for its count, it has no interval of its own.
+            interval: Duration::ZERO,
+        };
+        let started = WorkerProcess::start(&self.programs, &task.lab.namespace(), &options, &[], task.stop)?;
+        self.command = Some(started.command);
+        self.mode = Some(started.mode);
+        Ok(Box::new(started.worker))
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            name: self.name().into(),
+            version: Some(concat!("Ringroad ", env!("CARGO_PKG_VERSION")).into()),
+            commands: self.command.clone().into_iter().collect(),
+            memory: self.mode.clone().unwrap_or_else(|| "not measured".into()),
+            work_per_frame: "sending: 42 header bytes written into the slot, payload left as it was, copied by the kernel; \
+                             receiving: copied by the kernel, dropped unread; forwarding: buffers change hands where the mode allows",
+            counting: "",
+        }
+    }
+
+    fn start_up(&self) -> Duration {
+        Duration::from_millis(150)
+    }
+}
+
+impl Running for WorkerProcess {
+    fn begin(&mut self) -> Result<(), BenchError> {
+        self.process.tell(GO)
+    }
+
+    fn process(&mut self) -> &mut BenchProcess {
+        &mut self.process
+    }
+
+    fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {
+        Reading::of(|| {
+            self.process.tell(COUNT)?;
+            self.answer("say what it received", LIMIT, stop, |line| match line {
+                WorkerLine::SoFar { so_far_frames } => Some(so_far_frames),
+                _ => None,
+            })
+        })
+    }
+}

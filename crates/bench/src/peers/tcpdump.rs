@@ -1,0 +1,120 @@
+//! tcpdump: a plain program on libpcap, which captures and throws away.
+//!
+//! On SIGUSR1 it says how many packets it has captured (tcpdump(1)).
+
+use std::time::Duration;
+
+use crate::contestant::ContestantFacts;
+use crate::error::BenchError;
+use crate::process::{BenchProcess, EndsBy, command_line};
+use crate::reading::Reading;
+use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, Running, Task};
+
+/// Time that it may take to open the interface, or to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// tcpdump with libpcap's own choice of rings and buffers.
+#[derive(Debug, Default)]
+pub(super) struct Tcpdump {
+    command: Option<String>,
+    version: Option<String>,
+}
+
+impl Tcpdump {
+    /// tcpdump, if it is in PATH.
+    pub(super) fn find() -> Result<Self, BenchError> {
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&search).any(|folder| folder.join("tcpdump").is_file());
+        if !found {
+            return Err(BenchError::PeerAbsent { program: "tcpdump", package: "tcpdump" });
+        }
+        let output = std::process::Command::new("tcpdump").arg("--version").output();
+        let version = output.ok().map(|output| {
+            let text = [output.stdout, output.stderr].concat();
+            String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join(", ")
+        });
+        Ok(Self { command: None, version })
+    }
+}
+
+impl InterfaceProgram for Tcpdump {
+    fn name(&self) -> &str {
+        "libpcap (tcpdump)"
+    }
+
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+        let interface = task.interfaces.first().copied().unwrap_or_default();
+        let cpu = task.cpu.to_string();
+        let arguments =
+            ["-c", &cpu, "tcpdump", "-i", interface, "-n", "-w", "/dev/null"].map(std::ffi::OsString::from);
+        self.command = Some(command_line("taskset".as_ref(), &arguments));
+        let mut process = BenchProcess::start(
+            &task.lab.namespace(),
+            "tcpdump",
+            "taskset".as_ref(),
+            &arguments,
+            &[],
+            EndsBy::Signal,
+        )?;
+        process.wait_for_line("open the interface", LIMIT, task.stop, |line| {
+            line.contains("listening on").then_some(())
+        })?;
+        Ok(Box::new(RunningTcpdump(process)))
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            name: self.name().into(),
+            version: self.version.clone(),
+            commands: self.command.clone().into_iter().collect(),
+            memory: "a ring of 2 MiB, libpcap's default".into(),
+            work_per_frame: "receiving: copied by the kernel, written to /dev/null with its header in blocks of stdio",
+            counting: "",
+        }
+    }
+
+    fn start_up(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+}
+
+struct RunningTcpdump(BenchProcess);
+
+impl Running for RunningTcpdump {
+    fn process(&mut self) -> &mut BenchProcess {
+        &mut self.0
+    }
+
+    fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {
+        Reading::of(|| {
+            self.0.signal_user1();
+            self.0.wait_for_line("say what it captured", LIMIT, stop, captured)
+        })
+    }
+}
+
+/// Frames of the line `tcpdump: 12 packets captured, 14 packets received by filter, 0 packets dropped by kernel`.
+fn captured(line: &str) -> Option<u64> {
+    let (before, _) = line.split_once(" packet")?;
+    line.contains(" captured,").then(|| before.rsplit(' ').next()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::captured;
+
+    #[test]
+    fn the_line_of_a_signal_is_told_from_the_last_words() {
+        assert_eq!(
+            captured(
+                "tcpdump: 968392 packets captured, 970859 packets received by filter, 0 packets dropped by kernel"
+            ),
+            Some(968_392)
+        );
+        assert_eq!(captured("tcpdump: 1 packet captured, 1 packet received by filter"), Some(1));
+        for line in ["7 packets captured", "9 packets received by filter", "tcpdump: listening on vb", ""] {
+            assert_eq!(captured(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! testpmd on network interfaces, over its AF_XDP and AF_PACKET drivers.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::testpmd::{Installation, Launch, Testpmd};
+use crate::contestant::ContestantFacts;
+use crate::error::BenchError;
+use crate::hugepages::HugepageReserve;
+use crate::plan::{Flow, Mechanism};
+use crate::process::BenchProcess;
+use crate::reading::Reading;
+use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, Running, Task};
+
+/// testpmd as its users would start it on interfaces.
+#[derive(Debug)]
+pub(super) struct TestpmdInterface {
+    mechanism: Mechanism,
+    installation: Rc<Installation>,
+    command: Option<String>,
+}
+
+impl TestpmdInterface {
+    /// Over `mechanism`'s driver.
+    pub(super) fn new(mechanism: Mechanism, installation: &Rc<Installation>) -> Self {
+        Self { mechanism, installation: Rc::clone(installation), command: None }
+    }
+}
+
+/// A device with its driver, for `--vdev`. Sending around the queueing discipline is what Ringroad does as well.
+fn device(mechanism: Mechanism, number: usize, interface: &str) -> String {
+    match mechanism {
+        Mechanism::Xdp => format!("net_af_xdp{number},iface={interface}"),
+        Mechanism::Packet => format!("net_af_packet{number},iface={interface},qdisc_bypass=1"),
+    }
+}
+
+impl InterfaceProgram for TestpmdInterface {
+    fn name(&self) -> &str {
+        match self.mechanism {
+            Mechanism::Xdp => "DPDK net_af_xdp",
+            Mechanism::Packet => "DPDK net_af_packet",
+        }
+    }
+
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+        let pages = self.installation.lend_memory()?;
+        let mode = match task.flow {
+            Flow::Tx => {
+                vec!["--forward-mode=txonly".into(), format!("--txpkts={}", task.point.slot_bytes())]
+            }
+            Flow::Rx => vec!["--forward-mode=rxonly".into()],
+            Flow::Io => vec!["--forward-mode=io".into()],
+        };
+        let devices = task.interfaces.iter().enumerate();
+        let launch = Launch {
+            role: "interface",
+            cpu: task.cpu,
+            devices: devices.map(|(number, interface)| device(task.mechanism, number, interface)).collect(),
+            burst_frames: task.point.burst_frames,
+            mode,
+        };
+        let (testpmd, command) =
+            Testpmd::start(&self.installation, &task.lab.namespace(), &launch, task.folder)?;
+        self.command = Some(command);
+        Ok(Box::new(RunningTestpmd { testpmd, _pages: pages }))
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        ContestantFacts {
+            name: self.name().into(),
+            commands: self.command.clone().into_iter().collect(),
+            work_per_frame: match self.mechanism {
+                Mechanism::Xdp => {
+                    "sending: buffer allocated, 42 header bytes written, payload left as it was, copied by the kernel; \
+                     receiving: copied by the kernel, freed unread; forwarding: no copy of its own"
+                }
+                Mechanism::Packet => {
+                    "sending: buffer allocated, 42 header bytes written, payload left as it was, copied into the ring, \
+                     copied by the kernel; receiving: copied by the kernel, copied out of the ring, freed unread"
+                }
+            },
+            ..self.installation.facts()
+        }
+    }
+
+    fn start_up(&self) -> Duration {
+        Duration::from_millis(700)
+    }
+}
+
+/// The process, and the huge pages that it has been lent.
+struct RunningTestpmd {
+    testpmd: Testpmd,
+    /// Given back after the process is gone.
+    _pages: Option<HugepageReserve>,
+}
+
+impl Running for RunningTestpmd {
+    fn process(&mut self) -> &mut BenchProcess {
+        &mut self.testpmd.process
+    }
+
+    fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
+        self.testpmd.telemetry.received(0)
+    }
+}

@@ -1,0 +1,288 @@
+//! What all contestants on virtual interfaces have in common: the wiring, the source of frames, and the ruler.
+//!
+//! ```text
+//! tx   program ─► bench0═bench1                                counted: what arrives at bench1
+//! rx   source ─► bench0═bench1 ─► program                      counted: what the program says it received
+//! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
+//! ```
+//!
+//! Every turn has a namespace, interfaces and processes of its own. The source is the same for everybody: Ringroad's sender
+//! over AF_XDP, as fast as it goes. Frames that reach bench1 and are not counted were dropped by the program under test, or by
+//! the kernel for want of its attention. A veth's receiving half runs on the core that sends into it.
+
+pub(crate) mod lab;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
+use crate::error::BenchError;
+use crate::plan::{Flow, FramePath, Mechanism, Point};
+use crate::process::{BenchProcess, ProcessorTime, cpu_wait_share};
+use crate::reading::{Reading, sample_between};
+use crate::sockets::socket_folder;
+use crate::stop::StopFlag;
+use lab::Lab;
+
+/// Where the source, or the program that only sends, sends.
+const ENTRANCE: &str = "bench0";
+
+/// Where the program under test receives.
+const ARRIVAL: &str = "bench1";
+
+/// Where the forwarding program sends.
+const EXIT: &str = "bench2";
+
+/// Where nobody receives any more.
+const END: &str = "bench3";
+
+/// Time that frames may take to begin to flow.
+const FLOW_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time between looks at a counter that has to begin to move; nobody announces that.
+const FLOW_CHECK: Duration = Duration::from_millis(5);
+
+/// Time between the first frame and the start of a sample.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// What a program is to do in a turn.
+pub(crate) struct Task<'a> {
+    /// Where its interfaces are.
+    pub lab: &'a Lab,
+    /// How it is to get at their frames.
+    pub mechanism: Mechanism,
+    /// What it is to do with them.
+    pub flow: Flow,
+    /// Its interfaces: where it receives, then where it sends.
+    pub interfaces: &'a [&'static str],
+    /// Sizes and bursts.
+    pub point: &'a Point,
+    /// The CPU it keeps to.
+    pub cpu: usize,
+    /// A private folder, removed with the turn.
+    pub folder: &'a Path,
+    /// Ends every wait.
+    pub stop: &'a StopFlag,
+}
+
+/// A program whose way with interfaces is measured.
+pub(crate) trait InterfaceProgram {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+
+    /// Starts it and waits until it is ready.
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError>;
+
+    /// What it says about itself, with the commands of its latest start.
+    fn facts(&self) -> ContestantFacts;
+
+    /// Time that starting it takes, for the estimate.
+    fn start_up(&self) -> Duration;
+}
+
+/// A program that has been started. Dropping it ends it.
+pub(crate) trait Running {
+    /// Lets it begin, where it waits for that.
+    fn begin(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    /// Its process.
+    fn process(&mut self) -> &mut BenchProcess;
+
+    /// The frames that it has received.
+    fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError>;
+}
+
+/// A program as a contestant on one path.
+pub(crate) struct VethContestant {
+    mechanism: Mechanism,
+    flow: Flow,
+    program: Box<dyn InterfaceProgram>,
+    source: Box<dyn InterfaceProgram>,
+    cores: CorePair,
+    stop: StopFlag,
+}
+
+impl VethContestant {
+    /// `program` doing `flow` over `mechanism`, with frames from `source`.
+    pub(crate) fn new(
+        mechanism: Mechanism,
+        flow: Flow,
+        program: Box<dyn InterfaceProgram>,
+        source: Box<dyn InterfaceProgram>,
+        cores: CorePair,
+        stop: &StopFlag,
+    ) -> Self {
+        Self { mechanism, flow, program, source, cores, stop: stop.clone() }
+    }
+
+    fn path(&self) -> FramePath {
+        FramePath::Veth(self.mechanism, self.flow)
+    }
+
+    /// Pairs of interfaces, those of the program, its core and the source's.
+    fn wiring(&self) -> (&'static [[&'static str; 2]], &'static [&'static str], usize, usize) {
+        let CorePair { first, second } = self.cores;
+        match self.flow {
+            Flow::Tx => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, first),
+            Flow::Rx => (&[[ENTRANCE, ARRIVAL]], &[ARRIVAL], first, second),
+            Flow::Io => (&[[ENTRANCE, ARRIVAL], [EXIT, END]], &[ARRIVAL, EXIT], second, first),
+        }
+    }
+}
+
+/// What runs in a turn, and the counters around it.
+struct Turn<'a> {
+    flow: Flow,
+    lab: &'a Lab,
+    program: Box<dyn Running>,
+    source: Option<Box<dyn Running>>,
+    stop: &'a StopFlag,
+}
+
+impl Turn<'_> {
+    fn measure(&mut self, duration: Duration) -> Result<Sample, BenchError> {
+        self.program.begin()?;
+        if let Some(source) = &mut self.source {
+            source.begin()?;
+        }
+        self.await_flow()?;
+        let start = self.snapshot()?;
+        self.stop.pass(duration)?;
+        let end = self.snapshot()?;
+        Ok(sample(self.flow, &start, &end))
+    }
+
+    /// Waits until frames are counted, and a settling time.
+    fn await_flow(&mut self) -> Result<(), BenchError> {
+        let began = Instant::now();
+        while self.counted()?.frames == 0 {
+            for running in std::iter::once(&mut self.program).chain(&mut self.source) {
+                if running.process().has_ended() {
+                    return Err(running.process().exited());
+                }
+            }
+            if began.elapsed() > FLOW_LIMIT {
+                return Err(self.program.process().not_ready("pass a frame on", FLOW_LIMIT));
+            }
+            self.stop.pass(FLOW_CHECK)?;
+        }
+        self.stop.pass(SETTLE)
+    }
+
+    fn counted(&mut self) -> Result<Reading, BenchError> {
+        match self.flow {
+            Flow::Tx => self.lab.arrived(ARRIVAL),
+            Flow::Rx => self.program.received(self.stop),
+            Flow::Io => self.lab.arrived(END),
+        }
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, BenchError> {
+        let running = std::iter::once(&mut self.program).chain(&mut self.source);
+        let waits = running.map(|running| running.process().cpu_wait_ns()).collect();
+        Ok(Snapshot {
+            arrived: self.lab.arrived(ARRIVAL)?,
+            counted: self.counted()?,
+            time: self.program.process().processor_time(),
+            waits,
+        })
+    }
+
+    /// Both are asked before either is waited for, so that they end together and not one grace after the other.
+    fn ask_to_end(&mut self) {
+        self.program.process().ask_to_end();
+        self.source.iter_mut().for_each(|source| source.process().ask_to_end());
+    }
+}
+
+/// Every counter at about one instant.
+struct Snapshot {
+    arrived: Reading,
+    counted: Reading,
+    time: Option<ProcessorTime>,
+    waits: Vec<Option<u64>>,
+}
+
+impl Contestant for VethContestant {
+    fn name(&self) -> &str {
+        self.program.name()
+    }
+
+    fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError> {
+        if point.path != self.path() {
+            return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
+        }
+        let folder = socket_folder()?;
+        let (pairs, interfaces, cpu, source_cpu) = self.wiring();
+        let lab = Lab::create(pairs)?;
+        let stop = self.stop.clone();
+        let (mechanism, flow, folder) = (self.mechanism, self.flow, folder.path());
+        let task = Task { lab: &lab, mechanism, flow, interfaces, point, cpu, folder, stop: &stop };
+        let program = self.program.start(&task)?;
+        let source = match flow {
+            Flow::Tx => None,
+            Flow::Rx | Flow::Io => Some(self.source.start(&Task {
+                mechanism: Mechanism::Xdp,
+                flow: Flow::Tx,
+                interfaces: &[ENTRANCE],
+                cpu: source_cpu,
+                ..task
+            })?),
+        };
+        let mut turn = Turn { flow, lab: &lab, program, source, stop: &stop };
+        let sample = turn.measure(duration);
+        turn.ask_to_end();
+        sample?.checked(duration)
+    }
+
+    fn facts(&self) -> ContestantFacts {
+        let facts = self.program.facts();
+        let source = match self.flow {
+            Flow::Tx => Vec::new(),
+            Flow::Rx | Flow::Io => self.source.facts().commands,
+        };
+        ContestantFacts {
+            name: format!("{} ({})", facts.name, self.path()),
+            commands: facts.commands.into_iter().chain(source).collect(),
+            counting: match self.flow {
+                Flow::Tx | Flow::Io => {
+                    "frames arrived at the far interface, by the kernel's statistics at both ends of the interval"
+                }
+                Flow::Rx => "by the program itself, asked at both ends of the interval",
+            },
+            ..facts
+        }
+    }
+
+    fn turn_overhead(&self) -> Duration {
+        let source = match self.flow {
+            Flow::Tx => Duration::ZERO,
+            Flow::Rx | Flow::Io => self.source.start_up(),
+        };
+        SETTLE + self.program.start_up() + source
+    }
+}
+
+fn sample(flow: Flow, start: &Snapshot, end: &Snapshot) -> Sample {
+    let elapsed = end.counted.at.saturating_duration_since(start.counted.at);
+    let measured = sample_between(&[start.counted], &[end.counted]);
+    let per_frame = |seconds: f64| seconds * 1e9 / measured.frames.max(1) as f64;
+    let times = start.time.zip(end.time);
+    Sample {
+        cpu_wait: cpu_wait_share(&start.waits, &end.waits, elapsed),
+        cpu_cost: times.map(|(start, end)| CpuCost {
+            user_ns_per_frame: per_frame(end.user_seconds - start.user_seconds),
+            kernel_ns_per_frame: per_frame(end.kernel_seconds - start.kernel_seconds),
+        }),
+        offered_fps: match flow {
+            Flow::Tx => None,
+            Flow::Rx | Flow::Io => {
+                let (frames, seconds) = start.arrived.until(&end.arrived);
+                Some(frames as f64 / seconds)
+            }
+        },
+        ..measured
+    }
+}

@@ -1,0 +1,104 @@
+//! The interfaces of one turn.
+//!
+//! They lie in a network namespace without a name: it exists as long as somebody is in it or holds its descriptor, so
+//! it goes with the turn's last process even if the bench is killed, and nobody else's interface can be in it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use ringroad_netdev::link_change::{VethEnd, create_veth, set_up};
+use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::{Namespace, in_namespace, link_by_name};
+use rustix::thread::UnshareFlags;
+
+use crate::error::BenchError;
+use crate::reading::Reading;
+
+/// Time an interface may take to carry frames after it was set up.
+const CARRIER_LIMIT: Duration = Duration::from_secs(5);
+
+/// Settings that keep the kernel from sending of its own accord (Documentation/networking/ip-sysctl.rst); absent in a
+/// kernel without IPv6.
+const IPV6_OFF: [&str; 2] =
+    ["/proc/sys/net/ipv6/conf/all/disable_ipv6", "/proc/sys/net/ipv6/conf/default/disable_ipv6"];
+
+/// A network namespace with pairs of virtual interfaces, up and without addresses.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    namespace: OwnedFd,
+}
+
+impl Lab {
+    /// A new namespace with these pairs.
+    pub(crate) fn create(pairs: &[[&str; 2]]) -> Result<Self, BenchError> {
+        let lab = Self { namespace: new_namespace()? };
+        in_namespace(&lab.namespace(), || {
+            for setting in IPV6_OFF.iter().map(Path::new).filter(|setting| setting.exists()) {
+                std::fs::write(setting, "1").map_err(BenchError::NewNamespace)?;
+            }
+            for [first, second] in pairs {
+                create_veth(VethEnd::here(first), VethEnd::here(second))?;
+            }
+            for name in pairs.as_flattened() {
+                set_up(name, true)?;
+            }
+            for name in pairs.as_flattened() {
+                wait_running(name, CARRIER_LIMIT)?;
+            }
+            Ok::<(), BenchError>(())
+        })??;
+        Ok(lab)
+    }
+
+    /// The namespace, for processes to be started in.
+    pub(crate) fn namespace(&self) -> Namespace {
+        Namespace::File(format!("/proc/self/fd/{}", self.namespace.as_raw_fd()).into())
+    }
+
+    /// The frames that have arrived at `interface`, by the kernel's count.
+    pub(crate) fn arrived(&self, interface: &str) -> Result<Reading, BenchError> {
+        in_namespace(&self.namespace(), || {
+            Reading::of(|| Ok(link_by_name(interface)?.statistics.rx_packets))
+        })?
+    }
+}
+
+/// A descriptor of a network namespace with nothing in it but a loopback interface.
+fn new_namespace() -> Result<OwnedFd, BenchError> {
+    let made = || {
+        // SAFETY: only the network namespace of this thread, which ends here, is left; the descriptor table stays shared.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+            .map_err(|errno| BenchError::NewNamespace(errno.into()))?;
+        Ok(Namespace::Current.open()?)
+    };
+    std::thread::spawn(made)
+        .join()
+        .unwrap_or_else(|_| Err(BenchError::NewNamespace(io::Error::other("the thread making it panicked"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn interfaces_are_in_a_namespace_of_their_own_and_count_what_arrives() {
+        let lab = match Lab::create(&[["bench0", "bench1"]]) {
+            Ok(lab) => lab,
+            Err(error) if !rustix::process::geteuid().is_root() => {
+                assert!(error.to_string().contains("needs root"), "{error}");
+                eprintln!("skipped: needs root");
+                return;
+            }
+            Err(error) => panic!("{}", crate::peers::reason(&error)),
+        };
+        assert!(!fs::exists("/sys/class/net/bench0").unwrap());
+        assert_eq!(lab.arrived("bench1").unwrap().frames, 0, "nobody sends of their own accord");
+        let missing = lab.arrived("bench2").unwrap_err();
+        assert!(crate::peers::reason(&missing).contains("there are: lo, bench1, bench0"));
+    }
+}

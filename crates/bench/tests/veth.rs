@@ -1,0 +1,86 @@
+//! Every contestant on virtual interfaces for real, briefly: Ringroad, and the peers that are installed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringroad_bench::worker::{self, WorkerOptions};
+use ringroad_bench::{FramePath, Outcome, Plan, Point, Session, StopFlag};
+
+/// A program that takes `bench-worker ...`: this test itself, since the command is another crate's.
+fn worker_program(folder: &Path) -> PathBuf {
+    let file = folder.join("worker.sh");
+    let test_program = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\nBENCH_WORKER=\"$*\" exec '{}' --ignored --exact --nocapture worker_stand_in\n",
+        test_program.display()
+    );
+    std::fs::write(&file, script).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+#[test]
+#[ignore = "a process of the test beside it, not a test"]
+fn worker_stand_in() {
+    let Ok(words) = std::env::var("BENCH_WORKER") else { return };
+    let words: Vec<&str> = words.split(' ').collect();
+    let after =
+        |key: &str| words.windows(2).filter(|pair| pair[0] == key).map(|pair| pair[1]).collect::<Vec<_>>();
+    let options = WorkerOptions {
+        role: words[1].parse().unwrap(),
+        ports: after("--port").into_iter().map(str::to_owned).collect(),
+        frame_bytes: after("--size")[0].parse().unwrap(),
+        burst_frames: after("--burst")[0].parse().unwrap(),
+        cpu: after("--cpu")[0].parse().unwrap(),
+        interval: Duration::from_secs_f64(after("--seconds")[0].parse().unwrap()),
+    };
+    let input = std::io::BufReader::new(std::io::stdin());
+    // What went wrong is said on the output.
+    let _ = worker::run(&options, input, &mut std::io::stdout());
+}
+
+#[test]
+fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
+    let plan = Plan {
+        points: FramePath::VETH.map(point).to_vec(),
+        rounds: 1,
+        sample: Duration::from_millis(300),
+        warm_up: Duration::from_millis(100),
+    };
+    let session = Session::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
+    if session.plan().points.is_empty() {
+        let absent = session.roster().absent.first().expect("a reason");
+        assert!(!rustix::process::geteuid().is_root(), "{}", absent.reason);
+        assert!(absent.reason.contains("needs root"), "{}", absent.reason);
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let report = session.run(&mut |progress| eprintln!("{progress}"));
+    eprintln!("{}", report.to_table(Some(160)));
+
+    assert_eq!(report.points.len(), FramePath::VETH.len());
+    for point in &report.points {
+        assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
+        for series in &point.series {
+            for outcome in &series.outcomes {
+                let name = format!("{}: {}", point.point, series.contestant);
+                match outcome {
+                    Outcome::Valid(sample) => {
+                        assert!(sample.cpu_cost.is_some(), "{name}");
+                        let receives = !point.point.path.to_string().ends_with("-tx");
+                        assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
+                    }
+                    // A machine busy with other things may spoil the timing, but nothing else.
+                    Outcome::Invalid { reason } => {
+                        assert!(reason.starts_with("the sample does not count"), "{name}: {reason}");
+                        assert!(!reason.contains("carried nothing"), "{name}: {reason}");
+                    }
+                }
+            }
+        }
+    }
+}
