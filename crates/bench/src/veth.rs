@@ -73,8 +73,8 @@ pub(crate) trait InterfaceProgram {
     /// Starts it and waits until it is ready.
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError>;
 
-    /// What it says about itself, with the commands of its latest start.
-    fn facts(&self) -> ContestantFacts;
+    /// What it says about itself doing `flow`, with the commands of its latest start.
+    fn facts(&self, flow: Flow) -> ContestantFacts;
 
     /// Time that starting it takes, for the estimate.
     fn start_up(&self) -> Duration;
@@ -238,10 +238,10 @@ impl Contestant for VethContestant {
     }
 
     fn facts(&self) -> ContestantFacts {
-        let facts = self.program.facts();
+        let facts = self.program.facts(self.flow);
         let source = match self.flow {
             Flow::Tx => Vec::new(),
-            Flow::Rx | Flow::Io => self.source.facts().commands,
+            Flow::Rx | Flow::Io => self.source.facts(Flow::Tx).commands,
         };
         ContestantFacts {
             name: format!("{} ({})", facts.name, self.path()),

@@ -1,6 +1,7 @@
 //! Every contestant on virtual interfaces for real, briefly: Ringroad, and the peers that are installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

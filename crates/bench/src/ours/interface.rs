@@ -66,14 +66,23 @@ impl InterfaceProgram for RingroadInterface {
         Ok(Box::new(started.worker))
     }
 
-    fn facts(&self) -> ContestantFacts {
+    fn facts(&self, flow: Flow) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: Some(concat!("Ringroad ", env!("CARGO_PKG_VERSION")).into()),
             commands: self.command.clone().into_iter().collect(),
             memory: self.mode.clone().unwrap_or_else(|| "not measured".into()),
-            work_per_frame: "sending: 42 header bytes written into the slot, payload left as it was, copied by the kernel; \
-                             receiving: copied by the kernel, dropped unread; forwarding: buffers change hands where the mode allows",
+            work_per_frame: match flow {
+                Flow::Tx => {
+                    "42 header bytes written into the slot, payload left as it was; copied by the kernel, over AF_PACKET into its \
+                     ring as well"
+                }
+                Flow::Rx => "copied by the kernel, over AF_PACKET out of its ring as well; dropped unread",
+                Flow::Io => {
+                    "copied by the kernel twice, in and out; the buffer changes hands, over AF_PACKET it is copied out of one ring \
+                     and into the other"
+                }
+            },
             counting: "",
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
+use crate::plan::Flow;
 use crate::process::{BenchProcess, EndsBy, command_line};
 use crate::reading::Reading;
 use crate::stop::StopFlag;
@@ -63,13 +64,13 @@ impl InterfaceProgram for Tcpdump {
         Ok(Box::new(RunningTcpdump(process)))
     }
 
-    fn facts(&self) -> ContestantFacts {
+    fn facts(&self, _flow: Flow) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: self.version.clone(),
             commands: self.command.clone().into_iter().collect(),
             memory: "a ring of 2 MiB, libpcap's default".into(),
-            work_per_frame: "receiving: copied by the kernel, written to /dev/null with its header in blocks of stdio",
+            work_per_frame: "copied by the kernel, written to /dev/null with its header in blocks of stdio",
             counting: "",
         }
     }

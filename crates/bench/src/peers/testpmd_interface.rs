@@ -67,18 +67,24 @@ impl InterfaceProgram for TestpmdInterface {
         Ok(Box::new(RunningTestpmd { testpmd, _pages: pages }))
     }
 
-    fn facts(&self) -> ContestantFacts {
+    fn facts(&self, flow: Flow) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             commands: self.command.clone().into_iter().collect(),
-            work_per_frame: match self.mechanism {
-                Mechanism::Xdp => {
-                    "sending: buffer allocated, 42 header bytes written, payload left as it was, copied by the kernel; \
-                     receiving: copied by the kernel, freed unread; forwarding: no copy of its own"
+            work_per_frame: match (self.mechanism, flow) {
+                (Mechanism::Xdp, Flow::Tx) => {
+                    "buffer allocated, 42 header bytes written, payload left as it was; copied by the kernel"
                 }
-                Mechanism::Packet => {
-                    "sending: buffer allocated, 42 header bytes written, payload left as it was, copied into the ring, \
-                     copied by the kernel; receiving: copied by the kernel, copied out of the ring, freed unread"
+                (Mechanism::Packet, Flow::Tx) => {
+                    "buffer allocated, 42 header bytes written, payload left as it was; copied into the ring, and by the kernel"
+                }
+                (Mechanism::Xdp, Flow::Rx) => "copied by the kernel; freed unread",
+                (Mechanism::Packet, Flow::Rx) => "copied by the kernel, and out of the ring; freed unread",
+                (Mechanism::Xdp, Flow::Io) => {
+                    "copied by the kernel twice, in and out; the buffer changes hands"
+                }
+                (Mechanism::Packet, Flow::Io) => {
+                    "copied by the kernel, out of the ring, into the other ring, and by the kernel"
                 }
             },
             ..self.installation.facts()

@@ -1,24 +1,50 @@
-//! The frames that workers send.
+//! The frames that workers send: Ethernet, IPv4, UDP, as testpmd's are, so that whoever looks at them has the same to do.
 
-/// Bytes of header that a generator writes into every frame: as much as Ethernet, IPv4 and UDP take, which is what
-/// testpmd writes.
+/// Bytes of header that a generator writes into every frame: Ethernet 14, IPv4 20, UDP 8.
 pub(super) const HEADER_BYTES: usize = 42;
 
-/// Where the sequence number of a pipe's frames lies: behind the Ethernet header.
-const SEQUENCE: std::ops::Range<usize> = 14..22;
+/// Where the sequence number of a pipe's frames lies: behind the headers.
+const SEQUENCE: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 8;
 
-/// EtherType "local experimental 1" (IEEE 802, clause 9.2.4).
-const ETHERTYPE: [u8; 2] = [0x88, 0xB5];
+/// EtherType of IPv4 (IEEE 802 numbers).
+const ETHERTYPE: [u8; 2] = [0x08, 0x00];
+
+/// The IPv4 header (RFC 791) from its first byte, with length and checksum still zero: no options, do not fragment, 64 hops,
+/// UDP, from 198.18.0.1 to 198.18.0.2, which RFC 2544 sets aside for benchmarks.
+const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
+
+/// The UDP header (RFC 768) with length still zero and no checksum: port 9, discard, at both ends.
+const UDP: [u8; 8] = [0, 9, 0, 9, 0, 0, 0, 0];
 
 /// A frame from station `from` to station `to`, filled with a pattern.
 pub(super) fn template(from: u8, to: u8, slot_bytes: u32) -> Vec<u8> {
-    let length = usize::try_from(slot_bytes).unwrap_or(usize::MAX).max(HEADER_BYTES);
+    let length = usize::try_from(slot_bytes).unwrap_or(usize::MAX).max(SEQUENCE.end);
     let mut frame: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
-    let header = [2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, ETHERTYPE[0], ETHERTYPE[1]];
-    for (byte, value) in frame.iter_mut().zip(header) {
+    let below = |header_bytes: usize| u16::try_from(length - header_bytes).unwrap_or(u16::MAX).to_be_bytes();
+    let mut ipv4 = IPV4;
+    let [_, _, high, low, ..] = &mut ipv4;
+    [*high, *low] = below(14);
+    let checksum = checksum(&ipv4);
+    let [_, _, _, _, _, _, _, _, _, _, high, low, ..] = &mut ipv4;
+    [*high, *low] = checksum;
+    let mut udp = UDP;
+    let [_, _, _, _, high, low, ..] = &mut udp;
+    [*high, *low] = below(34);
+    let ethernet = [2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, ETHERTYPE[0], ETHERTYPE[1]];
+    for (byte, value) in frame.iter_mut().zip(ethernet.into_iter().chain(ipv4).chain(udp)) {
         *byte = value;
     }
     frame
+}
+
+/// The checksum of an IPv4 header (RFC 1071).
+fn checksum(header: &[u8; 20]) -> [u8; 2] {
+    let words =
+        header.chunks_exact(2).map(|pair| pair.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xFFFF) + (sum >> 16);
+    let folded = (folded & 0xFFFF) + (folded >> 16);
+    u16::try_from(folded).map_or([0, 0], |folded| (!folded).to_be_bytes())
 }
 
 /// Writes the sequence number into a frame.
@@ -40,12 +66,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_number_comes_back_and_leaves_the_addresses_alone() {
-        let mut frame = template(1, 2, 60);
+    fn a_sequence_number_comes_back_and_leaves_the_headers_alone() {
+        let plain = template(1, 2, 60);
+        let mut frame = plain.clone();
         assert_eq!(frame.len(), 60);
         set_sequence(&mut frame, u64::MAX - 5);
         assert_eq!(sequence(&frame), Some(u64::MAX - 5));
-        assert_eq!(frame[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xB5]);
-        assert_eq!(sequence(&frame[..20]), None);
+        assert_eq!(frame[..HEADER_BYTES], plain[..HEADER_BYTES]);
+        assert_eq!(frame[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
+        assert_eq!(sequence(&frame[..45]), None);
+    }
+
+    #[test]
+    fn the_headers_have_the_frame_s_lengths_and_a_right_checksum() {
+        let frame = template(1, 2, 1514);
+        assert_eq!(frame[16..18], 1500u16.to_be_bytes());
+        assert_eq!(frame[38..40], 1480u16.to_be_bytes());
+        // With its checksum in it, a header's own comes to zero.
+        assert_eq!(checksum(frame[14..34].try_into().unwrap()), [0, 0]);
+        // By hand: 4500 + 05dc + 0 + 4000 + 4011 + c612 + 1 + c612 + 2 = 25714, folded 5716, of which the complement.
+        assert_eq!(frame[24..26], [0xA8, 0xE9]);
     }
 }
