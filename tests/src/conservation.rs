@@ -1,6 +1,8 @@
 //! Frames in = frames out + drops by cause.
 
-use ringroad::control::report::StatusReport;
+use ringroad::control::report::{StatusReport, SwitchReport};
+
+use crate::daemon::Daemon;
 
 /// Asserts that every frame that any switch received is accounted for, ports that left included.
 ///
@@ -8,12 +10,24 @@ use ringroad::control::report::StatusReport;
 /// Where it is not.
 pub fn assert_conserved(status: &StatusReport) {
     for switch in &status.switches {
-        let totals = &switch.totals;
-        let dropped: u64 = totals.drops.values().sum();
-        assert_eq!(
-            totals.received_frames + switch.replicated_frames,
-            totals.delivered_frames + dropped,
-            "{switch:?}"
-        );
+        assert_eq!(unaccounted(switch), 0, "{switch:?}");
     }
+}
+
+/// Waits until every frame that any switch received is accounted for: stations in namespaces send when they like.
+///
+/// # Panics
+/// Where the account is not balanced for long.
+pub fn await_conserved(daemon: &Daemon) -> StatusReport {
+    daemon.await_status("an account that balances", |status| {
+        status.switches.iter().all(|switch| unaccounted(switch) == 0)
+    })
+}
+
+fn unaccounted(switch: &SwitchReport) -> i128 {
+    let totals = &switch.totals;
+    let dropped: u64 = totals.drops.values().sum();
+    i128::from(totals.received_frames) + i128::from(switch.replicated_frames)
+        - i128::from(totals.delivered_frames)
+        - i128::from(dropped)
 }

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringroad::control::Connection;
 use ringroad::control::message::{Reply, Request};
 use ringroad::control::report::{PortReport, StatusReport};
 use ringroad::{OpenOptions, Port};
 use tempfile::TempDir;
+
+use crate::network::NetworkNamespace;
 
 /// Only a failure waits so long: every wait in the tests ends with an event.
 pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
@@ -45,10 +47,31 @@ impl Daemon {
     /// Starts a daemon with a configuration.
     #[must_use]
     pub fn with_config(config: &str) -> Self {
+        Self::launched_by(&[], config)
+    }
+
+    /// Starts a daemon in a network namespace, where its interfaces are.
+    #[must_use]
+    pub fn within(namespace: &NetworkNamespace) -> Self {
+        Self::launched_by(&["ip", "netns", "exec", namespace.name()], "")
+    }
+
+    /// Starts a daemon through a command that becomes it, such as `setpriv` with its options.
+    #[must_use]
+    pub fn launched_by(launcher: &[&str], config: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-test-").tempdir().unwrap();
         std::fs::write(folder.path().join("config.toml"), config).unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(binary("ringroadd"))
+        let program = binary("ringroadd");
+        let mut command = match launcher.split_first() {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let child = command
             .arg("--socket")
             .arg(folder.path().join("r.sock"))
             .arg("--config")
@@ -152,6 +175,22 @@ impl Daemon {
         match self.ask(&Request::Status) {
             Reply::Status(status) => status,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks for the status until it is as wished: the daemon tells of no changes by itself.
+    ///
+    /// # Panics
+    /// Where it is not for long.
+    pub fn await_status(&self, what: &str, wished: impl Fn(&StatusReport) -> bool) -> StatusReport {
+        let end = Instant::now() + PATIENCE.unwrap();
+        loop {
+            let status = self.status();
+            if wished(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "no {what}: {status:#?}");
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

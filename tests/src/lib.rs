@@ -4,3 +4,6 @@
 pub mod conservation;
 pub mod daemon;
 pub mod frames;
+pub mod network;
+pub mod service;
+pub mod transfer;

@@ -8,8 +8,8 @@ use ringroad::{OpenOptions, Port};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, list, macs, man, recv,
-    reload, replay, status, top, up,
+    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, recv,
+    reload, replay, status, top, unlink, up,
 };
 use crate::failure::Failure;
 
@@ -73,6 +73,10 @@ pub(crate) enum Command {
     Attach(attach::Attach),
     /// Remove an attached port
     Detach(detach::Detach),
+    /// Join network namespaces through a switch
+    Link(link::Link),
+    /// Take namespaces off the switch that `ringroad link` joined
+    Unlink(unlink::Unlink),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned

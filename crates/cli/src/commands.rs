@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
+pub(crate) mod link;
 pub(crate) mod list;
 pub(crate) mod macs;
 pub(crate) mod man;
@@ -18,6 +19,7 @@ pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod unlink;
 pub(crate) mod up;
 
 use ringroad_control::{Reply, Request};
@@ -37,6 +39,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::List(verb) => verb.run(global, output),
         Command::Attach(verb) => verb.run(global, output),
         Command::Detach(verb) => verb.run(global, output),
+        Command::Link(verb) => verb.run(global, output),
+        Command::Unlink(verb) => verb.run(global, output),
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),

@@ -130,6 +130,8 @@ macro_rules! from_words {
 }
 
 from_words!(
+    ringroad_netdev::NamespaceError,
+    ringroad_netdev::NetdevError,
     ringroad::PortError,
     ringroad::StartError,
     ringroad_traffic::pacing::RateError,

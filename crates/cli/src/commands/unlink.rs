@@ -1,0 +1,82 @@
+//! `ringroad unlink`: what `ringroad link` made, taken back.
+
+use clap::Args;
+use ringroad_control::report::PortReport;
+use ringroad_control::{Connection, ControlError};
+use ringroad_netdev::Namespace;
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::commands::link::joint::{self, Joint};
+use crate::commands::link::{INNER_NAME, detach, outside};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Take namespaces off the switch that `ringroad link` joined
+///
+/// The port goes, and the interface in the namespace with it. Where a namespace is gone itself, only its port is left: ringroad detach.
+#[derive(Debug, Args)]
+pub(crate) struct Unlink {
+    /// The namespaces: names, or processes in them
+    #[arg(value_name = "NAMESPACE", required = true)]
+    namespaces: Vec<String>,
+    /// Name of the interface in each namespace
+    #[arg(long = "name", value_name = "IFACE", default_value = INNER_NAME)]
+    interface: String,
+}
+
+#[derive(Debug, Serialize)]
+struct UnlinkedNamespace {
+    namespace: String,
+    interface: String,
+    ports: Vec<String>,
+}
+
+impl Unlink {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        // The pair outlives a daemon that was killed, most likely in this namespace.
+        let mut daemon = match global.connect() {
+            Ok(daemon) => Some(daemon),
+            Err(failure) => match Connection::connect(global.socket_path()) {
+                Err(ControlError::DaemonNotRunning { .. }) => None,
+                _ => return Err(failure),
+            },
+        };
+        let (outside, ports) = match &mut daemon {
+            Some(daemon) => outside(daemon)?,
+            None => (Namespace::Current, Vec::new()),
+        };
+        // All are found before any is touched, so that a slip in a name changes nothing.
+        let mut found = Vec::new();
+        for text in &self.namespaces {
+            found.push((text, Joint::find(&outside, &joint::parse(text)?, &self.interface)?));
+        }
+        let mut unlinked = Vec::new();
+        for (text, joint) in found {
+            let of_joint = |port: &&PortReport| {
+                let link = port.link.as_ref();
+                link.is_some_and(|link| link.netns.is_none() && link.interface == joint.outer)
+            };
+            let mut names = Vec::new();
+            for port in ports.iter().filter(of_joint).filter(|port| port.persistent) {
+                if let Some(daemon) = &mut daemon {
+                    detach(daemon, &port.name)?;
+                    names.push(port.name.clone());
+                }
+            }
+            joint.remove(&outside)?;
+            unlinked.push(UnlinkedNamespace {
+                namespace: text.clone(),
+                interface: joint.inner,
+                ports: names,
+            });
+        }
+        output.result(&unlinked, |unlinked| {
+            let line = |one: &UnlinkedNamespace| {
+                let ports: String = one.ports.iter().map(|port| format!(", {port}")).collect();
+                format!("{}: removed {}{ports}", one.namespace, one.interface)
+            };
+            unlinked.iter().map(line).collect::<Vec<_>>().join("\n")
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! Network namespaces for one test, and what runs in them. All of it goes with the test, also with one that fails.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ringroad_netdev::link::link_by_name;
+use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_mtu, set_up};
+use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::offload::{Offload, set_offload};
+use ringroad_netdev::{LinkInfo, Namespace, in_namespace};
+
+use crate::daemon::PATIENCE;
+use crate::service::Service;
+
+/// Whether the test may go on; says why where it may not.
+#[must_use]
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// A network namespace of `ip netns`, with its loopback up.
+///
+/// IPv6 addresses are used in it at once, without looking for another owner, so that nobody has to wait for that.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    name: String,
+}
+
+impl NetworkNamespace {
+    /// Makes one with a name of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rr{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        finished(Command::new("ip").args(["netns", "add", &name]));
+        let made = Self { name };
+        made.inside(|| set_up("lo", true).unwrap());
+        made.set("net/ipv6/conf/default/accept_dad", "0");
+        made
+    }
+
+    /// Takes over one that the test has made again, to remove it.
+    #[must_use]
+    pub fn adopt(name: String) -> Self {
+        Self { name }
+    }
+
+    /// As `ip netns list` shows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `f` in it.
+    pub fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        in_namespace(&Namespace::Named(self.name.clone()), f).unwrap()
+    }
+
+    /// Sets one of its kernel settings (sysctl), such as `net/ipv6/conf/default/disable_ipv6`.
+    pub fn set(&self, setting: &str, value: &str) {
+        self.inside(|| std::fs::write(format!("/proc/sys/{setting}"), value).unwrap());
+    }
+
+    /// A command that runs in it, and is ended when it takes longer than any may.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let limit = PATIENCE.unwrap().as_secs().to_string();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, "timeout", &limit]).args(arguments);
+        command
+    }
+
+    /// Runs a command in it and returns what that wrote.
+    ///
+    /// # Panics
+    /// Where it fails or takes too long.
+    pub fn run(&self, arguments: &[&str]) -> String {
+        finished(&mut self.command(arguments))
+    }
+
+    /// Starts a command in it that goes on, and waits until that has written a line with `ready` in it.
+    #[must_use]
+    pub fn start(&self, arguments: &[&str], ready: &str) -> Service {
+        let mut service = Service::start(self.command(arguments));
+        service.await_line(ready);
+        service
+    }
+
+    /// Three pings to `address`, all of which must be answered.
+    pub fn ping(&self, address: &str) {
+        let told = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", "5", address]);
+        assert!(told.contains(" 3 received") || told.contains(" 3 packets received"), "{told}");
+    }
+
+    /// One of its interfaces.
+    #[must_use]
+    pub fn link(&self, interface: &str) -> LinkInfo {
+        self.inside(|| link_by_name(interface).unwrap())
+    }
+
+    /// The IPv6 address that an interface gave itself, with the interface, as ping takes it.
+    #[must_use]
+    pub fn link_local(&self, interface: &str) -> String {
+        let told = self.run(&["ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "link"]);
+        let address = told.split_whitespace().nth(3).and_then(|text| text.split('/').next());
+        address.unwrap_or_else(|| panic!("{interface} has no link-local address: {told}")).to_owned()
+    }
+
+    /// Adds `10.78.0.HOST/24` to an interface and waits until that carries frames.
+    pub fn number(&self, interface: &str, host: u8) {
+        self.inside(|| {
+            set_up(interface, true).unwrap();
+            add_address(interface, IpAddr::V4(address(host)), 24).unwrap();
+            wait_running(interface, PATIENCE.unwrap()).unwrap();
+        });
+    }
+}
+
+impl Default for NetworkNamespace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
+    }
+}
+
+/// The address that [`NetworkNamespace::number`] gives.
+#[must_use]
+pub fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 78, 0, host)
+}
+
+/// Joins two namespaces by a pair of interfaces: `outer`, up and silent, for a switch to take, and `inner`, whose frames leave it
+/// complete: with checksums, cut to the MTU, with their VLAN tags.
+pub fn cable(outside: &NetworkNamespace, outer: &str, inside: &NetworkNamespace, inner: &str, mtu: u32) {
+    let target = Namespace::Named(inside.name.clone()).open().unwrap();
+    outside.inside(|| {
+        create_veth(VethEnd::here(outer), VethEnd::within(inner, std::os::fd::AsFd::as_fd(&target))).unwrap();
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{outer}/disable_ipv6"), "1").unwrap();
+        set_mtu(outer, mtu).unwrap();
+        set_up(outer, true).unwrap();
+    });
+    inside.inside(|| {
+        set_mtu(inner, mtu).unwrap();
+        for offload in [Offload::TxChecksum, Offload::Tso, Offload::TxVlan] {
+            set_offload(inner, offload, false).unwrap();
+        }
+        set_up(inner, true).unwrap();
+        wait_running(inner, PATIENCE.unwrap()).unwrap();
+    });
+    outside.inside(|| wait_running(outer, PATIENCE.unwrap()).unwrap());
+}
+
+/// Cuts what [`cable`] made: both interfaces go.
+pub fn cut(outside: &NetworkNamespace, outer: &str) {
+    outside.inside(|| delete_link(outer).unwrap());
+}
+
+/// Runs a command to its end and returns what it wrote.
+///
+/// # Panics
+/// Where it fails.
+pub fn finished(command: &mut Command) -> String {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut errors = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        errors.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+    });
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let status = child.wait().unwrap();
+    text += &reader.join().unwrap();
+    assert!(status.success(), "{command:?}: {status}: {text}");
+    text
+}

@@ -1,0 +1,87 @@
+//! A program that runs beside the test, ended with it even when it fails.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::daemon::PATIENCE;
+
+/// The program, and the lines it writes on either output.
+#[derive(Debug)]
+pub struct Service {
+    child: Child,
+    what: String,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Service {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let what = format!("{command:?}");
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let (sender, lines) = channel();
+        read(child.stdout.take().unwrap(), sender.clone());
+        read(child.stderr.take().unwrap(), sender);
+        Self { child, what, lines, seen: Vec::new() }
+    }
+
+    /// Waits until it writes a line with `part` in it, and returns that line.
+    ///
+    /// # Panics
+    /// Where it ends or waits for long without.
+    pub fn await_line(&mut self, part: &str) -> String {
+        loop {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE.unwrap()) else {
+                panic!("{} did not write {part:?}: {:#?}", self.what, self.seen);
+            };
+            self.seen.push(line.clone());
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for its end, and returns that and all it wrote.
+    ///
+    /// # Panics
+    /// Where it goes on for long without a word.
+    pub fn await_end(&mut self) -> (ExitStatus, String) {
+        loop {
+            match self.lines.recv_timeout(PATIENCE.unwrap()) {
+                Ok(line) => self.seen.push(line),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(timeout) => panic!("{} does not end: {timeout}: {:#?}", self.what, self.seen),
+            }
+        }
+        (self.child.wait().unwrap(), self.seen.join("\n"))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // timeout(1), which runs commands in namespaces, passes this one on.
+        self.signal(rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+fn read(output: impl Read + Send + 'static, sender: Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
