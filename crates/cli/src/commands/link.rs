@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad_control::message::{AttachedPort, PortWish};
-use ringroad_control::report::PortReport;
+use ringroad_control::report::{PortReport, StartedBy};
 use ringroad_control::{Connection, Reply, Request};
 use ringroad_netdev::Namespace;
 use serde::Serialize;
@@ -114,9 +114,7 @@ impl Link {
             return Err(undo(&mut daemon, &outside, &made, failure));
         }
         let next = match (namespaces.as_slice(), addresses.nth(1)) {
-            ([first, _, ..], Some(second)) => {
-                Some(format!("{}ping {second}", joint::command_prefix(first)))
-            }
+            ([first, _, ..], Some(second)) => Some(format!("{}ping {second}", joint::command_prefix(first))),
             _ => None,
         };
         output.result(&Linked { switch: self.switch.clone(), links, next }, text)
@@ -144,9 +142,21 @@ impl Link {
 
 /// The daemon's network namespace, and its ports.
 pub(super) fn outside(daemon: &mut Connection) -> Result<(Namespace, Vec<PortReport>), Failure> {
-    match daemon.request(&Request::Status)?.0 {
-        Reply::Status(status) => Ok((Namespace::OfProcess(status.pid), status.ports)),
-        reply => Err(Failure::reply(&reply)),
+    let status = match daemon.request(&Request::Status)?.0 {
+        Reply::Status(status) => status,
+        reply => return Err(Failure::reply(&reply)),
+    };
+    // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
+    let process = match status.started {
+        StartedBy::ServiceManager => Some(status.pid),
+        _ => daemon.daemon().pid,
+    };
+    match process {
+        Some(process) => Ok((Namespace::OfProcess(process), status.ports)),
+        None => Err(Failure::new(
+            "the daemon's network namespace cannot be seen: it runs in another PID namespace",
+            "run this command beside the daemon",
+        )),
     }
 }
 

@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_with_its_network_is_refused() {
-        for text in ["", "10.77.0.1", "10.77.0.1/33", "10.77.0.0/24", "10.77.0.255/24", "fd00::/129", "blue/24"] {
+        for text in
+            ["", "10.77.0.1", "10.77.0.1/33", "10.77.0.0/24", "10.77.0.255/24", "fd00::/129", "blue/24"]
+        {
             assert!(text.parse::<Addresses>().is_err(), "{text}");
         }
     }

@@ -148,11 +148,9 @@ impl Joint {
             .peer
             .and_then(|peer| candidates.iter().filter(is_outer).find(|link| link.index == peer.index));
         match outer {
-            Some(outer) => Ok(Self {
-                namespace: namespace.clone(),
-                inner: inner.to_owned(),
-                outer: outer.name.clone(),
-            }),
+            Some(outer) => {
+                Ok(Self { namespace: namespace.clone(), inner: inner.to_owned(), outer: outer.name.clone() })
+            }
             None => Err(Failure::new(
                 format!("{inner} in {namespace} was not made by ringroad link, or by another daemon's"),
                 "name the right interface with --name, or the other daemon with --socket",
