@@ -6,8 +6,12 @@
 //! | [`pipe`] | `x{1`, `x}1` | two programs' rings in one region; frames never pass a datapath |
 //! | [`null`] | `null:` | invents and discards frames: the overhead floor |
 //! | [`pcap_file`] | `pcap:` | frames of a capture file, or into one |
+//! | [`af_xdp`] | `eth0`, `xdp:eth0` | a network interface; the region is the kernel's UMEM |
+//! | [`af_packet`] | `packet:eth0` | a network interface, beside the host stack |
+//! | [`host_rings`] | `eth0^` | the host stack's side of a network interface |
+//! | [`tap`] | `tap:t0` | a TAP interface |
 //!
-//! A driver never uses another driver. [`registry`] is where they are named for the rest.
+//! A driver never uses another driver, but that host rings lead through a TAP. `nic` chooses among those of an interface. [`registry`] is where they are named for the rest.
 
 pub mod af_packet;
 pub mod af_xdp;
