@@ -1,5 +1,6 @@
 //! Ports with a device behind them: opened for a program, or attached to a switch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
@@ -9,7 +10,7 @@ use ringroad_drivers::registry::{
 };
 use ringroad_drivers::shm::{ShmPort, ShmRegion};
 use ringroad_port::port_name::{PortBase, PortName, PortNameError};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::ports::{Client, ClientId, Opened, Ports, Refusal, Sizes, fabric_refusal, place, refuse};
 
@@ -153,6 +154,28 @@ impl Ports {
                 "attach an interface served by AF_XDP first, and name it as vale0:eth0",
             )
         })
+    }
+
+    /// Looks at all devices, and logs which have failed or recovered since the last look.
+    pub(crate) fn watch_devices(&mut self) -> Result<(), FabricError> {
+        let mut faults = BTreeMap::new();
+        for (key, port) in self.on_switches.iter().filter(|(_, port)| port.device.is_some()) {
+            faults
+                .extend(self.fabric.port_fault(&port.switch, &port.port)?.map(|fault| (key.clone(), fault)));
+        }
+        for (key, port) in &self.devices {
+            faults.extend(self.fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
+        }
+        for (port, fault) in &faults {
+            if self.known_faults.get(port) != Some(fault) {
+                warn!(%port, "{fault}");
+            }
+        }
+        for port in self.known_faults.keys().filter(|port| !faults.contains_key(*port)) {
+            info!(%port, "works again, or was removed");
+        }
+        self.known_faults = faults;
+        Ok(())
     }
 
     /// Takes back the devices that a client had open.

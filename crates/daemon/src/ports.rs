@@ -109,6 +109,8 @@ pub struct Ports {
     pub(crate) on_switches: BTreeMap<String, SwitchPort>,
     pub(crate) pipes: BTreeMap<(String, String), PipeEntry>,
     pub(crate) devices: BTreeMap<String, DevicePort>,
+    /// Faults of devices that were logged, by port.
+    pub(crate) known_faults: BTreeMap<String, String>,
     memory_limit_bytes: u64,
 }
 
@@ -149,6 +151,7 @@ impl Ports {
             on_switches: BTreeMap::new(),
             pipes: BTreeMap::new(),
             devices: BTreeMap::new(),
+            known_faults: BTreeMap::new(),
             memory_limit_bytes,
         }
     }

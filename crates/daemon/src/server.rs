@@ -179,6 +179,7 @@ impl Server {
                     TIMER => {
                         drain(&self.timer);
                         self.parts.ports.fabric.tick();
+                        self.parts.ports.watch_devices()?;
                     }
                     IDLE_TIMER => {
                         drain(&self.idle_timer);

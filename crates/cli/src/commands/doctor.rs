@@ -1,5 +1,6 @@
 //! `ringroad doctor`: what this machine offers, and what to do about it. One module per area of checks.
 
+mod interfaces;
 mod machine;
 mod ringroad_itself;
 
@@ -60,6 +61,7 @@ impl Doctor {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut checks = ringroad_itself::checks(&global.socket_path());
         checks.extend(machine::checks());
+        checks.extend(interfaces::checks());
         let failed: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::Fail).collect();
         let names: Vec<_> = failed.iter().map(|check| check.check).collect();
         let names = names.join(", ");
@@ -99,6 +101,7 @@ mod tests {
     fn every_check_that_is_not_ok_says_what_to_do() {
         let mut checks = ringroad_itself::checks(std::path::Path::new("/nonexistent/folder/socket"));
         checks.extend(machine::checks());
+        checks.extend(interfaces::checks());
         assert!(checks.len() > 10);
         for check in checks {
             assert_eq!(check.verdict == Verdict::Ok, check.advice.is_empty(), "{check:?}");
