@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Bytes of an interface's name with the closing zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = libc::IFNAMSIZ;
 /// The request of linux/ethtool.h for `struct ethtool_drvinfo`, that structure's length in bytes, and where its driver and bus names lie.
+/// The request of linux/ethtool.h for the state of the link.
+const ETHTOOL_GLINK: u32 = 10;
 const ETHTOOL_GDRVINFO: u32 = 3;
 const DRIVER_INFO_BYTES: usize = 196;
 const DRIVER_NAME: std::ops::Range<usize> = 4..36;
@@ -153,9 +155,20 @@ impl Interfaces {
         match self.name(index).and_then(|name| self.flags(&name)) {
             Ok(flags) if flags & libc::IFF_UP == 0 => LinkState::Down,
             Ok(flags) if flags & libc::IFF_RUNNING == 0 => LinkState::NoCarrier,
+            Ok(_) if self.has_carrier(index) == Some(false) => LinkState::NoCarrier,
             Ok(_) => LinkState::Running,
             Err(_) => LinkState::Gone,
         }
+    }
+
+    /// Whether it has a link at this moment, while its flags may lag by a second; `None` where its driver does not say.
+    fn has_carrier(&self, index: u32) -> Option<bool> {
+        // struct ethtool_value: command, answer.
+        let mut value = [ETHTOOL_GLINK, 0u32];
+        let address = value.as_mut_ptr().expose_provenance();
+        self.ask(&self.name(index).ok()?, libc::SIOCETHTOOL, &address.to_ne_bytes()).ok()?;
+        let [_, answer] = value;
+        Some(answer != 0)
     }
 
     /// Whether the interface of that index carries Ethernet frames.

@@ -69,7 +69,11 @@ impl Host {
     pub(crate) fn take(&self, interface: &str, address: &str) {
         ip(&format!("link set {interface} netns {}", self.thread_id));
         let commands = [format!("addr add {address} dev {interface}"), format!("link set {interface} up")];
-        self.run(move || commands.iter().for_each(|command| drop(ip(command))));
+        let interface = interface.to_owned();
+        self.run(move || {
+            commands.iter().for_each(|command| drop(ip(command)));
+            wait_running(&interface);
+        });
     }
 
     /// Has `errand` done here, and waits for it.
@@ -88,6 +92,21 @@ impl Host {
 /// Runs `ip` with the words of `arguments` in the namespace of this thread; its output.
 pub(crate) fn ip(arguments: &str) -> String {
     run("ip", arguments)
+}
+
+/// Waits until `interface` has its link: before, what the host sends there vanishes.
+pub(crate) fn wait_running(interface: &str) {
+    ringroad_netdev::link_monitor::wait_running(interface, std::time::Duration::from_secs(20)).unwrap();
+}
+
+/// Waits until `condition` holds. What a descriptor keeps alive may outlive its closing for a moment: a child that another
+/// test is just starting has it too, until it runs its program.
+pub(crate) fn until(condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !condition() {
+        assert!(std::time::Instant::now() < end, "it does not come to hold");
+        std::thread::yield_now();
+    }
 }
 
 /// Runs `program` in the namespace of this thread, which must succeed; its output.

@@ -20,7 +20,10 @@ const GSO_ECN: u8 = 0x80;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const IPV4_HEADER_BYTES: usize = 20;
 const IPV6_HEADER_BYTES: usize = 40;
+const TCP_HEADER_BYTES: usize = 20;
+const UDP_HEADER_BYTES: usize = 8;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 /// Where SCTP, alone among the protocols that cards know, has its checksum, and the polynomial of that (RFC 9260, CRC-32C).
@@ -160,18 +163,18 @@ impl Cut {
         } else {
             (usize::from(*frame.get(network)? & 0xf) * 4, *frame.get(network + 9)?)
         };
-        if network + header_bytes != transport {
+        if header_bytes < IPV4_HEADER_BYTES || network + header_bytes != transport {
             return None;
         }
-        let (is_tcp, transport_bytes) = match (gso_type, protocol) {
+        let (is_tcp, transport_bytes, least) = match (gso_type, protocol) {
             (GSO_TCP_IPV4 | GSO_TCP_IPV6, PROTOCOL_TCP) => {
-                (true, usize::from(*frame.get(transport + 12)? >> 4) * 4)
+                (true, usize::from(*frame.get(transport + 12)? >> 4) * 4, TCP_HEADER_BYTES)
             }
-            (GSO_UDP, PROTOCOL_UDP) => (false, 8),
+            (GSO_UDP, PROTOCOL_UDP) => (false, UDP_HEADER_BYTES, UDP_HEADER_BYTES),
             _ => return None,
         };
         let payload = transport + transport_bytes;
-        let fits = transport_bytes >= 8 && payload <= HEADER_ROOM_BYTES && payload < frame.len();
+        let fits = transport_bytes >= least && payload <= HEADER_ROOM_BYTES && payload < frame.len();
         fits.then_some(Self {
             network,
             transport,

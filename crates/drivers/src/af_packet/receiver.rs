@@ -263,6 +263,8 @@ impl Receiver {
                 lent.fragments += 2;
             }
         }
+        // Not all of it could be made into segments: it does not arrive whole.
+        self.lost += u64::from(!cut.is_done());
         self.hand_back();
     }
 

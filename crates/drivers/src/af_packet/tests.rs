@@ -9,6 +9,7 @@ use ringroad_port::port_queue::PortQueue;
 use super::*;
 use crate::test_network::{
     Host, RawSocket, deliver, forward, in_own_namespace, ip, number_of, receive, receive_now, test_frame,
+    wait_running,
 };
 
 const LOCAL: u16 = 0x88b5;
@@ -18,6 +19,8 @@ fn pair(near: &str, far: &str, mtu: u32) -> PacketWish {
     ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
     ip(&format!("link set {far} up"));
     ip(&format!("link set {near} up"));
+    wait_running(near);
+    wait_running(far);
     let ifindex = Interfaces::of_this_namespace().unwrap().index(near).unwrap();
     PacketWish::new(near, ifindex, mtu)
 }
@@ -198,6 +201,8 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
             assert!(queue.room(1514) >= 64, "a wire would be held back for ever");
             assert!(queue.fault().unwrap().contains(words), "{:?}", queue.fault());
             ip(&format!("{command} up"));
+            wait_running("rrp0");
+            wait_running("rrp1");
             let delivery = deliver(&mut queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.total()), (20, 0));
             queue.drain_wake();

@@ -10,7 +10,8 @@ use ringroad_port::port_queue::PortQueue;
 use super::*;
 use crate::af_packet::{PacketDevice, PacketWish};
 use crate::test_network::{
-    Host, RawSocket, deliver, forward, in_own_namespace, ip, receive, receive_now, test_frame,
+    Host, RawSocket, deliver, forward, in_own_namespace, ip, receive, receive_now, test_frame, until,
+    wait_running,
 };
 
 const IPV4: u16 = 0x0800;
@@ -22,6 +23,8 @@ fn wish() -> HostRingsWish {
     ip("link set rrp1 up");
     ip("addr add 10.9.0.1/24 dev rrp0");
     ip("link set rrp0 up");
+    wait_running("rrp0");
+    wait_running("rrp1");
     let ifindex = Interfaces::of_this_namespace().unwrap().index("rrp0").unwrap();
     HostRingsWish { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1 }
 }
@@ -52,8 +55,8 @@ fn what_the_host_sends_is_received_whole_and_does_not_leave() {
         assert_eq!(rings.queues[0].missed_frames(), 0);
 
         drop(rings);
-        assert!(!has_programs(wish.ifindex));
-        assert!(!ip("link show").contains("rrh-"));
+        until(|| !has_programs(wish.ifindex));
+        until(|| !ip("link show").contains("rrh-"));
         socket.send_to(b"to the wire", "10.9.0.2:9").unwrap();
         // The first that comes there is the one sent afterwards.
         assert!(far.receive().ends_with(b"to the wire"));
@@ -119,10 +122,11 @@ fn the_host_side_belongs_to_one_program_at_a_time() {
         assert!(matches!(&error, HostRingsError::Busy(name) if name == "rrp0"), "{error}");
         assert!(has_programs(wish.ifindex));
         drop(rings);
+        until(|| !ip("link show").contains("rrh-"));
         HostRings::open(&wish).unwrap();
         let error = HostRings::open(&HostRingsWish { ifindex: 999_999, ..wish.clone() }).unwrap_err();
         assert!(error.to_string().contains("no interface with index 999999"), "{error}");
-        assert!(!ip("link show").contains("rrh-"));
+        until(|| !ip("link show").contains("rrh-"));
     });
 }
 

@@ -4,7 +4,7 @@ use ringroad_port::port_queue::PortQueue;
 
 use super::*;
 use crate::test_network::{
-    RawSocket, deliver, in_own_namespace, ip, number_of, receive, receive_now, test_frame,
+    RawSocket, deliver, in_own_namespace, ip, number_of, receive, receive_now, test_frame, until,
 };
 
 const LOCAL: u16 = 0x88b5;
@@ -111,7 +111,7 @@ fn a_deleted_interface_is_a_fault_and_wakes_nobody_again() {
 fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
     in_own_namespace(|| {
         drop(TapDevice::open(&wish("rrt0")).unwrap());
-        assert!(!ip("link show").contains("rrt0"));
+        until(|| !ip("link show").contains("rrt0"));
         let lasting = TapWish { persistent: true, queues: 2, ..wish("rrt1") };
         drop(TapDevice::open(&lasting).unwrap());
         assert!(ip("link show").contains("rrt1"));
@@ -119,7 +119,7 @@ fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
         assert!(tap.notes.iter().any(|note| note.contains("existed already")), "{:?}", tap.notes);
         tap.forget().unwrap();
         drop(tap);
-        assert!(!ip("link show").contains("rrt1"));
+        until(|| !ip("link show").contains("rrt1"));
     });
 }
 
