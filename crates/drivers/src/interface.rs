@@ -150,6 +150,11 @@ impl Interfaces {
         Ok(answer.name())
     }
 
+    /// Whether the interface of that index is there and up. Waits for no lock of the kernel, unlike [`Interfaces::state`].
+    pub(crate) fn is_up(&self, index: u32) -> bool {
+        self.name(index).and_then(|name| self.flags(&name)).is_ok_and(|flags| flags & libc::IFF_UP != 0)
+    }
+
     /// What the interface of that index is able to do.
     pub(crate) fn state(&self, index: u32) -> LinkState {
         match self.name(index).and_then(|name| self.flags(&name)) {

@@ -70,7 +70,7 @@ impl Sender {
         self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge(frame_bytes)
     }
 
-    /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel refuses for want of room,
+    /// Sends the frames of `batch` that `frames` names. `is_running` tells, where the kernel takes not even the first,
     /// whether the interface has a link at all.
     pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
         let mut delivery = Delivery::default();
@@ -159,7 +159,7 @@ impl Sender {
                     return delivery.dropped.add(DropCause::LinkDown, left);
                 }
                 libc::EAGAIN => return delivery.dropped.add(DropCause::NoSpace, left),
-                libc::ENOBUFS if refusals == 0 && !is_running() => {
+                libc::ENOBUFS if refusals == 0 && delivery.frames == 0 && !is_running() => {
                     return delivery.dropped.add(DropCause::LinkDown, left);
                 }
                 libc::EMSGSIZE => delivery.dropped.add(DropCause::TooLong, 1),

@@ -50,7 +50,7 @@ impl PortQueue for HostQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         // The kernel would take the frames and drop them on the way from the TAP to the interface, without a word.
-        if matches!(self.interfaces.state(self.ifindex), LinkState::Down | LinkState::Gone) {
+        if !self.interfaces.is_up(self.ifindex) {
             let mut delivery = Delivery::default();
             delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
             return delivery;
