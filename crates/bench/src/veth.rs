@@ -158,11 +158,7 @@ impl Turn<'_> {
     fn await_flow(&mut self) -> Result<(), BenchError> {
         let began = Instant::now();
         while self.counted()?.frames == 0 {
-            for running in std::iter::once(&mut self.program).chain(&mut self.source) {
-                if running.process().has_ended() {
-                    return Err(running.process().exited());
-                }
-            }
+            self.check_running()?;
             if began.elapsed() > FLOW_LIMIT {
                 return Err(self.program.process().not_ready("pass a frame on", FLOW_LIMIT));
             }
@@ -179,7 +175,18 @@ impl Turn<'_> {
         }
     }
 
+    /// Refuses to go on without one of the processes: the kernel's counters would go on without a word.
+    fn check_running(&mut self) -> Result<(), BenchError> {
+        for running in std::iter::once(&mut self.program).chain(&mut self.source) {
+            if running.process().has_ended() {
+                return Err(running.process().exited());
+            }
+        }
+        Ok(())
+    }
+
     fn snapshot(&mut self) -> Result<Snapshot, BenchError> {
+        self.check_running()?;
         let running = std::iter::once(&mut self.program).chain(&mut self.source);
         let waits = running.map(|running| running.process().cpu_wait_ns()).collect();
         Ok(Snapshot {
