@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
 use super::receiver::Receiver;
@@ -19,6 +20,8 @@ pub struct PacketQueue {
     /// Its name when it was opened.
     name: String,
     ifindex: u32,
+    /// It went down, and was not seen up since.
+    suspect: bool,
     gone: bool,
 }
 
@@ -30,7 +33,22 @@ impl PacketQueue {
         name: String,
         ifindex: u32,
     ) -> Self {
-        Self { receiver, sender, interfaces, name, ifindex, gone: false }
+        Self { receiver, sender, interfaces, name, ifindex, suspect: false, gone: false }
+    }
+}
+
+impl PacketQueue {
+    /// Looks whether the interface has gone. Going down leaves an error, for which the socket would be readable until it
+    /// is taken; an interface that goes away goes down first, and leaves no other.
+    fn look_for_end(&mut self) {
+        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.ring().socket()) {
+            self.suspect = true;
+        }
+        if self.suspect {
+            let state = self.interfaces.state(self.ifindex);
+            self.gone = state == LinkState::Gone;
+            self.suspect = matches!(state, LinkState::Gone | LinkState::Down);
+        }
     }
 }
 
@@ -53,7 +71,11 @@ impl PortQueue for PacketQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let (interfaces, ifindex) = (&self.interfaces, self.ifindex);
-        self.sender.send(batch, frames, || interfaces.state(ifindex) == LinkState::Running)
+        let delivery = self.sender.send(batch, frames, || interfaces.state(ifindex) == LinkState::Running);
+        if delivery.dropped.of(DropCause::LinkDown) != 0 && !self.gone {
+            self.look_for_end();
+        }
+        delivery
     }
 
     fn flush(&mut self) -> u32 {
@@ -61,17 +83,18 @@ impl PortQueue for PacketQueue {
         0
     }
 
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        if sleeping && !self.gone {
+            self.look_for_end();
+        }
+    }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         (!self.gone).then(|| self.receiver.ring().socket().as_fd())
     }
 
     fn drain_wake(&mut self) {
-        // An interface going down or away leaves an error, for which the socket would be readable for ever.
-        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.ring().socket()) {
-            self.gone = self.interfaces.state(self.ifindex) == LinkState::Gone;
-        }
+        self.look_for_end();
     }
 
     fn has_waiting(&mut self) -> bool {
@@ -79,6 +102,7 @@ impl PortQueue for PacketQueue {
     }
 
     fn missed_frames(&mut self) -> u64 {
+        self.look_for_end();
         self.receiver.take_missed()
     }
 

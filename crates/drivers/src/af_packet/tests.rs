@@ -200,6 +200,8 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
             assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 20));
             assert!(queue.room(1514) >= 64, "a wire would be held back for ever");
             assert!(queue.fault().unwrap().contains(words), "{:?}", queue.fault());
+            queue.prepare_sleep(true);
+            assert!(queue.wake_descriptor().is_some(), "it may come up again");
             ip(&format!("{command} up"));
             wait_running("rrp0");
             wait_running("rrp1");
@@ -216,8 +218,16 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
 #[test]
 fn an_interface_that_vanishes_is_a_fault_and_wakes_nobody_again() {
     in_own_namespace(|| {
-        let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
+        let wish = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&wish);
+        // One whose owner never sleeps learns of it too, by what it sends, even where it saw the interface down before.
+        let mut busy = open_one(&wish);
+        ip("link set rrp0 down");
+        busy.drain_wake();
+        assert!(busy.wake_descriptor().is_some());
         ip("link del rrp1");
+        assert_eq!(deliver(&mut busy, &[test_frame(1, 1, 60)], 60).dropped.of(DropCause::LinkDown), 1);
+        assert!(busy.wake_descriptor().is_none());
         let descriptor = queue.wake_descriptor().unwrap();
         let mut ready = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ready, None).unwrap();
