@@ -223,16 +223,25 @@ impl Engine {
 
     /// Whether some queue or other worker has work, without taking it.
     pub fn has_waiting(&mut self) -> bool {
-        let queues = &mut self.queues;
         self.inboxes.iter().any(Inbox::has_waiting)
-            || self.active.iter().any(|&place| match queues.get_mut(place as usize) {
-                Some(Some(queue)) => {
-                    let borrowed =
-                        !matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty();
-                    borrowed || (!matches!(queue.forwarding, Forwarding::Hold) && queue.port.has_waiting())
+            || (0..self.active.len()).any(|turn| {
+                let Some(&place) = self.active.get(turn) else { return false };
+                let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return false };
+                match queue.forwarding {
+                    Forwarding::Hold => !queue.pending.is_empty(),
+                    Forwarding::Switch { .. } => !queue.pending.is_empty() || queue.port.has_waiting(),
+                    Forwarding::Wire(destination) => {
+                        queue.port.has_waiting() && !self.sleeps_until_room(place, destination)
+                    }
                 }
-                _ => false,
             })
+    }
+
+    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes some.
+    fn sleeps_until_room(&mut self, place: u32, destination: u32) -> bool {
+        let Some(Some(source)) = self.queues.get(place as usize) else { return false };
+        let longest = source.port.longest_frame_bytes();
+        self.queue_mut(destination).is_some_and(|queue| queue.room(longest) == 0 && queue.await_room())
     }
 
     /// Whether slots are lent to a device, whose return no descriptor announces.
@@ -254,6 +263,16 @@ impl Engine {
 
     /// Announces or withdraws the engine's sleep on all its queues.
     pub fn prepare_sleep(&mut self, sleeping: bool) {
+        for turn in 0..self.active.len() {
+            let Some(&place) = self.active.get(turn) else { break };
+            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { continue };
+            if let Forwarding::Wire(destination) = queue.forwarding
+                && sleeping
+                && queue.port.has_waiting()
+            {
+                self.sleeps_until_room(place, destination);
+            }
+        }
         for &place in &self.active {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
                 queue.port.prepare_sleep(sleeping);

@@ -252,7 +252,9 @@ impl Running {
     fn wait(&mut self) -> rustix::io::Result<()> {
         if self.epoll.is_none() {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            let readable = epoll::EventFlags::IN;
+            // By edge: what waits in a device whose destination is full would be readable all the time. Before each sleep every
+            // queue is looked at once more, so no edge can be missed.
+            let readable = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&set, self.bell.descriptor(), epoll::EventData::new_u64(BELL), readable)?;
             for (place, descriptor) in self.engine.wake_descriptors() {
                 epoll::add(&set, descriptor, epoll::EventData::new_u64(u64::from(place)), readable)?;

@@ -47,6 +47,13 @@ pub trait PortQueue: Send {
         BATCH_FRAMES
     }
 
+    /// Asks that room made by the other side wakes a datapath which announces its sleep with the next
+    /// [`PortQueue::prepare_sleep`]: a wire's source waits for it. Says whether that is announced already; it never is where
+    /// nothing would wake the datapath, which must not sleep then.
+    fn await_room(&mut self) -> bool {
+        false
+    }
+
     /// Gives the `fragments` borrowed first back to the port.
     fn release(&mut self, fragments: usize);
 

@@ -281,6 +281,12 @@ impl RxPutEnd {
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
+    /// The flag in which the datapath announces that it sleeps until slots come back.
+    #[must_use]
+    pub fn sleeping_flag(&self) -> &AtomicU32 {
+        &self.shadow.view.control().datapath.sleeping
+    }
+
     /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken for it
     /// in exchange.
     #[inline]

@@ -34,6 +34,9 @@ pub struct ShmQueue {
     region: RegionId,
     /// Whether frames are stamped with the time at which they came: from the first one on of which it is known.
     stamps: bool,
+    /// Whether the next sleep is to end when the program makes room.
+    awaits_room: bool,
+    announced_room: bool,
     released: bool,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
@@ -63,6 +66,8 @@ impl ShmQueue {
             sleeper: Sleeper::default(),
             region: region.id(),
             stamps: false,
+            awaits_room: false,
+            announced_room: false,
             released: false,
             counters,
             counted: [false; 2],
@@ -307,12 +312,21 @@ impl PortQueue for ShmQueue {
         0
     }
 
+    fn await_room(&mut self) -> bool {
+        self.awaits_room = true;
+        self.announced_room
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
+        let room = self.awaits_room.then(|| self.put.sleeping_flag());
+        let flags = std::iter::once(self.take.sleeping_flag()).chain(room);
         if sleeping {
-            self.sleeper.announce([self.take.sleeping_flag()]);
+            self.sleeper.announce(flags);
         } else {
-            Sleeper::awake(self.take.sleeping_flag());
+            flags.for_each(Sleeper::awake);
         }
+        self.announced_room = sleeping && self.awaits_room;
+        self.awaits_room &= sleeping;
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
