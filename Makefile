@@ -72,6 +72,7 @@ unit: ## the tests beside the code, and those in the documentation
 
 .PHONY: e2e
 e2e: build $(CAPTURE) ## the tests around the real binaries
+	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) cargo test -p ringroad-tests $(LOCKED)
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.

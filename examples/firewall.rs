@@ -99,8 +99,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (name, options) = interface.split_once('@').unwrap_or((interface, ""));
     let queues = Some(wire.queues().len() as u16);
     let sizes = OpenOptions { queues, ..OpenOptions::default() };
+    let plain = name.rsplit(':').next().unwrap_or(name);
     let separator = if options.is_empty() { "" } else { "@" };
-    let mut host = Port::open_with(&format!("{name}^@share={name}{separator}{options}"), &sizes)?;
+    let mut host = Port::open_with(&format!("{plain}^@share={name}{separator}{options}"), &sizes)?;
     for port in [&wire, &host] {
         println!("{}: {}", port.info().name, port.info().mode);
     }

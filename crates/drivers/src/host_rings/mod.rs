@@ -2,7 +2,8 @@
 //! leaving, and what is delivered here the host takes as received on the interface. netmap calls these the host rings.
 //!
 //! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there and
-//! back: one on the way out of the interface, one on the way into the TAP. The programs are attached for as long as the
+//! back: one on the way out of the interface, one on the way into the TAP. A third keeps what the wire gives from the host,
+//! as netmap does: it takes only what is delivered here. The programs are attached for as long as the
 //! queues live: with the end of the process, even by SIGKILL, the host has its interface back as it was.
 //!
 //! Frames of the host come whole: the TAP has no offloads, so the kernel fills checksums in and cuts long frames. Frames
@@ -91,6 +92,7 @@ pub enum HostRingsError {
 struct Diversion {
     _from_host: Link,
     _to_host: Link,
+    _barrier: Link,
 }
 
 impl HostRings {
@@ -127,8 +129,10 @@ impl HostRings {
         let from_host = TcxProgram::redirect(tap.ifindex, Entrance::Egress, None).map_err(bpf)?;
         // The way out of the host last: from there on its frames are here.
         let to_host = Link::attach_tcx(&to_host, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let barrier = TcxProgram::drop_unless_marked(HOST_MARK).map_err(bpf)?;
+        let barrier = Link::attach_tcx(&barrier, wish.ifindex, TcxSide::Ingress).map_err(bpf)?;
         let from_host = Link::attach_tcx(&from_host, wish.ifindex, TcxSide::Egress).map_err(bpf)?;
-        let diversion = Arc::new(Diversion { _from_host: from_host, _to_host: to_host });
+        let diversion = Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
 
         let interfaces = Arc::new(interfaces);
         let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);

@@ -1,0 +1,186 @@
+//! The host stack's side of an interface: the example firewall between a host and its wire, and a host on a switch.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
+use ringroad_tests::network::{NetworkNamespace, address, cable, is_root};
+use ringroad_tests::service::Service;
+use ringroad_tests::transfer::{real_file, there_and_back};
+use rustix::process::Signal;
+
+const HOST: u8 = 1;
+const STATION: u8 = 2;
+/// UDP ports that the firewall drops and passes.
+const DROPPED: u16 = 5300;
+const PASSED: u16 = 5301;
+
+/// A host with interface eth0, a station at the other end of the cable, and a daemon that is in neither's namespace.
+struct Site {
+    // Fields are dropped in this order.
+    daemon: Daemon,
+    host: NetworkNamespace,
+    station: NetworkNamespace,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (host, station) = (NetworkNamespace::new(), NetworkNamespace::new());
+        cable(&host, "eth0", &station, "rr0", 1500);
+        host.number("eth0", HOST);
+        station.number("rr0", STATION);
+        Self { daemon: Daemon::start(), host, station }
+    }
+
+    /// Starts the firewall and waits until it stands between the host and its wire.
+    fn firewall(&self, interface: &str, rules: &[&str]) -> Service {
+        let mut command = std::process::Command::new(binary("examples/firewall"));
+        command.env("RINGROAD_SOCKET", self.daemon.socket());
+        command.arg(format!("{interface}@netns={}", self.host.name())).args(rules);
+        let mut firewall = Service::start(command);
+        firewall.await_line("host stack of eth0");
+        firewall
+    }
+
+    /// The host and the station reach each other, both ways.
+    fn reach_each_other(&self) {
+        self.station.ping(&address(HOST).to_string());
+        self.host.ping(&address(STATION).to_string());
+    }
+
+    /// Nothing is left on the interface, and it works.
+    fn is_restored(&self) {
+        self.daemon.await_status("no ports", |status| status.ports.is_empty());
+        assert_eq!(self.host.link("eth0").xdp, None);
+        let left = self.host.inside(|| ringroad_netdev::link::links().unwrap());
+        let names: Vec<_> = left.into_iter().map(|link| link.name).collect();
+        assert_eq!(names, ["lo", "eth0"]);
+        self.reach_each_other();
+    }
+}
+
+/// A socket of `namespace`.
+fn udp(namespace: &NetworkNamespace, host: u8, port: u16) -> UdpSocket {
+    let socket =
+        namespace.inside(|| UdpSocket::bind(SocketAddr::new(IpAddr::V4(address(host)), port)).unwrap());
+    socket.set_read_timeout(PATIENCE).unwrap();
+    socket
+}
+
+/// What is sent to the dropped port never comes, what is sent after it to the other does.
+fn only_the_other_port_is_let_through(site: &Site) {
+    let (dropped, passed) = (udp(&site.host, HOST, DROPPED), udp(&site.host, HOST, PASSED));
+    let sender = udp(&site.station, STATION, 0);
+    let host = IpAddr::V4(address(HOST));
+    for number in 0..100u8 {
+        sender.send_to(&[number], (host, DROPPED)).unwrap();
+        sender.send_to(&[number], (host, PASSED)).unwrap();
+        let mut byte = [0; 1];
+        passed.recv(&mut byte).unwrap();
+        assert_eq!(byte, [number]);
+    }
+    dropped.set_nonblocking(true).unwrap();
+    assert!(dropped.recv(&mut [0; 1]).is_err(), "a frame that the firewall drops came through");
+}
+
+#[test]
+fn a_firewall_stands_between_host_and_wire_while_both_keep_their_connections() {
+    if !is_root() {
+        return;
+    }
+    for interface in ["eth0", "packet:eth0"] {
+        let site = Site::new();
+        let mut firewall = site.firewall(interface, &[&format!("udp/{DROPPED}"), "tcp/8100"]);
+        site.reach_each_other();
+        there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
+        there_and_back(&site.station, IpAddr::V4(address(STATION)), &site.host, &real_file());
+        if interface == "eth0" {
+            only_the_other_port_is_let_through(&site);
+        }
+        // What the wire gave is what the host was given and what the firewall dropped, and the other way round.
+        site.daemon.await_status("frames in the firewall to be done with", |status| {
+            let counters = |suffix: &str| {
+                let port =
+                    status.ports.iter().find(|port| port.name.starts_with(&format!("{suffix}@"))).unwrap();
+                &port.counters
+            };
+            let (wire, host) = (counters(interface), counters("eth0^"));
+            wire.drops.is_empty()
+                && host.drops.is_empty()
+                && wire.delivered_frames == host.received_frames
+                && wire.received_frames == host.delivered_frames + if interface == "eth0" { 100 } else { 0 }
+        });
+        firewall.signal(Signal::KILL);
+        firewall.await_end();
+        site.is_restored();
+    }
+}
+
+#[test]
+fn iperf_runs_through_the_firewall() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let _firewall = site.firewall("xdp:eth0", &[]);
+    let _server = site.host.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
+    let told = site.station.run(&["iperf3", "-c", &address(HOST).to_string(), "-n", "20M", "-J"]);
+    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    // What the server has not yet read when it reports is no loss: bytes are compared elsewhere.
+    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 20 << 20, "{told}");
+    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{told}");
+}
+
+#[test]
+fn a_killed_daemon_leaves_the_host_its_interface() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::new();
+    let mut firewall = site.firewall("eth0", &[]);
+    site.reach_each_other();
+    site.daemon.signal(Signal::KILL);
+    site.daemon.await_end();
+    let (status, told) = firewall.await_end();
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert_eq!(site.host.link("eth0").xdp, None);
+    site.reach_each_other();
+}
+
+#[test]
+fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let attach = ["attach", "vale0:eth0", "--host", "--netns", site.host.name()];
+    let told = ringroad_tests::network::finished(&mut site.daemon.ringroad(&attach));
+    assert!(told.contains("vale0:eth0: af_xdp") && told.contains("vale0:eth0^: host"), "{told}");
+    site.reach_each_other();
+    there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
+    await_conserved(&site.daemon);
+    // Both leave together.
+    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
+    site.is_restored();
+}
+
+#[test]
+fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let netns = site.host.name();
+    let first = ["attach", "vale0:up", "--driver", "xdp:eth0@mode=generic", "--netns", netns];
+    ringroad_tests::network::finished(&mut site.daemon.ringroad(&first));
+    let second =
+        site.daemon.ringroad(&["attach", "vale0:host", "--driver", "eth0^", "--netns", netns]).output();
+    let second = second.unwrap();
+    let why = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(1), "{why}");
+    assert!(why.contains("generic") && why.contains("packet:eth0"), "{why}");
+    // Nothing is diverted.
+    let left = site.host.inside(|| ringroad_netdev::link::links().unwrap());
+    assert!(left.iter().all(|link| !link.name.starts_with("rrh-")));
+}
