@@ -2,18 +2,24 @@
 //!
 //! On SIGUSR1 it says how many packets it has captured (tcpdump(1)).
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::plan::Flow;
-use crate::process::{BenchProcess, EndsBy, command_line};
+use crate::process::{BenchProcess, EndsBy};
 use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
 
 /// Time that it may take to open the interface, or to answer.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Becomes the program of its arguments, which is interrupted once standard input ends: tcpdump itself would outlive a bench that
+/// was killed. The watcher lets go of the output, which is read to its end.
+const ENDS_WITH_INPUT: &str =
+    r#"exec 3<&0; (read -r never; kill -INT $$) <&3 >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
 /// tcpdump with libpcap's own choice of rings and buffers.
 #[derive(Debug, Default)]
@@ -47,16 +53,17 @@ impl InterfaceProgram for Tcpdump {
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
         let interface = task.interfaces.first().copied().unwrap_or_default();
         let cpu = task.cpu.to_string();
-        let arguments =
-            ["-c", &cpu, "tcpdump", "-i", interface, "-n", "-w", "/dev/null"].map(std::ffi::OsString::from);
-        self.command = Some(command_line("taskset".as_ref(), &arguments));
+        let command = ["taskset", "-c", &cpu, "tcpdump", "-i", interface, "-n", "-w", "/dev/null"];
+        self.command = Some(command.join(" "));
+        let arguments: Vec<OsString> =
+            ["-c", ENDS_WITH_INPUT, "sh"].into_iter().chain(command).map(OsString::from).collect();
         let mut process = BenchProcess::start(
             &task.lab.namespace(),
             "tcpdump",
-            "taskset".as_ref(),
+            "sh".as_ref(),
             &arguments,
             &[],
-            EndsBy::Signal,
+            EndsBy::Input,
         )?;
         process.wait_for_line("open the interface", LIMIT, task.stop, |line| {
             line.contains("listening on").then_some(())
@@ -103,7 +110,27 @@ fn captured(line: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::captured;
+    use super::*;
+
+    #[test]
+    fn a_program_that_ignores_its_input_ends_with_it() {
+        let arguments =
+            ["-c", ENDS_WITH_INPUT, "sh", "sh", "-c", "echo up; exec sleep 1000"].map(OsString::from);
+        let mut process = BenchProcess::start(
+            &ringroad_netdev::Namespace::Current,
+            "sleep",
+            "sh".as_ref(),
+            &arguments,
+            &[],
+            EndsBy::Input,
+        )
+        .unwrap();
+        let up = |line: &str| (line == "up").then_some(());
+        process.wait_for_line("come up", LIMIT, &StopFlag::new(), up).unwrap();
+        process.ask_to_end();
+        let error = process.wait_for_line("speak", LIMIT, &StopFlag::new(), |_| Some(())).unwrap_err();
+        assert!(matches!(&error, BenchError::Exited { status, .. } if status == "signal 2"), "{error}");
+    }
 
     #[test]
     fn the_line_of_a_signal_is_told_from_the_last_words() {
