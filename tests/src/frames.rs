@@ -52,3 +52,17 @@ pub fn receive(port: &mut Port) -> Vec<u8> {
     }
     frame
 }
+
+/// Waits for the next frame from `source`, past what others send.
+///
+/// # Panics
+/// Where none comes.
+#[must_use]
+pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
+    loop {
+        let frame = receive(port);
+        if number_of(&frame, source).is_some() {
+            return frame;
+        }
+    }
+}

@@ -2,14 +2,16 @@
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ringroad_netdev::link::link_by_name;
+use ringroad_netdev::link::{link_by_name, links};
 use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_mtu, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::offload::{Offload, set_offload};
-use ringroad_netdev::{LinkInfo, Namespace, in_namespace};
+use ringroad_netdev::{LinkInfo, LinkMonitor, Namespace, in_namespace};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::daemon::PATIENCE;
 use crate::service::Service;
@@ -112,6 +114,24 @@ impl NetworkNamespace {
         address.unwrap_or_else(|| panic!("{interface} has no link-local address: {told}")).to_owned()
     }
 
+    /// Waits until its links are as wished, looking again whenever one changes.
+    ///
+    /// # Panics
+    /// Where they are not for long.
+    pub fn await_links(&self, what: &str, wished: impl Fn(&[LinkInfo]) -> bool) {
+        let mut monitor = self.inside(|| LinkMonitor::open().unwrap());
+        let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
+        loop {
+            let links = self.inside(|| links().unwrap());
+            if wished(&links) {
+                return;
+            }
+            let ready = poll(&mut [PollFd::new(&monitor, PollFlags::IN)], Some(&patience)).unwrap();
+            assert!(ready > 0, "no {what}: {links:#?}");
+            monitor.events(drop).unwrap();
+        }
+    }
+
     /// Adds `10.78.0.HOST/24` to an interface and waits until that carries frames.
     pub fn number(&self, interface: &str, host: u8) {
         self.inside(|| {
@@ -142,10 +162,20 @@ pub fn address(host: u8) -> Ipv4Addr {
 
 /// Joins two namespaces by a pair of interfaces: `outer`, up and silent, for a switch to take, and `inner`, whose frames leave it
 /// complete: with checksums, cut to the MTU, with their VLAN tags.
-pub fn cable(outside: &NetworkNamespace, outer: &str, inside: &NetworkNamespace, inner: &str, mtu: u32) {
+///
+/// Each end has `queues` queues and takes packets of up to `mtu` bytes.
+pub fn cable(
+    outside: &NetworkNamespace,
+    outer: &str,
+    inside: &NetworkNamespace,
+    inner: &str,
+    mtu: u32,
+    queues: u32,
+) {
     let target = Namespace::Named(inside.name.clone()).open().unwrap();
     outside.inside(|| {
-        create_veth(VethEnd::here(outer), VethEnd::within(inner, std::os::fd::AsFd::as_fd(&target))).unwrap();
+        let [outer_end, inner_end] = [VethEnd::here(outer), VethEnd::within(inner, target.as_fd())];
+        create_veth(outer_end.queues(queues), inner_end.queues(queues)).unwrap();
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{outer}/disable_ipv6"), "1").unwrap();
         set_mtu(outer, mtu).unwrap();
         set_up(outer, true).unwrap();

@@ -85,7 +85,7 @@ impl Link {
         let mut daemon = global.connect()?;
         let (outside, ports) = outside(&mut daemon)?;
 
-        let mut made = Vec::new();
+        let mut made: Vec<(Joint, Option<String>)> = Vec::new();
         let mut links = Vec::new();
         let mut join_all = || {
             for (number, namespace) in namespaces.iter().enumerate() {
@@ -94,15 +94,19 @@ impl Link {
                 }
                 let joint = Joint::make(&outside, namespace, &self.interface, self.mtu)?;
                 let name = format!("{}:{}", self.switch, joint.outer);
-                made.push((joint.clone(), name.clone()));
+                made.push((joint.clone(), None));
                 clear_stale(&mut daemon, &ports, &name)?;
+                let port = attach(&mut daemon, name.clone(), &joint.outer)?;
+                if let Some((_, attached)) = made.last_mut() {
+                    *attached = Some(name);
+                }
                 let address = addresses.nth(number);
                 links.push(LinkedNamespace {
                     namespace: self.namespaces.get(number).cloned().unwrap_or_default(),
                     interface: self.interface.clone(),
                     address: address.map(|address| format!("{address}/{}", addresses.bits())),
                     outer_interface: joint.outer.clone(),
-                    port: attach(&mut daemon, name, &joint.outer)?,
+                    port,
                 });
                 // Its other end is served by now, so not even its first frame is lost.
                 joint.set_inner_up(address, addresses.bits())?;
@@ -191,13 +195,12 @@ pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure>
 fn undo(
     daemon: &mut Connection,
     outside: &Namespace,
-    made: &[(Joint, String)],
+    made: &[(Joint, Option<String>)],
     mut failure: Failure,
 ) -> Failure {
     for (joint, port) in made {
-        // The port may not have come into being; its interface has.
-        let _ = detach(daemon, port);
-        if let Err(left) = joint.remove(outside) {
+        let detached = port.as_ref().map_or(Ok(()), |port| detach(daemon, port));
+        if let Err(left) = detached.and(joint.remove(outside)) {
             failure.message += &format!(", and {} was left behind: {}", joint.outer, left.message);
         }
     }

@@ -14,7 +14,7 @@ use crate::output::Output;
 
 /// Take namespaces off the switch that `ringroad link` joined
 ///
-/// The port goes, and the interface in the namespace with it. Where a namespace is gone itself, only its port is left: ringroad detach.
+/// The port goes, and the interface in the namespace with it. The namespace may be gone already.
 #[derive(Debug, Args)]
 pub(crate) struct Unlink {
     /// The namespaces: names, or processes in them
@@ -49,16 +49,20 @@ impl Unlink {
         // All are found before any is touched, so that a slip in a name changes nothing.
         let mut found = Vec::new();
         for text in &self.namespaces {
-            found.push((text, Joint::find(&outside, &joint::parse(text)?, &self.interface)?));
+            let namespace = joint::parse(text)?;
+            let joint = match Joint::find(&outside, &namespace, &self.interface) {
+                Ok(joint) => joint,
+                Err(failure) => {
+                    let gone = Joint::of_gone(&namespace, &self.interface);
+                    gone.filter(|joint| ports.iter().any(|port| is_of(port, joint))).ok_or(failure)?
+                }
+            };
+            found.push((text, joint));
         }
         let mut unlinked = Vec::new();
         for (text, joint) in found {
-            let of_joint = |port: &&PortReport| {
-                let link = port.link.as_ref();
-                link.is_some_and(|link| link.netns.is_none() && link.interface == joint.outer)
-            };
             let mut names = Vec::new();
-            for port in ports.iter().filter(of_joint).filter(|port| port.persistent) {
+            for port in ports.iter().filter(|port| is_of(port, &joint)) {
                 if let Some(daemon) = &mut daemon {
                     detach(daemon, &port.name)?;
                     names.push(port.name.clone());
@@ -79,4 +83,14 @@ impl Unlink {
             unlinked.iter().map(line).collect::<Vec<_>>().join("\n")
         })
     }
+}
+
+/// Whether `port` is served by the outer end of `joint`, or was until that went with its namespace.
+fn is_of(port: &PortReport, joint: &Joint) -> bool {
+    let called = || port.name.split_once(':').is_some_and(|(_, name)| name == joint.outer);
+    let by_link = match &port.link {
+        Some(link) => link.netns.is_none() && link.interface == joint.outer,
+        None => port.kind != "shm" && called(),
+    };
+    port.persistent && by_link
 }

@@ -158,6 +158,15 @@ impl Joint {
         }
     }
 
+    /// What must have been the pair of a namespace that cannot be entered any more; `None` where it can.
+    pub(in crate::commands) fn of_gone(namespace: &Namespace, inner: &str) -> Option<Self> {
+        namespace.open().is_err().then(|| Self {
+            namespace: namespace.clone(),
+            inner: inner.to_owned(),
+            outer: outer_name(namespace, 1),
+        })
+    }
+
     /// Removes the pair.
     pub(in crate::commands) fn remove(&self, outside: &Namespace) -> Result<(), Failure> {
         match in_namespace(outside, || delete_link(&self.outer))? {

@@ -1,0 +1,330 @@
+//! `ringroad link`: namespaces joined through a switch, with the traffic of the programs that people run in them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::net::IpAddr;
+use std::process::{Command, Output};
+
+use ringroad_capture::CaptureReader;
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::frames::{numbered, send, station};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::service::Service;
+use ringroad_tests::transfer::{real_file, there_and_back};
+use serde_json::Value;
+
+/// A daemon in a namespace of its own, and namespaces that `ringroad link` has joined.
+struct Site {
+    // Fields are dropped in this order: the daemon before the namespace where its interfaces are.
+    daemon: Daemon,
+    stations: Vec<NetworkNamespace>,
+    outside: NetworkNamespace,
+    linked: Value,
+}
+
+impl Site {
+    fn new(count: usize, options: &[&str]) -> Self {
+        let outside = NetworkNamespace::new();
+        let daemon = Daemon::within(&outside);
+        let stations: Vec<_> = (0..count).map(|_| NetworkNamespace::new()).collect();
+        let mut site = Self { daemon, stations, outside, linked: Value::Null };
+        let told = finished(&mut site.command("link", options));
+        site.linked = serde_json::from_str(&told).unwrap();
+        site
+    }
+
+    /// A command about all stations.
+    fn command(&self, verb: &str, options: &[&str]) -> Command {
+        let mut command = self.daemon.ringroad(&["--json", verb]);
+        command.args(options).args(self.stations.iter().map(NetworkNamespace::name));
+        command
+    }
+
+    fn await_no_interface(&self, port: &str) {
+        self.daemon.await_status("port without interface", |status| {
+            status.ports.iter().any(|other| other.name == port && other.link.is_none())
+        });
+    }
+
+    fn links_outside(&self) -> Vec<String> {
+        let links = self.outside.inside(|| ringroad_netdev::link::links().unwrap());
+        links.into_iter().map(|link| link.name).collect()
+    }
+}
+
+fn address(host: u8) -> IpAddr {
+    IpAddr::from([10, 77, 0, host])
+}
+
+fn failed(mut command: Command) -> String {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let why = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(1), "{why}");
+    assert!(!why.contains("panicked"), "{why}");
+    why
+}
+
+#[test]
+fn joined_namespaces_reach_each_other_and_unlink_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(3, &[]);
+    let links = site.linked["links"].as_array().unwrap();
+    for (host, link) in links.iter().enumerate() {
+        assert_eq!(link["address"], format!("10.77.0.{}/24", host + 1), "{link}");
+        let port = site.daemon.port(link["name"].as_str().unwrap()).unwrap();
+        assert_eq!(port.mode, link["mode"].as_str().unwrap());
+        assert_eq!(port.link.unwrap().interface, link["outer_interface"].as_str().unwrap());
+    }
+    let [a, b, c] = &site.stations[..] else { panic!("three stations") };
+    a.ping("10.77.0.2");
+    a.ping("10.77.0.3");
+    c.ping("10.77.0.2");
+    // What the command tells its user to try.
+    let next = site.linked["next"].as_str().unwrap();
+    assert!(Command::new("sh").args(["-c", &format!("{next} -c 1")]).output().unwrap().status.success());
+    // Neighbours are found over IPv6 too, on the addresses that the interfaces gave themselves.
+    a.ping(&format!("{}%rr0", b.link_local("rr0")));
+    there_and_back(a, address(1), b, &real_file());
+    await_conserved(&site.daemon);
+
+    finished(&mut site.command("unlink", &[]));
+    assert!(site.daemon.status().ports.is_empty());
+    assert_eq!(site.links_outside(), ["lo"]);
+    assert!(failed(site.command("unlink", &[])).contains("there is no interface rr0"));
+}
+
+#[test]
+fn tagged_frames_and_bulk_traffic_of_foreign_programs_cross() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(2, &["--mtu", "1400", "--name", "port0", "--address", "fd00:77::1/64"]);
+    let [a, b] = &site.stations[..] else { panic!("two stations") };
+    assert_eq!((a.link("port0").mtu, b.link("port0").mtu), (1400, 1400));
+    a.ping("fd00:77::2");
+    if [(a, "10.79.0.1/24"), (b, "10.79.0.2/24")]
+        .iter()
+        .all(|(station, address)| add_tagged(station, address))
+    {
+        a.ping("10.79.0.2");
+        there_and_back(a, "10.79.0.1".parse().unwrap(), b, &real_file());
+    }
+
+    let _server = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
+    let told = b.run(&["iperf3", "-c", "fd00:77::1", "-n", "16M", "-J"]);
+    let report: Value = serde_json::from_str(&told).unwrap();
+    // What the server has not yet read when it reports is no loss: bytes are compared elsewhere.
+    assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 16 << 20, "{told}");
+    assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{told}");
+    let udp = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
+    let told = b.run(&["iperf3", "-c", "fd00:77::1", "-u", "-b", "20M", "-n", "2M", "-J"]);
+    let report: Value = serde_json::from_str(&told).unwrap();
+    assert!(report["end"]["sum"]["packets"].as_u64().unwrap() > 1000, "{told}");
+    drop(udp);
+    await_conserved(&site.daemon);
+}
+
+/// Puts an interface with tagged frames on `port0`; says so where the kernel has none.
+fn add_tagged(station: &NetworkNamespace, address: &str) -> bool {
+    let add = ["ip", "link", "add", "link", "port0", "name", "tagged", "type", "vlan", "id", "79"];
+    let made = station.command(&add).output().unwrap();
+    let why = String::from_utf8_lossy(&made.stderr).into_owned();
+    if why.contains("Unknown device type") {
+        eprintln!("skipped: tagged frames need a kernel with CONFIG_VLAN_8021Q");
+        return false;
+    }
+    assert!(made.status.success(), "{why}");
+    station.run(&["ip", "addr", "add", address, "dev", "tagged"]);
+    station.run(&["ip", "link", "set", "tagged", "up"]);
+    true
+}
+
+#[test]
+fn an_address_is_leased_across_the_switch() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(2, &["--address", "none"]);
+    let [server, client] = &site.stations[..] else { panic!("two stations") };
+    server.run(&["ip", "addr", "add", "10.80.0.1/24", "dev", "rr0"]);
+    let file = |name: &str| site.daemon.folder().join(name).display().to_string();
+    let config = format!(
+        "interface rr0\nstart 10.80.0.100\nend 10.80.0.110\noption subnet 255.255.255.0\nlease_file {}\npidfile {}\n",
+        file("leases"),
+        file("udhcpd.pid")
+    );
+    std::fs::write(file("udhcpd.conf"), config).unwrap();
+    std::fs::write(file("leases"), "").unwrap();
+    std::fs::write(
+        file("bound"),
+        "#!/bin/sh\n[ \"$1\" != bound ] || exec ip addr add \"$ip/24\" dev \"$interface\"\n",
+    )
+    .unwrap();
+    finished(Command::new("chmod").args(["+x", &file("bound")]));
+    let _server = server.start(&["busybox", "udhcpd", "-f", &file("udhcpd.conf")], "started");
+    client.run(&[
+        "busybox",
+        "udhcpc",
+        "-i",
+        "rr0",
+        "-n",
+        "-q",
+        "-f",
+        "-t",
+        "20",
+        "-T",
+        "1",
+        "-s",
+        &file("bound"),
+    ]);
+    let got = client.run(&["ip", "-4", "-o", "addr", "show", "dev", "rr0"]);
+    assert!(got.contains(" 10.80.0.1"), "{got}");
+    client.ping("10.80.0.1");
+    await_conserved(&site.daemon);
+}
+
+#[test]
+fn tcpdump_in_a_namespace_sees_what_a_capture_on_the_switch_sees() {
+    const FRAMES: usize = 1000;
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(1, &["--address", "10.77.0.9/24"]);
+    let [watched] = &site.stations[..] else { panic!("one station") };
+    let file = |name: &str| site.daemon.folder().join(name).display().to_string();
+    let (inside, outside, count) = (file("inside.pcap"), file("outside.pcap"), FRAMES.to_string());
+    // Not what the namespace itself sends, and as much room as the frames need.
+    let filter = "ether proto 0x88b5";
+    let mut inner = watched.start(
+        &[
+            "tcpdump", "-Z", "root", "-i", "rr0", "-B", "16384", "-Q", "in", "-c", &count, "-w", &inside,
+            filter,
+        ],
+        "listening on",
+    );
+    let recorder = ["--json", "capture", "vale0:mirror@slots=4096", "-w", &outside];
+    let mut outer = Service::start(site.daemon.ringroad(&recorder));
+    outer.await_line("\"ready\":true");
+    let mut source = site.daemon.open("vale0:source@slots=2048");
+    let mut sent = Vec::new();
+    for number in 0..FRAMES {
+        let frame = numbered([0xFF; 6], station(1), number as u64, 60 + number * 37 % 1455);
+        send(&mut source, &frame);
+        source.tx().sync().unwrap();
+        sent.push(frame);
+    }
+    let (status, told) = inner.await_end();
+    assert!(status.success(), "{told}");
+    // The source's frames were delivered to both before tcpdump could end, so nothing is cut off.
+    outer.signal(rustix::process::Signal::INT);
+    let (status, told) = outer.await_end();
+    assert!(status.success(), "{told}");
+    assert!(numbered_frames(&inside) == sent, "tcpdump saw {} frames", numbered_frames(&inside).len());
+    assert!(numbered_frames(&outside) == sent, "{} frames captured", numbered_frames(&outside).len());
+    await_conserved(&site.daemon);
+}
+
+fn numbered_frames(path: &str) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        if frame.bytes.get(12..14) == Some(&[0x88, 0xB5]) {
+            frames.push(frame.bytes.to_vec());
+        }
+    }
+    frames
+}
+
+#[test]
+fn a_link_that_fails_half_way_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let stations = [NetworkNamespace::new(), NetworkNamespace::new()];
+    let [a, b] = &stations;
+    let links_of = |namespace: &NetworkNamespace| -> Vec<String> {
+        namespace
+            .inside(|| ringroad_netdev::link::links().unwrap())
+            .into_iter()
+            .map(|link| link.name)
+            .collect()
+    };
+    // The second port's name is taken by a program's, which nobody can see from the interfaces.
+    let taken = format!("vale0:rr-{}", b.name());
+    assert!(daemon.ringroad(&["attach", &taken]).output().unwrap().status.success());
+    let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
+    assert!(why.contains(&taken), "{why}");
+    assert_eq!(links_of(&outside), ["lo"], "{why}");
+    assert_eq!(links_of(a), ["lo"]);
+    assert_eq!(links_of(b), ["lo"]);
+    let ports: Vec<_> = daemon.status().ports.into_iter().map(|port| port.name).collect();
+    assert_eq!(ports, [taken.clone()], "what was there before stays");
+    assert!(daemon.ringroad(&["detach", &taken]).output().unwrap().status.success());
+
+    for (arguments, parts) in [
+        (vec!["link", a.name(), "no-such-blue"], ["no-such-blue", "ip netns add"]),
+        (vec!["link", a.name(), b.name(), "--mtu", "20"], ["MTU", "20"]),
+        (vec!["link", a.name(), b.name(), "--switch", "bridge0"], ["bridge0", "vale"]),
+        (vec!["unlink", a.name()], ["there is no interface rr0", a.name()]),
+        (vec!["unlink", a.name(), "--name", "lo"], ["lo", "not made by ringroad link"]),
+    ] {
+        let why = failed(daemon.ringroad(&arguments));
+        assert!(parts.iter().all(|part| why.contains(part)), "{arguments:?}: {why}");
+    }
+    for arguments in [
+        vec!["link", a.name()],
+        vec!["link", a.name(), a.name()],
+        vec!["link", a.name(), b.name(), "--address", "10.0.0.2/30"],
+        vec!["link", a.name(), b.name(), "--address", "everywhere"],
+    ] {
+        let output = daemon.ringroad(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    }
+    assert_eq!((links_of(a), links_of(b)), (vec!["lo".to_owned()], vec!["lo".to_owned()]));
+
+    // One that was there already is told from one that is in the way.
+    assert!(daemon.ringroad(&["link", a.name(), b.name()]).output().unwrap().status.success());
+    let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
+    assert!(why.contains("rr0 already") && why.contains("unlink"), "{why}");
+    a.ping("10.77.0.2");
+}
+
+#[test]
+fn a_user_without_rights_is_told_so_and_a_deleted_namespace_can_be_replaced() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::new(2, &[]);
+    let binary =
+        site.daemon.ringroad(&["link", site.stations[0].name(), site.stations[1].name(), "--name", "rr1"]);
+    let mut unprivileged = Command::new("setpriv");
+    unprivileged.args(["--bounding-set", "-sys_admin,-net_admin", "--inh-caps", "-all"]);
+    unprivileged.arg(binary.get_program()).args(binary.get_args());
+    let why = failed(unprivileged);
+    assert!(why.contains("needs root"), "{why}");
+
+    // The interface goes with its namespace, and the port of the new one takes its place.
+    let gone = site.stations.pop().unwrap();
+    let name = gone.name().to_owned();
+    drop(gone);
+    let port = format!("vale0:rr-{name}");
+    site.await_no_interface(&port);
+    finished(Command::new("ip").args(["netns", "add", &name]));
+    let again = NetworkNamespace::adopt(name.clone());
+    let told = finished(&mut site.daemon.ringroad(&["link", again.name(), "--address", "10.77.0.2/24"]));
+    assert!(told.contains(&port), "{told}");
+    site.stations[0].ping("10.77.0.2");
+    await_conserved(&site.daemon);
+
+    // Of a namespace that is gone the port can be taken away, too.
+    drop(again);
+    site.await_no_interface(&port);
+    finished(&mut site.daemon.ringroad(&["unlink", &name]));
+    assert_eq!(site.daemon.port(&port), None);
+    let unknown = failed(site.daemon.ringroad(&["unlink", &name]));
+    assert!(unknown.contains("no network namespace"), "{unknown}");
+}
