@@ -6,4 +6,5 @@ pub mod daemon;
 pub mod frames;
 pub mod network;
 pub mod service;
+pub mod site;
 pub mod transfer;

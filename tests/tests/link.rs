@@ -262,7 +262,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
     assert_eq!(links_of(a), ["lo"]);
     assert_eq!(links_of(b), ["lo"]);
     let ports: Vec<_> = daemon.status().ports.into_iter().map(|port| port.name).collect();
-    assert_eq!(ports, [taken.clone()], "what was there before stays");
+    assert_eq!(ports, std::slice::from_ref(&taken), "what was there before stays");
     assert!(daemon.ringroad(&["detach", &taken]).output().unwrap().status.success());
 
     for (arguments, parts) in [
