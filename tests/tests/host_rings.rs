@@ -27,7 +27,7 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let (host, station) = (NetworkNamespace::new(), NetworkNamespace::new());
-        cable(&host, "eth0", &station, "rr0", 1500);
+        cable(&host, "eth0", &station, "rr0", 1500, 1);
         host.number("eth0", HOST);
         station.number("rr0", STATION);
         Self { daemon: Daemon::start(), host, station }
