@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
 
 use ringroad::control::message::{PortWish, Reply, Request};
 use ringroad::control::report::WorkerState;
 use ringroad::{Interest, Port, PortError};
 use ringroad_tests::conservation::assert_conserved;
-use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use ringroad_tests::network::finished;
 use rustix::process::Signal;
 
 #[test]
@@ -205,7 +207,8 @@ fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
     let daemon = Daemon::start();
     let attach =
         Request::Attach { name: "vale0:p".into(), driver: None, host: false, wish: PortWish::default() };
-    assert_eq!(daemon.ask(&attach), Reply::Done);
+    let Reply::Attached(attached) = daemon.ask(&attach) else { panic!("not attached") };
+    assert_eq!((attached[0].name.as_str(), attached[0].driver.as_str()), ("vale0:p", "shm"));
     let mut a = daemon.open("vale0:a");
     send(&mut a, &numbered([0xFF; 6], station(1), 1, 60));
     a.tx().sync().unwrap();
@@ -271,9 +274,10 @@ fn another_user_is_let_in_by_socket_mode_and_rules_only() {
     std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // The binary must be where another user can run it.
     let program = daemon.folder().join("ringroad");
-    std::fs::copy(ringroad_tests::daemon::binary("ringroad"), &program).unwrap();
+    // Copied by another process: what this one had open for writing, a child of another test may hold, and then nobody can run it.
+    finished(Command::new("cp").arg(binary("ringroad")).arg(&program));
     let run = |uid: u32, arguments: &[&str]| {
-        let output = std::process::Command::new(&program)
+        let output = Command::new(&program)
             .arg("--socket")
             .arg(daemon.socket())
             .args(arguments)

@@ -157,28 +157,9 @@ fn an_address_is_leased_across_the_switch() {
     );
     std::fs::write(file("udhcpd.conf"), config).unwrap();
     std::fs::write(file("leases"), "").unwrap();
-    std::fs::write(
-        file("bound"),
-        "#!/bin/sh\n[ \"$1\" != bound ] || exec ip addr add \"$ip/24\" dev \"$interface\"\n",
-    )
-    .unwrap();
-    finished(Command::new("chmod").args(["+x", &file("bound")]));
+    let bound = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/dhcp-bound");
     let _server = server.start(&["busybox", "udhcpd", "-f", &file("udhcpd.conf")], "started");
-    client.run(&[
-        "busybox",
-        "udhcpc",
-        "-i",
-        "rr0",
-        "-n",
-        "-q",
-        "-f",
-        "-t",
-        "20",
-        "-T",
-        "1",
-        "-s",
-        &file("bound"),
-    ]);
+    client.run(&["busybox", "udhcpc", "-i", "rr0", "-n", "-q", "-f", "-t", "20", "-T", "1", "-s", bound]);
     let got = client.run(&["ip", "-4", "-o", "addr", "show", "dev", "rr0"]);
     assert!(got.contains(" 10.80.0.1"), "{got}");
     client.ping("10.80.0.1");
