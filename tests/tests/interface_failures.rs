@@ -106,6 +106,27 @@ fn an_interface_set_down_and_up_again_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_port_taken_off_and_put_back_under_traffic_goes_on_with_every_frame_counted() {
+    if !is_root() {
+        return;
+    }
+    for (driver, ..) in MECHANISMS {
+        let site = Site::new(2, 1500);
+        site.attach_all(driver);
+        std::thread::scope(|scope| {
+            let transfer = scope.spawn(|| site.transfer());
+            for _ in 0..5 {
+                site.await_delivered(500);
+                site.detach(1);
+                site.attach(1, driver);
+            }
+            transfer.join().unwrap();
+        });
+        await_conserved(&site.daemon);
+    }
+}
+
+#[test]
 fn an_interface_that_another_program_holds_is_refused_until_that_lets_go() {
     if !is_root() {
         return;

@@ -153,6 +153,33 @@ fn flows_over_several_queues_all_arrive() {
     }
 }
 
+#[test]
+fn ports_that_share_a_region_pass_buffers_on_and_either_may_go_first() {
+    if !is_root() {
+        return;
+    }
+    for (driver, _, mode) in &MECHANISMS[..2] {
+        let site = Site::new(3, 1500);
+        let shared = format!("{driver}@share=vale0:p0");
+        for report in [site.attach(0, driver), site.attach(1, &shared), site.attach(2, &shared)] {
+            assert!(report.mode.starts_with(mode), "{}", report.mode);
+        }
+        site.transfer();
+        await_conserved(&site.daemon);
+        // The port that brought the region goes under traffic, and the others keep it.
+        let [_, first, second] = &site.stations[..] else { panic!("three stations") };
+        std::thread::scope(|scope| {
+            let file = real_file();
+            scope.spawn(move || there_and_back(first, IpAddr::V4(address(host(1))), second, &file));
+            site.await_delivered(1000);
+            site.detach(0);
+        });
+        await_conserved(&site.daemon);
+        let refused = site.refusal(&["attach", "vale0:p0", "--driver", "xdp:outer0@share=vale0:p7"]);
+        assert!(refused.contains("vale0:p7"), "{refused}");
+    }
+}
+
 /// Sends a burst of frames of many lengths and compares each with what arrives.
 fn carry(from: &mut Port, to: &mut Port, own: [u8; 6], round: usize) {
     let len = |number: usize| 60 + (round * 50 + number) * 7 % 1455;
