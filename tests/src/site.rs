@@ -83,6 +83,12 @@ impl Site {
         there_and_back(&self.stations[0], IpAddr::V4(address(host(0))), &self.stations[1], file);
     }
 
+    /// Frames that have gone into the second station's port.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.daemon.port(&port(1)).unwrap().counters.delivered_frames
+    }
+
     /// Waits until `frames` frames have gone into the second station's port.
     pub fn await_delivered(&self, frames: u64) {
         self.daemon.await_status("traffic", |status| status.ports[1].counters.delivered_frames >= frames);

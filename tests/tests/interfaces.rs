@@ -168,10 +168,11 @@ fn ports_that_share_a_region_pass_buffers_on_and_either_may_go_first() {
         await_conserved(&site.daemon);
         // The port that brought the region goes under traffic, and the others keep it.
         let [_, first, second] = &site.stations[..] else { panic!("three stations") };
+        let before = site.delivered();
         std::thread::scope(|scope| {
             let file = real_file();
             scope.spawn(move || there_and_back(first, IpAddr::V4(address(host(1))), second, &file));
-            site.await_delivered(1000);
+            site.await_delivered(before + 1000);
             site.detach(0);
         });
         await_conserved(&site.daemon);
