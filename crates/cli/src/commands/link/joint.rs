@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(named("blue", 1), "rr-blue");
         assert_eq!(named("blue", 2), "rr-blue-2");
         assert_eq!(named("a-namespace-with-a-long-name", 1), "rr-a-namespace-");
-        assert_eq!(named("a-namespace-with-a-long-name", 99), "rr-a-namesp-99");
+        assert_eq!(named("a-namespace-with-a-long-name", 99), "rr-a-namespa-99");
         assert_eq!(named("größe/x", 1), "rr-gr--e-x");
         assert_eq!(outer_name(&Namespace::OfProcess(4_194_304), 1), "rr-4194304");
         for name in ["blue", "a-namespace-with-a-long-name"] {
