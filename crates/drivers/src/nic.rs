@@ -3,7 +3,6 @@
 //! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know nothing of
 //! port names or of each other. Everything here runs in the interface's network namespace.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use ringroad_bpf::link::{Link, TcxSide};
@@ -191,19 +190,22 @@ fn open_packet(
         mtu: link.mtu,
         queues: plan.queues,
         slots: ring_size(options),
-        promiscuous: options.promiscuous.unwrap_or(role == Role::SwitchPort),
+        // Who passes frames on, or answers, has no use for the kernel's waiting; who looks on has one for its packing.
+        immediate: options.immediate.unwrap_or(role == Role::SwitchPort || alone),
         // A switch has no use for them.
         timestamps: options.timestamps.or((role == Role::Program).then_some(TimestampSource::Kernel)),
         fanout: options.fanout.unwrap_or_default(),
         ignore_marked: Some(HOST_MARK),
     };
+    // First of all the sockets: they say best what is missing.
     let mut packet = PacketDevice::open(&wish)?;
-    let mut keep: Option<Box<dyn Any + Send + Sync>> = None;
+    let promiscuous = promiscuity(link, options, role)?;
+    let mut barrier = None;
     if alone {
-        let barrier = TcxProgram::drop_unless_marked(HOST_MARK)
+        let attached = TcxProgram::drop_unless_marked(HOST_MARK)
             .and_then(|program| Link::attach_tcx(&program, link.index, TcxSide::Ingress));
-        match barrier {
-            Ok(barrier) => keep = Some(Box::new(barrier)),
+        match attached {
+            Ok(attached) => barrier = Some(attached),
             Err(refused) => {
                 packet.notes.push(format!("the host stack gets the frames of {} too: {refused}", link.name));
             }
@@ -218,7 +220,7 @@ fn open_packet(
         },
         interface: None,
         notes: packet.notes,
-        keep,
+        keep: Some(Box::new((promiscuous, barrier))),
     })
 }
 

@@ -64,6 +64,9 @@ pub struct DeviceOptions {
     pub timestamps: Option<TimestampSource>,
     /// `fanout=hash|cpu|rr|queue`: of AF_PACKET with several queues.
     pub fanout: Option<Fanout>,
+    /// `immediate=0|1`: AF_PACKET shows each frame at once, rather than many together after some milliseconds at most; 0 for a
+    /// program that looks on (`packet:IFACE`), else 1.
+    pub immediate: Option<bool>,
     /// `persist=0|1`: a TAP outlives its port.
     pub persistent: Option<bool>,
     /// `vnet-hdr=0|1`: a TAP that passes a virtio-net header in front of each frame.
@@ -131,6 +134,7 @@ impl DeviceOptions {
                     ],
                 )?);
             }
+            "immediate" => self.immediate = switch()?,
             "persist" => self.persistent = switch()?,
             "vnet-hdr" => self.vnet_hdr = switch()?,
             "mtu" => {
@@ -144,8 +148,8 @@ impl DeviceOptions {
             _ => {
                 return Err(format!(
                     "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs and share, and for network interfaces \
-                     and TAP ports netns, mode, ring-size, need-wakeup, busy-poll, promisc, force, timestamps, fanout, persist, \
-                     vnet-hdr, mtu and mac"
+                     and TAP ports netns, mode, ring-size, need-wakeup, busy-poll, promisc, force, timestamps, fanout, immediate, \
+                     persist, vnet-hdr, mtu and mac"
                 ));
             }
         }
@@ -165,6 +169,7 @@ impl DeviceOptions {
             (self.force.is_some(), "force"),
             (self.timestamps.is_some(), "timestamps"),
             (self.fanout.is_some(), "fanout"),
+            (self.immediate.is_some(), "immediate"),
             (self.persistent.is_some(), "persist"),
             (self.vnet_hdr.is_some(), "vnet-hdr"),
             (self.mtu.is_some(), "mtu"),
@@ -237,6 +242,7 @@ mod tests {
             ("force", Some("1")),
             ("timestamps", Some("hardware")),
             ("fanout", Some("rr")),
+            ("immediate", Some("0")),
             ("persist", None),
             ("vnet-hdr", Some("1")),
             ("mtu", Some("9000")),
@@ -256,6 +262,7 @@ mod tests {
             ("ring-size", Some("100")),
             ("busy-poll", Some("-1")),
             ("promisc", Some("yes")),
+            ("immediate", Some("2")),
             ("mtu", Some("10")),
             ("mac", Some("01:00:00:00:00:00")),
             ("mac", Some("02:00:00:00:00")),

@@ -8,14 +8,17 @@
 //!
 //! Trust: frames are foreign and only read to be cut, within their bounds; the kernel's own words in the ring are trusted.
 
+mod blocks;
 mod offload;
 mod queue;
 mod receiver;
 mod ring;
 mod sender;
+mod slots;
 mod socket;
 
 use std::io::Error;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ringroad_port::device_options::{Fanout, TimestampSource};
@@ -23,9 +26,11 @@ use ringroad_port::device_options::{Fanout, TimestampSource};
 pub use queue::PacketQueue;
 
 use crate::interface::Interfaces;
+use blocks::BlockRing;
+use queue::AnyReceiver;
 use receiver::Receiver;
-use ring::RxRing;
 use sender::Sender;
+use slots::SlotRing;
 
 /// Ethernet header and two VLAN tags, bytes.
 const LINK_HEADER_BYTES: usize = 22;
@@ -43,8 +48,9 @@ pub struct PacketWish {
     pub queues: u16,
     /// Slots of each queue's ring, 1 to 65536. A slot takes 2 KiB at MTU 1500, of memory that cannot be swapped out.
     pub slots: u32,
-    /// Whether frames for other stations are received.
-    pub promiscuous: bool,
+    /// Whether each frame is seen as soon as it is there (TPACKET_V2); else the kernel packs frames into the same memory as
+    /// densely as it can and shows them when a block of it is full or some milliseconds old (TPACKET_V3).
+    pub immediate: bool,
     /// Who notes when frames came; `None` gives them without a time.
     pub timestamps: Option<TimestampSource>,
     /// How frames are shared out to queues, where there are several.
@@ -54,7 +60,7 @@ pub struct PacketWish {
 }
 
 impl PacketWish {
-    /// One queue of 2048 slots that hears everything.
+    /// One queue of 2048 slots that shows frames at once.
     #[must_use]
     pub fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
         Self {
@@ -63,7 +69,7 @@ impl PacketWish {
             mtu,
             queues: 1,
             slots: 2048,
-            promiscuous: true,
+            immediate: true,
             timestamps: None,
             fanout: Fanout::Hash,
             ignore_marked: None,
@@ -133,7 +139,7 @@ pub enum PacketError {
 
 impl PacketDevice {
     /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as they
-    /// are, but that it is promiscuous while it is open, if asked.
+    /// are: whether it hears frames for other stations is not decided here.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -154,26 +160,22 @@ impl PacketDevice {
         let mut notes = Vec::new();
 
         let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
-        let mut rings = Vec::new();
+        let mut receivers = Vec::new();
         let mut group = None;
         for _ in 0..wish.queues {
             let socket = socket::open().map_err(failed("opening a packet socket"))?;
             // Until all have joined, frames would come twice.
             socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
-            socket::prepare_ring(&socket).map_err(failed("preparing the ring"))?;
-            if wish.promiscuous {
-                socket::set_promiscuous(&socket, wish.ifindex).map_err(failed("making it promiscuous"))?;
-            }
             if wish.timestamps == Some(TimestampSource::Hardware) {
                 socket::use_hardware_time(&socket).map_err(failed("asking for hardware timestamps"))?;
             }
-            let ring = RxRing::new(socket, wish.slots, frame_bytes).map_err(failed("making the ring"))?;
-            socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
+            let receiver = receiver(wish, socket, frame_bytes).map_err(failed("making the ring"))?;
+            socket::bind(receiver.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
             if wish.queues > 1 {
-                let joined = socket::join_fanout(ring.socket(), group, fanout_number(wish.fanout));
+                let joined = socket::join_fanout(receiver.socket(), group, fanout_number(wish.fanout));
                 group = Some(joined.map_err(failed("sharing frames out to queues"))?);
             }
-            rings.push(ring);
+            receivers.push(receiver);
         }
         if wish.timestamps == Some(TimestampSource::Hardware) {
             let name = &wish.interface;
@@ -182,19 +184,35 @@ impl PacketDevice {
                 Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
             });
         }
-        let ring_bytes: usize = rings.iter().map(RxRing::bytes).sum();
+        let ring_bytes: usize = receivers.iter().map(AnyReceiver::ring_bytes).sum();
         let mut queues = Vec::new();
-        for ring in rings {
-            socket::hear(ring.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
+        for receiver in receivers {
+            socket::hear(receiver.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
             let sender = Sender::open(wish.ifindex).map_err(failed("opening a packet socket to send"))?;
-            let receiver = Receiver::new(ring, frame_bytes, wish.timestamps.is_some());
             let interfaces = Arc::clone(&interfaces);
             queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
         }
+        let version = if wish.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
         let shared = if wish.queues > 1 { fanout_words(wish.fanout) } else { "" };
-        let mode = format!("AF_PACKET, {} queue(s){shared}, {} KiB of rings", wish.queues, ring_bytes / 1024);
+        let mode = format!(
+            "AF_PACKET, {version}, {} queue(s){shared}, {} KiB of rings",
+            wish.queues,
+            ring_bytes / 1024
+        );
         Ok(Self { queues, mode, notes })
     }
+}
+
+/// Gives `socket` the ring wished for.
+fn receiver(wish: &PacketWish, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
+    let timestamps = wish.timestamps.is_some();
+    Ok(if wish.immediate {
+        let ring = SlotRing::new(socket, wish.slots, frame_bytes)?;
+        AnyReceiver::Slots(Receiver::new(ring, frame_bytes, timestamps))
+    } else {
+        let ring = BlockRing::new(socket, wish.slots, frame_bytes)?;
+        AnyReceiver::Blocks(Receiver::new(ring, frame_bytes, timestamps))
+    })
 }
 
 fn fanout_number(fanout: Fanout) -> u32 {

@@ -1,20 +1,49 @@
 //! One queue of an interface through packet sockets.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
+use super::blocks::BlockRing;
 use super::receiver::Receiver;
 use super::sender::Sender;
+use super::slots::SlotRing;
 use crate::interface::{Interfaces, LinkState};
+
+/// The receiving half, by the kind of its ring.
+#[derive(Debug)]
+pub(super) enum AnyReceiver {
+    Slots(Receiver<SlotRing>),
+    Blocks(Receiver<BlockRing>),
+}
+
+/// Does the same with either: told apart once per batch, not per frame.
+macro_rules! either {
+    ($receiver:expr, $name:ident => $action:expr) => {
+        match $receiver {
+            AnyReceiver::Slots($name) => $action,
+            AnyReceiver::Blocks($name) => $action,
+        }
+    };
+}
+
+impl AnyReceiver {
+    pub(super) fn socket(&self) -> &OwnedFd {
+        either!(self, receiver => receiver.socket())
+    }
+
+    pub(super) fn ring_bytes(&self) -> usize {
+        either!(self, receiver => receiver.ring_bytes())
+    }
+}
 
 /// One queue: a socket with a ring to receive, and one to send.
 #[derive(Debug)]
 pub struct PacketQueue {
-    receiver: Receiver,
+    receiver: AnyReceiver,
     sender: Sender,
     interfaces: Arc<Interfaces>,
     /// Its name when it was opened.
@@ -27,7 +56,7 @@ pub struct PacketQueue {
 
 impl PacketQueue {
     pub(super) fn new(
-        receiver: Receiver,
+        receiver: AnyReceiver,
         sender: Sender,
         interfaces: Arc<Interfaces>,
         name: String,
@@ -41,7 +70,7 @@ impl PacketQueue {
     /// Looks whether the interface has gone. Going down leaves an error, for which the socket would be readable until it
     /// is taken; an interface that goes away goes down first, and leaves no other.
     fn look_for_end(&mut self) {
-        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.ring().socket()) {
+        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.socket()) {
             self.suspect = true;
         }
         if self.suspect {
@@ -54,11 +83,11 @@ impl PacketQueue {
 
 impl PortQueue for PacketQueue {
     fn receive(&mut self, batch: &mut Batch) {
-        self.receiver.receive(batch);
+        either!(&mut self.receiver, receiver => receiver.receive(batch));
     }
 
     fn longest_frame_bytes(&self) -> usize {
-        self.receiver.longest_frame_bytes()
+        either!(&self.receiver, receiver => receiver.longest_frame_bytes())
     }
 
     fn room(&mut self, frame_bytes: usize) -> usize {
@@ -66,7 +95,7 @@ impl PortQueue for PacketQueue {
     }
 
     fn release(&mut self, fragments: usize) {
-        self.receiver.release(fragments);
+        either!(&mut self.receiver, receiver => receiver.release(fragments));
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -90,7 +119,9 @@ impl PortQueue for PacketQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        (!self.gone).then(|| self.receiver.ring().socket().as_fd())
+        // Of an interface that is gone the kernel may still show what it has received.
+        let is_over = self.gone && !either!(&self.receiver, receiver => receiver.has_hidden());
+        (!is_over).then(|| self.receiver.socket().as_fd())
     }
 
     fn drain_wake(&mut self) {
@@ -98,12 +129,12 @@ impl PortQueue for PacketQueue {
     }
 
     fn has_waiting(&mut self) -> bool {
-        self.receiver.has_waiting()
+        either!(&self.receiver, receiver => receiver.has_waiting())
     }
 
     fn missed_frames(&mut self) -> u64 {
         self.look_for_end();
-        self.receiver.take_missed()
+        either!(&mut self.receiver, receiver => receiver.take_missed())
     }
 
     fn fault(&self) -> Option<String> {

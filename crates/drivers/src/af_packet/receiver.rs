@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 
 use super::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VNET_HEADER_BYTES};
-use super::ring::{RxRing, SlotHeader};
+use super::ring::{Frame, Ring};
 use super::socket;
 
 /// Longest fragment, bytes.
@@ -30,14 +31,14 @@ const ADDRESSES_BYTES: usize = 12;
 /// Where a frame lies.
 #[derive(Debug, Clone)]
 enum Place {
-    Slot(u32, Range<usize>),
+    Ring(Range<usize>),
     Long(Range<usize>),
 }
 
-/// What is borrowed of one slot.
+/// What is borrowed of one frame of the ring.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lent {
-    fragments: usize,
+    fragments: u32,
     /// Two fragments are one segment, with a header of ours.
     is_cut: bool,
     is_long: bool,
@@ -45,12 +46,11 @@ struct Lent {
 
 /// The receiving half of a queue.
 #[derive(Debug)]
-pub(super) struct Receiver {
-    ring: RxRing,
-    /// Slot that is looked at next. The slots before it in `lent` are the last ones before it in the ring.
-    next: u32,
+pub(super) struct Receiver<R> {
+    ring: R,
+    /// For each frame that is taken from the ring.
     lent: VecDeque<Lent>,
-    /// The frame of the slot taken last, if it is not all cut yet.
+    /// The frame taken last, if it is not all cut yet.
     cutting: Option<(Cut, Place, u64)>,
     headers: Vec<u8>,
     next_header: usize,
@@ -65,13 +65,12 @@ pub(super) struct Receiver {
     lost: u64,
 }
 
-impl Receiver {
+impl<R: Ring> Receiver<R> {
     /// `longest_bytes` is what the interface's MTU lets expect.
-    pub(super) fn new(ring: RxRing, longest_bytes: usize, timestamps: bool) -> Self {
-        let lent = VecDeque::with_capacity(ring.slots() as usize);
+    pub(super) fn new(ring: R, longest_bytes: usize, timestamps: bool) -> Self {
+        let lent = VecDeque::with_capacity(ring.most_taken());
         Self {
             ring,
-            next: 0,
             lent,
             cutting: None,
             headers: vec![0; HEADERS * HEADER_ROOM_BYTES],
@@ -87,8 +86,13 @@ impl Receiver {
         }
     }
 
-    pub(super) fn ring(&self) -> &RxRing {
-        &self.ring
+    pub(super) fn socket(&self) -> &OwnedFd {
+        self.ring.socket()
+    }
+
+    /// Bytes of the ring's memory.
+    pub(super) fn ring_bytes(&self) -> usize {
+        self.ring.memory().bytes()
     }
 
     /// Length of the longest frame that is to be expected, bytes: by the MTU, or longer where there was a longer one.
@@ -98,13 +102,16 @@ impl Receiver {
 
     /// Whether there is a frame to take.
     pub(super) fn has_waiting(&self) -> bool {
-        self.cutting.is_some() || self.has_slot()
+        self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
     }
 
-    #[inline]
-    fn has_slot(&self) -> bool {
-        // Slots that are borrowed have not been handed back: the kernel has not come by since.
-        self.lent.len() < self.ring.slots() as usize && self.ring.is_ours(self.next)
+    /// Whether the kernel will show frames without more of them coming.
+    pub(super) fn has_hidden(&self) -> bool {
+        self.ring.has_hidden()
+    }
+
+    fn has_place(&self) -> bool {
+        self.lent.len() < self.lent.capacity()
     }
 
     /// Frames that were lost before they could be given, since the last call.
@@ -121,33 +128,28 @@ impl Receiver {
                     return;
                 }
             }
-            if !batch.has_room(1) || !self.has_slot() {
+            if !batch.has_room(1) || !self.has_place() {
                 return;
             }
-            let slot = self.next;
-            let header = self.ring.header(slot);
-            if header.is_copied() && self.long_lent == LONG_FRAMES {
-                return;
-            }
-            self.next = if slot + 1 == self.ring.slots() { 0 } else { slot + 1 };
-            self.lent.push_back(Lent { is_long: header.is_copied(), ..Lent::default() });
-            let place = if header.is_copied() { self.take_long() } else { self.take_whole(slot, &header) };
+            let Some(frame) = self.ring.take(self.long_lent < LONG_FRAMES) else { return };
+            self.lent.push_back(Lent { is_long: frame.is_copied, ..Lent::default() });
+            let place = if frame.is_copied { self.take_long() } else { self.take_whole(&frame) };
             match place {
-                Some((place, unfinished)) => self.give(batch, &header, place, unfinished),
+                Some((place, unfinished)) => self.give(batch, &frame, place, unfinished),
                 None => self.lost += 1,
             }
             self.hand_back();
         }
     }
 
-    /// The frame in a slot, unless a part of it is missing.
+    /// The frame in the ring, unless a part of it is missing.
     #[inline]
-    fn take_whole(&self, slot: u32, header: &SlotHeader) -> Option<(Place, Unfinished)> {
-        if header.kept < header.len {
+    fn take_whole(&self, frame: &Frame) -> Option<(Place, Unfinished)> {
+        if frame.range.len() < frame.len {
             return None;
         }
-        let unfinished = Unfinished::from_header(self.ring.offload_header(slot, header.mac));
-        Some((Place::Slot(slot, header.mac..header.mac + header.kept), unfinished))
+        let unfinished = Unfinished::from_header(self.ring.memory().offload_header(frame.range.start));
+        Some((Place::Ring(frame.range.clone()), unfinished))
     }
 
     /// The next long frame of the socket's queue.
@@ -168,21 +170,21 @@ impl Receiver {
 
     fn bytes(&self, place: &Place) -> &[u8] {
         match place {
-            Place::Slot(slot, range) => self.ring.slice(*slot, range.clone()),
+            Place::Ring(range) => self.ring.memory().slice(range.clone()),
             Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
         }
     }
 
     fn bytes_mut(&mut self, place: &Place) -> &mut [u8] {
         match place {
-            Place::Slot(slot, range) => self.ring.slice_mut(*slot, range.clone()),
+            Place::Ring(range) => self.ring.memory_mut().slice_mut(range.clone()),
             Place::Long(range) => self.long_frames.get_mut(range.clone()).unwrap_or(&mut []),
         }
     }
 
     #[inline]
-    fn give(&mut self, batch: &mut Batch, header: &SlotHeader, mut place: Place, mut unfinished: Unfinished) {
-        if let Some(tag) = header.vlan_tag() {
+    fn give(&mut self, batch: &mut Batch, frame: &Frame, mut place: Place, mut unfinished: Unfinished) {
+        if let Some(tag) = frame.tag {
             place = self.put_tag(place, tag);
             unfinished = unfinished.shifted(VLAN_TAG_BYTES);
         }
@@ -191,7 +193,7 @@ impl Receiver {
                 if let Some(lent) = self.lent.back_mut() {
                     lent.is_cut = true;
                 }
-                self.cutting = Some((cut, place, header.timestamp_ns()));
+                self.cutting = Some((cut, place, frame.timestamp_ns));
                 return;
             }
             unfinished.complete_checksum(self.bytes_mut(&place));
@@ -203,10 +205,10 @@ impl Receiver {
         }
         self.longest_bytes = self.longest_bytes.max(len);
         let bytes = self.bytes(&place);
-        // SAFETY: the slot or buffer is neither written nor handed back before `release` has counted the fragment back.
+        // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         if self.timestamps {
-            batch.push_timestamp(header.timestamp_ns());
+            batch.push_timestamp(frame.timestamp_ns);
         }
         if let Some(lent) = self.lent.back_mut() {
             lent.fragments = 1;
@@ -216,9 +218,7 @@ impl Receiver {
     /// Puts a tag behind the addresses, which move down: there is space before every frame.
     fn put_tag(&mut self, place: Place, tag: [u8; 4]) -> Place {
         let place = match place {
-            Place::Slot(slot, range) => {
-                Place::Slot(slot, range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
-            }
+            Place::Ring(range) => Place::Ring(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end),
             Place::Long(range) => Place::Long(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end),
         };
         let bytes = self.bytes_mut(&place);
@@ -242,7 +242,7 @@ impl Receiver {
             let start = self.next_header * HEADER_ROOM_BYTES;
             // Borrowed apart from `headers`, which is written here.
             let frame = match &place {
-                Place::Slot(slot, range) => self.ring.slice(*slot, range.clone()),
+                Place::Ring(range) => self.ring.memory().slice(range.clone()),
                 Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
             };
             let Some(room) = self.headers.get_mut(start..start + HEADER_ROOM_BYTES) else { break };
@@ -252,7 +252,7 @@ impl Receiver {
                 (room.get(..header_bytes).unwrap_or(&[]), frame.get(range).unwrap_or(&[]));
             // SAFETY: this header is not written again before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
-            // SAFETY: nor is the slot or buffer of its frame.
+            // SAFETY: nor is the place or buffer of its frame.
             batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
             if self.timestamps {
                 batch.push_timestamp(timestamp_ns);
@@ -273,8 +273,8 @@ impl Receiver {
         while fragments != 0
             && let Some(first) = self.lent.front_mut()
         {
-            let taken = fragments.min(first.fragments);
-            first.fragments -= taken;
+            let taken = fragments.min(first.fragments as usize);
+            first.fragments -= taken as u32;
             fragments -= taken;
             if first.is_cut {
                 self.headers_lent = self.headers_lent.saturating_sub(taken / 2);
@@ -286,22 +286,20 @@ impl Receiver {
         self.hand_back();
     }
 
-    /// Hands the first slots back to the kernel, as far as nothing of them is borrowed any more.
+    /// Hands the first frames back to the kernel, as far as nothing of them is borrowed any more.
     fn hand_back(&mut self) {
         while self.hand_back_first() {}
     }
 
     fn hand_back_first(&mut self) -> bool {
         let Some(first) = self.lent.front() else { return false };
-        // The frame that is being cut is that of the last slot.
+        // The frame that is being cut is the last.
         if first.fragments != 0 || (self.lent.len() == 1 && self.cutting.is_some()) {
             return false;
         }
         self.long_lent -= usize::from(first.is_long);
-        let slots = self.ring.slots();
-        let slot = (self.next + slots - self.lent.len() as u32) % slots;
         self.lent.pop_front();
-        self.ring.hand_back(slot);
+        self.ring.hand_back();
         true
     }
 }

@@ -1,203 +1,177 @@
-//! The receive ring of a packet socket (`PACKET_RX_RING`, TPACKET_V2 of linux/if_packet.h): slots in memory that the kernel
-//! fills and this process empties, each handed over by its status word.
-//!
-//! Version 2 rather than 3: it shows a frame at once, while version 3 shows a block of frames when it is full or has
-//! waited for a millisecond or more.
+//! What the two kinds of receive ring have in common: memory that the kernel fills and this process empties, handed over
+//! by status words (`PACKET_RX_RING`, linux/if_packet.h).
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::offload::VNET_HEADER_BYTES;
-use super::socket;
 
-/// Smallest and largest distance of slots, bytes: longer frames come another way ([`SlotHeader::is_copied`]).
+/// Most slots that a ring can be asked to have.
+pub(super) const MAX_SLOTS: u32 = 65536;
+/// Smallest and largest distance of slots, bytes.
 const SLOT_BYTES: Range<usize> = 2048..16384;
 /// Bytes of a slot before the frame: the kernel's header and address, its offload header, and alignment.
 const OVERHEAD_BYTES: usize = 96;
-/// The kernel allocates the ring in pieces of this many bytes.
-const BLOCK_BYTES: usize = 65536;
-/// Most slots of a ring.
-pub(super) const MAX_SLOTS: u32 = 65536;
 
-/// `struct tpacket2_hdr`, read once.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SlotHeader {
-    status: u32,
-    /// Length of the frame, bytes, and how much of it lies in the slot.
+/// Bytes of a slot for frames of `frame_bytes` bytes; longer ones than 16 KiB do not get one.
+pub(super) fn slot_bytes(frame_bytes: usize) -> usize {
+    (frame_bytes + OVERHEAD_BYTES).next_power_of_two().clamp(SLOT_BYTES.start, SLOT_BYTES.end)
+}
+
+/// A frame in a ring, as the kernel describes it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Frame {
+    /// Length on the wire, bytes.
     pub(super) len: usize,
-    pub(super) kept: usize,
-    /// Where the frame begins in the slot.
-    pub(super) mac: usize,
-    seconds: u32,
-    nanoseconds: u32,
-    tag: u16,
-    tag_type: u16,
-}
-
-impl SlotHeader {
-    fn parse(bytes: &[u8; 28]) -> Self {
-        let half = |at: usize| match bytes.get(at..at + 2) {
-            Some(&[a, b]) => u16::from_ne_bytes([a, b]),
-            _ => 0,
-        };
-        let word = |at: usize| match bytes.get(at..at + 4) {
-            Some(&[a, b, c, d]) => u32::from_ne_bytes([a, b, c, d]),
-            _ => 0,
-        };
-        Self {
-            status: word(0),
-            len: word(4) as usize,
-            kept: word(8) as usize,
-            mac: usize::from(half(12)),
-            seconds: word(16),
-            nanoseconds: word(20),
-            tag: half(24),
-            tag_type: half(26),
-        }
-    }
-
-    /// Whether the whole frame waits in the socket's queue, being too long for the slot.
-    pub(super) fn is_copied(&self) -> bool {
-        self.status & libc::TP_STATUS_COPY != 0
-    }
-
+    /// Where the part that was kept lies in the ring's memory: all of it, or something is missing.
+    pub(super) range: Range<usize>,
+    /// The whole frame waits in the socket's queue instead, being too long for its slot.
+    pub(super) is_copied: bool,
     /// When it came, ns since the Unix epoch.
-    pub(super) fn timestamp_ns(&self) -> u64 {
-        u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanoseconds)
-    }
-
-    /// The VLAN tag that the kernel took out of the frame, as it was: type and tag.
-    pub(super) fn vlan_tag(&self) -> Option<[u8; 4]> {
-        if self.status & libc::TP_STATUS_VLAN_VALID == 0 {
-            return None;
-        }
-        let valid = self.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-        let [a, b] = (if valid { self.tag_type } else { 0x8100 }).to_be_bytes();
-        let [c, d] = self.tag.to_be_bytes();
-        Some([a, b, c, d])
-    }
+    pub(super) timestamp_ns: u64,
+    /// The VLAN tag that the kernel took out of it, as it was: type and tag.
+    pub(super) tag: Option<[u8; 4]>,
 }
 
-/// The ring, and the socket it belongs to.
+/// A ring that gives frames in order and takes them back in the same order.
+pub(super) trait Ring {
+    fn socket(&self) -> &OwnedFd;
+    fn memory(&self) -> &Memory;
+    fn memory_mut(&mut self) -> &mut Memory;
+
+    /// Most frames that can be taken and not handed back.
+    fn most_taken(&self) -> usize;
+
+    /// Whether there is a frame to take.
+    fn has_frame(&self) -> bool;
+
+    /// Whether the kernel keeps frames that it will show without more of them coming.
+    fn has_hidden(&self) -> bool;
+
+    /// The next frame; one that is copied only if those are wanted now.
+    fn take(&mut self, copied_too: bool) -> Option<Frame>;
+
+    /// Hands the frame that was taken first back to the kernel.
+    fn hand_back(&mut self);
+}
+
+/// The memory of a ring.
 #[derive(Debug)]
-pub(super) struct RxRing {
-    socket: OwnedFd,
+pub(super) struct Memory {
     start: NonNull<u8>,
     bytes: usize,
-    slot_bytes: usize,
-    slots: u32,
 }
 
 // SAFETY: the mapping belongs to this value alone and is as good on any thread.
-unsafe impl Send for RxRing {}
+unsafe impl Send for Memory {}
 
-impl RxRing {
-    /// Gives `socket`, which is not bound yet, a ring of at least `slots` slots for frames of `frame_bytes` bytes.
-    pub(super) fn new(socket: OwnedFd, slots: u32, frame_bytes: usize) -> Result<Self> {
-        let slot_bytes =
-            (frame_bytes + OVERHEAD_BYTES).next_power_of_two().clamp(SLOT_BYTES.start, SLOT_BYTES.end);
-        let bytes = (slots as usize).clamp(1, MAX_SLOTS as usize) * slot_bytes;
-        let blocks = bytes.div_ceil(BLOCK_BYTES);
-        let bytes = blocks * BLOCK_BYTES;
-        let slots = (bytes / slot_bytes) as u32;
-        let wish = libc::tpacket_req {
-            tp_block_size: BLOCK_BYTES as u32,
-            tp_block_nr: blocks as u32,
-            tp_frame_size: slot_bytes as u32,
-            tp_frame_nr: slots,
-        };
-        socket::set(&socket, libc::PACKET_RX_RING, &wish)?;
+impl Memory {
+    /// The `bytes` bytes that the kernel set up for `socket`.
+    pub(super) fn map(socket: &OwnedFd, bytes: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping where the kernel likes, of the length that it has just agreed to.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, socket.as_fd(), 0) }?;
         let start = NonNull::new(start.cast()).ok_or_else(|| Error::other("mapped at address 0"))?;
-        Ok(Self { socket, start, bytes, slot_bytes, slots })
+        Ok(Self { start, bytes })
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
-        &self.socket
-    }
-
-    /// Number of slots.
-    pub(super) fn slots(&self) -> u32 {
-        self.slots
-    }
-
-    /// Bytes of memory.
+    /// Number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    fn slot(&self, slot: u32) -> NonNull<u8> {
-        let offset = slot.min(self.slots - 1) as usize * self.slot_bytes;
-        // SAFETY: `slots` is not 0, and the offset of a slot below it lies within the mapping.
-        unsafe { self.start.add(offset) }
-    }
-
-    fn status(&self, slot: u32) -> &AtomicU32 {
-        // SAFETY: a slot begins with its status word, aligned, which both sides access atomically; mapped while self lives.
-        unsafe { AtomicU32::from_ptr(self.slot(slot).cast().as_ptr()) }
-    }
-
-    /// Whether the kernel has filled `slot` and handed it over.
+    /// The word at `offset`, a multiple of 4, that both sides access.
     #[inline]
-    pub(super) fn is_ours(&self, slot: u32) -> bool {
-        self.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    pub(super) fn shared_word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
+        // SAFETY: within the mapping: callers name words of slots or blocks, of which it holds a whole number.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: aligned, since mappings begin with a page; accessed atomically by both sides; mapped while self lives.
+        unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
-    /// The header of a slot that is ours.
+    /// Bytes `range` of what the kernel has handed over; empty where there are no such bytes.
     #[inline]
-    pub(super) fn header(&self, slot: u32) -> SlotHeader {
-        // SAFETY: every slot has room for the header, and the kernel does not write a slot that is ours.
-        SlotHeader::parse(unsafe { self.slot(slot).cast::<[u8; 28]>().as_ref() })
-    }
-
-    /// Bytes `range` of a slot that is ours; empty where a slot has no such bytes.
-    #[inline]
-    pub(super) fn slice(&self, slot: u32, range: Range<usize>) -> &[u8] {
-        if range.start > range.end || range.end > self.slot_bytes {
+    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
+        if range.start > range.end || range.end > self.bytes {
             return &[];
         }
-        // SAFETY: within the slot, checked above.
-        let start = unsafe { self.slot(slot).add(range.start) };
-        // SAFETY: mapped while self lives, and the kernel does not write a slot that is ours.
+        // SAFETY: within the mapping, checked above.
+        let start = unsafe { self.start.add(range.start) };
+        // SAFETY: mapped while self lives, and the kernel does not write what it has handed over.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }
     }
 
-    /// As [`RxRing::slice`], to write.
-    pub(super) fn slice_mut(&mut self, slot: u32, range: Range<usize>) -> &mut [u8] {
-        if range.start > range.end || range.end > self.slot_bytes {
+    /// As [`Memory::slice`], to write.
+    pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        if range.start > range.end || range.end > self.bytes {
             return &mut [];
         }
-        // SAFETY: within the slot, checked above.
-        let start = unsafe { self.slot(slot).add(range.start) };
-        // SAFETY: mapped while self lives, borrowed mutably here, and the kernel keeps off a slot that is ours.
+        // SAFETY: within the mapping, checked above.
+        let start = unsafe { self.start.add(range.start) };
+        // SAFETY: mapped while self lives, borrowed mutably here, and the kernel keeps off what it has handed over.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) }
     }
 
-    /// What the kernel left to do, for the frame at `mac`.
+    /// The `N` bytes of a header at `offset`.
     #[inline]
-    pub(super) fn offload_header(&self, slot: u32, mac: usize) -> &[u8] {
-        self.slice(slot, mac.saturating_sub(VNET_HEADER_BYTES)..mac)
+    pub(super) fn header<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
+        self.slice(offset..offset + N).try_into().ok()
     }
 
-    /// Hands `slot` back to the kernel.
+    /// What the kernel left to do for the frame that begins at `frame`.
     #[inline]
-    pub(super) fn hand_back(&self, slot: u32) {
-        self.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    pub(super) fn offload_header(&self, frame: usize) -> &[u8] {
+        self.slice(frame.saturating_sub(VNET_HEADER_BYTES)..frame)
     }
 }
 
-impl Drop for RxRing {
+impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this start and length, and nothing of it is borrowed any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// The 16-bit field at `at` of a header, in the machine's byte order.
+#[inline]
+pub(super) fn half(header: &[u8], at: usize) -> u16 {
+    match header.get(at..at + 2) {
+        Some(&[a, b]) => u16::from_ne_bytes([a, b]),
+        _ => 0,
+    }
+}
+
+/// The 32-bit field at `at`.
+#[inline]
+pub(super) fn word(header: &[u8], at: usize) -> u32 {
+    match header.get(at..at + 4) {
+        Some(&[a, b, c, d]) => u32::from_ne_bytes([a, b, c, d]),
+        _ => 0,
+    }
+}
+
+/// Seconds and nanoseconds as one number.
+#[inline]
+pub(super) fn time_ns(seconds: u32, nanoseconds: u32) -> u64 {
+    u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds)
+}
+
+/// The VLAN tag that a frame's status and tag fields tell of.
+#[inline]
+pub(super) fn vlan_tag(status: u32, tag_type: u16, tag: u16) -> Option<[u8; 4]> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let valid = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = (if valid { tag_type } else { 0x8100 }).to_be_bytes();
+    let [c, d] = tag.to_be_bytes();
+    Some([a, b, c, d])
 }

@@ -60,14 +60,24 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Res
     checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) }).map(drop)
 }
 
-/// Options that must be set before there is a ring: offload headers, version 2, room for frames too long for a slot.
-pub(super) fn prepare_ring(socket: &OwnedFd) -> Result<()> {
+/// Options that must be set before there is a ring of slots: its version, and room for frames too long for a slot.
+pub(super) fn prepare_slots(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
-    set(socket, libc::PACKET_VNET_HDR, &1i32)?;
     set(socket, PACKET_COPY_THRESH, &1i32)?;
     // Beyond the system's limit where that is allowed.
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, LONG_FRAME_BYTES)
         .or_else(|_| rustix::net::sockopt::set_socket_recv_buffer_size(socket, LONG_FRAME_BYTES))?;
+    prepare_ring(socket)
+}
+
+/// Options that must be set before there is a ring of blocks.
+pub(super) fn prepare_blocks(socket: &OwnedFd) -> Result<()> {
+    set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
+    prepare_ring(socket)
+}
+
+fn prepare_ring(socket: &OwnedFd) -> Result<()> {
+    set(socket, libc::PACKET_VNET_HDR, &1i32)?;
     // What goes out is filtered in any case; this spares the work, from Linux 4.20 on.
     let _ = set(socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     Ok(())
@@ -106,17 +116,6 @@ pub(super) fn hear_nothing(socket: &OwnedFd) -> Result<()> {
 fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-/// Makes the interface take frames for all addresses, for as long as the socket lives.
-pub(super) fn set_promiscuous(socket: &OwnedFd, ifindex: u32) -> Result<()> {
-    let membership = libc::packet_mreq {
-        mr_ifindex: ifindex.cast_signed(),
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
 /// Joins group `group` of sockets that share the frames out by `mode`, or makes a new one; its number.

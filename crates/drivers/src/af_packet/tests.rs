@@ -14,7 +14,19 @@ use crate::test_network::{
 
 const LOCAL: u16 = 0x88b5;
 
-/// A pair of interfaces that are up; what is to be asked of the first.
+/// Makes a pair of interfaces by their names, with this MTU, that are up; what is to be asked of the first.
+type Pair = fn(&str, &str, u32) -> PacketWish;
+
+/// Runs `test` with a ring of slots and with one of blocks, each in a namespace of its own.
+fn over_each_ring(test: fn(Pair)) {
+    in_own_namespace(move || test(pair));
+    in_own_namespace(move || test(pair_for_blocks));
+}
+
+fn pair_for_blocks(near: &str, far: &str, mtu: u32) -> PacketWish {
+    PacketWish { immediate: false, ..pair(near, far, mtu) }
+}
+
 fn pair(near: &str, far: &str, mtu: u32) -> PacketWish {
     ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
     ip(&format!("link set {far} up"));
@@ -31,7 +43,7 @@ fn open_one(wish: &PacketWish) -> PacketQueue {
 
 #[test]
 fn frames_pass_both_ways_unchanged_round_a_small_ring() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let mut queue = open_one(&PacketWish { slots: 32, ..wish });
         let far = RawSocket::open("rrp1", LOCAL);
@@ -52,7 +64,7 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
 
 #[test]
 fn frames_of_a_large_mtu_and_beyond_are_whole_and_longer_ones_are_refused_alone() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         // Too long for any slot: such frames come by way of the socket's queue.
         let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
         let far = RawSocket::open("rrp1", LOCAL);
@@ -73,7 +85,7 @@ fn frames_of_a_large_mtu_and_beyond_are_whole_and_longer_ones_are_refused_alone(
 
 #[test]
 fn vlan_tags_are_in_the_frame_again() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
         let far = RawSocket::open("rrp1", LOCAL);
         for tags in [&[0x81, 0, 0x60, 7][..], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]] {
@@ -89,7 +101,7 @@ fn vlan_tags_are_in_the_frame_again() {
 
 #[test]
 fn several_queues_share_the_frames_out_and_none_comes_twice() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
             let wish = PacketWish { queues: 2, fanout, ..wish.clone() };
@@ -117,7 +129,7 @@ fn several_queues_share_the_frames_out_and_none_comes_twice() {
 
 #[test]
 fn neither_what_the_host_sends_nor_what_is_marked_is_received() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         for queues in [1, 2] {
             let wish = PacketWish { queues, ignore_marked: Some(0x5252), ..wish.clone() };
@@ -168,7 +180,7 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
 
 #[test]
 fn frames_carry_the_time_they_came_where_asked() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let now_ns =
             || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -190,7 +202,7 @@ fn frames_carry_the_time_they_came_where_asked() {
 
 #[test]
 fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
         let frames: Vec<_> = (0..20).map(|number| test_frame(1, number, 60)).collect();
         let cases = [("link set rrp0", "rrp0 is down"), ("link set rrp1", "rrp0 has no link")];
@@ -217,7 +229,7 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
 
 #[test]
 fn an_interface_that_vanishes_is_a_fault_and_wakes_nobody_again() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let mut queue = open_one(&wish);
         // One whose owner never sleeps learns of it too, by what it sends, even where it saw the interface down before.
@@ -256,7 +268,7 @@ fn what_cannot_be_opened_is_refused_with_the_reason() {
 
 /// Two hosts with a wire of two packet queues between them; `between` runs while frames are forwarded. Some of them are
 /// to be cut, or none.
-fn with_two_hosts(cut: bool, between: impl FnOnce(&Host, &Host) + Send + 'static) {
+fn with_two_hosts(pair: Pair, cut: bool, between: impl FnOnce(&Host, &Host) + Send + 'static) {
     in_own_namespace(move || {
         let mut left = open_one(&pair("rrp0", "rrp1", 1500));
         let mut right = open_one(&pair("rrp2", "rrp3", 1500));
@@ -293,43 +305,47 @@ fn with_two_hosts(cut: bool, between: impl FnOnce(&Host, &Host) + Send + 'static
 #[test]
 fn a_tcp_transfer_between_stacks_that_leave_checksums_and_cutting_to_their_cards_is_whole() {
     const TOTAL_BYTES: usize = 8 << 20;
-    with_two_hosts(true, |client, server| {
-        let (result, received) = channel();
-        let listener = server.run(|| TcpListener::bind("10.9.0.2:7").unwrap());
-        server.start(move || {
-            let mut bytes = Vec::new();
-            listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
-            result.send(bytes).unwrap();
+    for pair in [pair, pair_for_blocks] {
+        with_two_hosts(pair, true, |client, server| {
+            let (result, received) = channel();
+            let listener = server.run(|| TcpListener::bind("10.9.0.2:7").unwrap());
+            server.start(move || {
+                let mut bytes = Vec::new();
+                listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+                result.send(bytes).unwrap();
+            });
+            let sent: Vec<u8> = (0..TOTAL_BYTES).map(|at| (at ^ (at >> 8)) as u8).collect();
+            let copy = sent.clone();
+            client.run(move || TcpStream::connect("10.9.0.2:7").unwrap().write_all(&copy).unwrap());
+            assert!(received.recv().unwrap() == sent, "the bytes differ");
         });
-        let sent: Vec<u8> = (0..TOTAL_BYTES).map(|at| (at ^ (at >> 8)) as u8).collect();
-        let copy = sent.clone();
-        client.run(move || TcpStream::connect("10.9.0.2:7").unwrap().write_all(&copy).unwrap());
-        assert!(received.recv().unwrap() == sent, "the bytes differ");
-    });
+    }
 }
 
 #[test]
 fn datagrams_with_partial_checksums_arrive() {
-    with_two_hosts(false, |client, server| {
-        let receiver = server.run(|| UdpSocket::bind("10.9.0.2:7").unwrap());
-        receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-        for len in [0, 1, 100, 1471, 1472] {
-            let payload = vec![len as u8; len];
-            let copy = payload.clone();
-            client.run(move || {
-                let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-                sender.send_to(&copy, "10.9.0.2:7").unwrap();
-            });
-            let mut buffer = [0; 2000];
-            let received = receiver.recv(&mut buffer).unwrap();
-            assert_eq!(buffer[..received], payload);
-        }
-    });
+    for pair in [pair, pair_for_blocks] {
+        with_two_hosts(pair, false, |client, server| {
+            let receiver = server.run(|| UdpSocket::bind("10.9.0.2:7").unwrap());
+            receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            for len in [0, 1, 100, 1471, 1472] {
+                let payload = vec![len as u8; len];
+                let copy = payload.clone();
+                client.run(move || {
+                    let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
+                    sender.send_to(&copy, "10.9.0.2:7").unwrap();
+                });
+                let mut buffer = [0; 2000];
+                let received = receiver.recv(&mut buffer).unwrap();
+                assert_eq!(buffer[..received], payload);
+            }
+        });
+    }
 }
 
 #[test]
 fn a_second_open_hears_the_same_frames() {
-    in_own_namespace(|| {
+    over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let (mut one, mut two) = (open_one(&wish), open_one(&wish));
         let frame = test_frame(1, 1, 60);
@@ -337,3 +353,5 @@ fn a_second_open_hears_the_same_frames() {
         assert_eq!(receive(&mut one, 1), receive(&mut two, 1));
     });
 }
+
+mod bursts;

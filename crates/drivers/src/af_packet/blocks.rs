@@ -1,0 +1,284 @@
+//! A receive ring of TPACKET_V3: blocks that the kernel packs with frames, and shows when they are full or have waited.
+//!
+//! A short frame takes little more than its length, so that a burst fits for which slots would not do; the price is the
+//! wait. A block is handed back when all its frames are.
+
+use std::io::Result;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use ringroad_ring::shared::prefetch_read;
+
+use super::ring::{Frame, MAX_SLOTS, Memory, Ring, half, slot_bytes, time_ns, vlan_tag, word};
+use super::socket;
+
+/// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes nothing.
+const BLOCK_BYTES: usize = 128 << 10;
+/// Fewest blocks: while one is read and one filled, there are some to go on to.
+const FEWEST_BLOCKS: usize = 4;
+/// The kernel shows a block that is not full after so many milliseconds. A reader that stalls has as many blocks as there are
+/// times this: where few frames come, each block holds but few. So this is longer where there are fewer blocks, to bridge
+/// half a second as far as that goes without making readers wait longer than people notice.
+const WAIT_MS: std::ops::RangeInclusive<usize> = 4..=16;
+const BRIDGED_MS: usize = 512;
+/// Frames that can be taken and not handed back: sixteen batches.
+const MOST_TAKEN: usize = 4096;
+
+/// Where a block's fields lie (`struct tpacket_block_desc` with `struct tpacket_hdr_v1`): status, frames, offset of the first.
+const STATUS: usize = 8;
+const FRAMES: usize = 12;
+const FIRST_FRAME: usize = 16;
+/// Bytes of `struct tpacket3_hdr` before each frame.
+const HEADER_BYTES: usize = 48;
+
+/// The ring, and the socket it belongs to.
+#[derive(Debug)]
+pub(super) struct BlockRing {
+    socket: OwnedFd,
+    memory: Memory,
+    block_bytes: usize,
+    /// Frames of each block that are taken and not handed back.
+    taken: Vec<u32>,
+    /// Blocks that are ours: how many, the first of them, and the last, from which frames are taken.
+    held: usize,
+    first: usize,
+    last: usize,
+    /// Frames of the last block that are not taken yet, and where in the block the next one is.
+    left: u32,
+    next: usize,
+}
+
+impl BlockRing {
+    /// Gives `socket`, which is not bound yet, a ring with as much memory as `slots` slots for frames of `frame_bytes` bytes take.
+    pub(super) fn new(socket: OwnedFd, slots: u32, frame_bytes: usize) -> Result<Self> {
+        socket::prepare_blocks(&socket)?;
+        let slot_bytes = slot_bytes(frame_bytes);
+        let budget_bytes = (slots as usize).clamp(1, MAX_SLOTS as usize) * slot_bytes;
+        let blocks = (budget_bytes / BLOCK_BYTES).max(FEWEST_BLOCKS);
+        let wait_ms = (BRIDGED_MS / blocks).clamp(*WAIT_MS.start(), *WAIT_MS.end());
+        let wish = libc::tpacket_req3 {
+            tp_block_size: BLOCK_BYTES as u32,
+            tp_block_nr: blocks as u32,
+            // Without a meaning here, but it has to fit.
+            tp_frame_size: slot_bytes as u32,
+            tp_frame_nr: (blocks * (BLOCK_BYTES / slot_bytes)) as u32,
+            tp_retire_blk_tov: wait_ms as u32,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        socket::set(&socket, libc::PACKET_RX_RING, &wish)?;
+        Self::over(socket, BLOCK_BYTES, blocks)
+    }
+
+    fn over(socket: OwnedFd, block_bytes: usize, blocks: usize) -> Result<Self> {
+        let memory = Memory::map(&socket, block_bytes * blocks)?;
+        Ok(Self {
+            socket,
+            memory,
+            block_bytes,
+            taken: vec![0; blocks],
+            held: 0,
+            first: 0,
+            last: 0,
+            left: 0,
+            next: 0,
+        })
+    }
+
+    /// Where in memory the block lies that is `ahead` after the first that is ours.
+    #[inline]
+    fn block(&self, ahead: usize) -> usize {
+        (self.first + ahead) % self.taken.len() * self.block_bytes
+    }
+
+    #[inline]
+    fn is_shown(&self, block: usize) -> bool {
+        self.memory.shared_word(block + STATUS).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Begins with the next block, if the kernel has handed it over.
+    fn open_block(&mut self) -> bool {
+        let place = (self.first + self.held) % self.taken.len();
+        let block = place * self.block_bytes;
+        // With all blocks ours, the next is the first again.
+        if self.held == self.taken.len() || !self.is_shown(block) {
+            return false;
+        }
+        let frames = self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed);
+        self.left = frames.min((self.block_bytes / HEADER_BYTES) as u32);
+        self.next = self.memory.shared_word(block + FIRST_FRAME).load(Ordering::Relaxed) as usize;
+        self.held += 1;
+        self.last = place;
+        true
+    }
+
+    /// The frame at `offset` of `block`, and where the next one is; `None` where no frame can be.
+    #[inline]
+    fn frame(&self, block: usize, offset: usize) -> Option<(Frame, usize)> {
+        if offset > self.block_bytes - HEADER_BYTES {
+            return None;
+        }
+        let header = self.memory.header::<HEADER_BYTES>(block + offset)?;
+        let (following, kept, status) =
+            (word(header, 0) as usize, word(header, 12) as usize, word(header, 20));
+        let mac = usize::from(half(header, 24));
+        let start = offset + mac;
+        let fits = mac >= HEADER_BYTES && start + kept <= self.block_bytes;
+        let frame = Frame {
+            len: word(header, 16) as usize,
+            range: if fits { block + start..block + start + kept } else { block..block },
+            is_copied: false,
+            timestamp_ns: time_ns(word(header, 4), word(header, 8)),
+            tag: vlan_tag(status, half(header, 36), word(header, 32) as u16),
+        };
+        Some((frame, offset + following))
+    }
+
+    /// Hands the first blocks back, as far as nothing of them is taken or left to take.
+    fn hand_back_blocks(&mut self) {
+        while self.held != 0 && self.taken.get(self.first) == Some(&0) && (self.held > 1 || self.left == 0) {
+            let status = self.memory.shared_word(self.block(0) + STATUS);
+            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.first = (self.first + 1) % self.taken.len();
+            self.held -= 1;
+        }
+    }
+}
+
+impl Ring for BlockRing {
+    fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    fn most_taken(&self) -> usize {
+        MOST_TAKEN
+    }
+
+    #[inline]
+    fn has_frame(&self) -> bool {
+        self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
+    }
+
+    fn has_hidden(&self) -> bool {
+        // The kernel fills the first block that it does not show.
+        let filling =
+            (self.held..self.taken.len()).map(|ahead| self.block(ahead)).find(|&block| !self.is_shown(block));
+        filling.is_some_and(|block| self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed) != 0)
+    }
+
+    #[inline]
+    fn take(&mut self, _copied_too: bool) -> Option<Frame> {
+        while self.left == 0 {
+            // A block without a frame goes back at once.
+            self.hand_back_blocks();
+            if !self.open_block() {
+                return None;
+            }
+        }
+        self.left -= 1;
+        let block = self.last * self.block_bytes;
+        if let Some(taken) = self.taken.get_mut(self.last) {
+            *taken += 1;
+        }
+        // Where the chain breaks, each frame that was promised is one that is missing.
+        let (frame, following) =
+            self.frame(block, self.next).unwrap_or((Frame { len: 1, ..Frame::default() }, usize::MAX));
+        self.next = following;
+        if self.left != 0 {
+            prefetch_read(
+                self.memory.slice(block + following.min(self.block_bytes)..self.memory.bytes()).as_ptr(),
+            );
+        }
+        Some(frame)
+    }
+
+    #[inline]
+    fn hand_back(&mut self) {
+        if let Some(taken) = self.taken.get_mut(self.first) {
+            *taken = taken.saturating_sub(1);
+        }
+        self.hand_back_blocks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLOCK: usize = 4096;
+    const BLOCKS: usize = 4;
+
+    /// A ring in a file that the test writes in the kernel's place.
+    fn ring(blocks: &[Vec<u8>]) -> BlockRing {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((BLOCK * BLOCKS) as u64).unwrap();
+        for (number, block) in blocks.iter().enumerate() {
+            file.write_all_at(block, (number * BLOCK) as u64).unwrap();
+        }
+        BlockRing::over(file.into(), BLOCK, BLOCKS).unwrap()
+    }
+
+    /// A block that is handed over, and what it says of itself and of its frames.
+    fn block(frames: u32, first: u32, words: &[(usize, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK];
+        let fields = [(STATUS, libc::TP_STATUS_USER), (FRAMES, frames), (FIRST_FRAME, first)];
+        for &(at, value) in fields.iter().chain(words) {
+            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_block_without_frames_goes_back_in_its_turn() {
+        // Offset of the next, kept, length, and where the frame begins; the last is empty again.
+        let header = |at: usize, next| [(at, next), (at + 12, 60), (at + 16, 60), (at + 24, 92)];
+        let one = block(1, 48, &header(48, 0));
+        let two = block(2, 48, &[header(48, 160), header(208, 0)].concat());
+        let mut ring = ring(&[block(0, 48, &[]), one, block(0, 48, &[]), two]);
+        let frames: Vec<Frame> = std::iter::from_fn(|| ring.take(false)).collect();
+        let starts: Vec<usize> = frames.iter().map(|frame| frame.range.start).collect();
+        assert_eq!(starts, [BLOCK + 140, 3 * BLOCK + 140, 3 * BLOCK + 300]);
+        assert!(frames.iter().all(|frame| frame.range.len() == 60));
+        let shown = |ring: &BlockRing| [0, 1, 2, 3].map(|number| ring.is_shown(number * BLOCK));
+        assert_eq!(shown(&ring), [false, true, true, true]);
+        ring.hand_back();
+        assert_eq!(shown(&ring), [false, false, false, true]);
+        ring.hand_back();
+        assert_eq!(shown(&ring), [false, false, false, true]);
+        ring.hand_back();
+        assert_eq!((shown(&ring), ring.held), ([false; 4], 0));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_block_says_its_frames_lie_in_it_and_come_to_an_end(
+            frames: u32,
+            first in prop_oneof![0..5000u32, any::<u32>()],
+            words in proptest::collection::vec((6..BLOCK / 4, prop_oneof![0..5000u32, any::<u32>()]), 0..200),
+        ) {
+            let words: Vec<_> = words.iter().map(|&(at, value)| (at * 4, value)).collect();
+            let mut ring = ring(&[block(0, 0, &[]), block(frames, first, &words)]);
+            let mut count = 0;
+            while let Some(frame) = ring.take(true) {
+                count += 1;
+                prop_assert!(frame.range.is_empty() || frame.range.start >= BLOCK && frame.range.end <= 2 * BLOCK);
+                prop_assert!(ring.memory().slice(frame.range.clone()).len() == frame.range.len());
+            }
+            prop_assert!(count <= BLOCK / HEADER_BYTES);
+            (0..count).for_each(|_| ring.hand_back());
+            prop_assert!(ring.held == 0 && !ring.is_shown(BLOCK));
+        }
+    }
+}
