@@ -114,7 +114,8 @@ struct Query {
 // SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` places.
 unsafe impl Attribute for Query {}
 
-/// A program attached to an interface. Dropping it detaches; so does the end of the process, whatever its cause.
+/// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment between
+/// its fork and its program; so does the end of the process, whatever its cause.
 #[derive(Debug)]
 pub struct Link {
     descriptor: OwnedFd,
@@ -173,6 +174,13 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Refused where it is detached already, or where the kernel cannot (before 5.9): closing the descriptor does the rest.
+        let _ = detach(self.descriptor.as_fd());
+    }
+}
+
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -218,11 +226,15 @@ pub(crate) fn detach_xdp_link(program: u32, interface: u32) -> Result<bool, Errn
         let Ok(info) = link_info(descriptor.as_fd()) else { continue };
         const KIND_XDP: u32 = 6;
         if info.kind == KIND_XDP && info.program == program && info.interface == interface {
-            let mut detach = Detach { link: descriptor.as_raw_fd().cast_unsigned() };
-            return bpf(Command::LinkDetach, &mut detach).map(|_| true);
+            return detach(descriptor.as_fd()).map(|()| true);
         }
     }
     Ok(false)
+}
+
+fn detach(link: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut attribute = Detach { link: link.as_raw_fd().cast_unsigned() };
+    bpf(Command::LinkDetach, &mut attribute).map(drop)
 }
 
 fn create(program: BorrowedFd<'_>, interface: u32, attach_type: u32, flags: u32) -> Result<OwnedFd, Errno> {
