@@ -277,3 +277,53 @@ pub(crate) fn open_tap(
         keep: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::{open_device, plan_device};
+    use crate::test_network::{in_own_namespace, ip, until};
+
+    use super::*;
+
+    fn open(name: &str, role: Role) -> Device {
+        let name: PortName = name.parse().unwrap();
+        open_device(&name, plan_device(&name, None).unwrap(), role, None).unwrap()
+    }
+
+    #[test]
+    fn who_looks_on_gets_blocks_and_who_passes_on_gets_each_frame_at_once() {
+        in_own_namespace(|| {
+            ip("link add rrn0 type veth peer name rrn1");
+            for (name, role, version) in [
+                ("packet:rrn0", Role::Program, "TPACKET_V3"),
+                ("packet:rrn0", Role::SwitchPort, "TPACKET_V2 (immediate)"),
+                ("packet:rrn0@immediate=1", Role::Program, "TPACKET_V2 (immediate)"),
+                ("packet:rrn0@immediate=0", Role::SwitchPort, "TPACKET_V3"),
+                // Without a region there is no AF_XDP.
+                ("rrn0", Role::Program, "TPACKET_V2 (immediate)"),
+            ] {
+                let mode = open(name, role).capabilities.mode;
+                assert!(mode.starts_with(&format!("AF_PACKET, {version},")), "{name}: {mode}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_switch_hears_all_stations_as_long_as_the_port_is_open() {
+        in_own_namespace(|| {
+            ip("link add rrn0 type veth peer name rrn1");
+            let is_promiscuous = || link_by_name("rrn0").unwrap().promiscuous;
+            for (name, role, promiscuous) in [
+                ("packet:rrn0", Role::Program, false),
+                ("packet:rrn0", Role::SwitchPort, true),
+                ("packet:rrn0@promisc=0", Role::SwitchPort, false),
+                ("packet:rrn0@promisc", Role::Program, true),
+            ] {
+                let device = open(name, role);
+                assert_eq!(is_promiscuous(), promiscuous, "{name}");
+                drop(device);
+                until(|| !is_promiscuous());
+            }
+        });
+    }
+}

@@ -88,7 +88,7 @@ pub enum DeviceError {
     /// The host's side of an interface whose frames generic XDP takes.
     #[error(
         "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
-         packet:{0} beside {0}^, or an interface whose driver has native XDP"
+         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
     )]
     GenericXdp(String),
     /// Promiscuity.

@@ -55,7 +55,7 @@ fn what_the_host_sends_is_received_whole_and_does_not_leave() {
         assert_eq!(rings.queues[0].missed_frames(), 0);
 
         drop(rings);
-        until(|| !has_programs(wish.ifindex));
+        assert!(!has_programs(wish.ifindex));
         until(|| !ip("link show").contains("rrh-"));
         socket.send_to(b"to the wire", "10.9.0.2:9").unwrap();
         // The first that comes there is the one sent afterwards.

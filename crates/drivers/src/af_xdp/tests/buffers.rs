@@ -29,7 +29,7 @@ fn jumbo_frames_take_several_buffers() {
             assert_eq!(deliver(queue, &[frame(1, 9019)]).dropped.of(DropCause::TooLong), 1);
             assert_eq!(queue.missed_frames(), 0);
             drop(device);
-            await_detached();
+            assert_detached();
         }
     });
 }

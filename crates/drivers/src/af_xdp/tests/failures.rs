@@ -16,7 +16,7 @@ fn a_program_of_others_is_replaced_only_by_force() {
         let error = open(&XdpWish { force: true, ..wish(near, XdpMode::Native) }).unwrap_err().to_string();
         assert!(error.contains("another AF_XDP socket holds this queue"), "{error}");
         drop(theirs);
-        await_detached();
+        assert_detached();
         let map = ringroad_bpf::map::XskMap::create(1).unwrap();
         let program = ringroad_bpf::program::XdpProgram::to_sockets(&map, false).unwrap();
         let _link = ringroad_bpf::link::Link::attach_xdp(&program, near, ringroad_bpf::link::XdpMode::Native)
@@ -98,7 +98,7 @@ fn what_cannot_be_is_refused_by_name() {
         let outside = XdpDevice::open(&good, &region(64, 2048), buffers(1, 512, 0)).unwrap_err().to_string();
         assert!(outside.contains("in the region"), "{outside}");
         // Nothing is left attached.
-        await_detached();
+        assert_detached();
     });
 }
 

@@ -58,7 +58,7 @@ fn auto_takes_the_best_mode_and_says_what_was_refused() {
         let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("another XDP program"), "{error}");
         drop(device);
-        await_detached();
+        assert_detached();
         let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("binding the AF_XDP socket: Operation not supported"), "{error}");
         // An interface without native XDP is served in generic mode.
@@ -81,7 +81,7 @@ fn the_program_leaves_with_the_last_queue() {
         // Whatever queue the peer chooses: the host stack gets what no socket takes, and nothing breaks.
         far.send(&sent);
         drop(device);
-        await_detached();
+        assert_detached();
         // The queue can be had again at once.
         drop(open(&wish(near, XdpMode::Native)).unwrap());
     });
