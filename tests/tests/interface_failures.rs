@@ -5,6 +5,7 @@ use ringroad_netdev::link_change::set_up;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::network::{address, cable, cut, finished, is_root};
+use ringroad_tests::service::Service;
 use ringroad_tests::site::{MECHANISMS, Site, host};
 use rustix::process::Signal;
 
@@ -78,6 +79,24 @@ fn an_interface_that_vanishes_stops_its_port_only() {
         site.attach(2, driver);
         site.stations[2].ping(&address(host(0)).to_string());
         await_conserved(&site.daemon);
+    }
+}
+
+#[test]
+fn a_program_learns_that_its_interface_has_vanished() {
+    if !is_root() {
+        return;
+    }
+    for (driver, ..) in MECHANISMS {
+        let site = Site::new(1, 1500);
+        let port = driver.replace("{}", "outer0");
+        let mut receiver = Service::start(site.daemon.ringroad(&["recv", &port]));
+        site.daemon.await_status("program's port", |status| !status.ports.is_empty());
+        cut(&site.outside, "outer0");
+        let (status, told) = receiver.await_end();
+        assert_eq!(status.code(), Some(1), "{driver}: {told}");
+        assert!(told.contains("the device behind the port is gone"), "{driver}: {told}");
+        site.daemon.await_status("no ports", |status| status.ports.is_empty());
     }
 }
 

@@ -163,6 +163,7 @@ impl Ports {
             faults
                 .extend(self.fabric.port_fault(&port.switch, &port.port)?.map(|fault| (key.clone(), fault)));
         }
+        self.fabric.end_wires()?;
         for (key, port) in &self.devices {
             faults.extend(self.fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
         }

@@ -308,7 +308,8 @@ impl Server {
         };
         let reply = result.unwrap_or_else(|refusal| {
             self.rejected_requests += 1;
-            info!(client = %session.client, reason = %refusal.message, "refused");
+            // The client is told; a log of what anybody may ask in vain could be filled at will.
+            debug!(client = %session.client, reason = %refusal.message, "refused");
             Reply::Error(refusal)
         });
         session.connection.send(&reply, &[]);

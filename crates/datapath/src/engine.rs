@@ -251,6 +251,20 @@ impl Engine {
         queues.any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
     }
 
+    /// Tells the programs whose devices have ended.
+    pub fn end_wires(&mut self) {
+        for turn in 0..self.active.len() {
+            let Some(&place) = self.active.get(turn) else { break };
+            if let Some(Some(queue)) = self.queues.get(place as usize)
+                && let Forwarding::Wire(destination) = queue.forwarding
+                && queue.port.is_gone()
+                && let Some(program) = self.queue_mut(destination)
+            {
+                program.end();
+            }
+        }
+    }
+
     /// Counts what the kernel dropped before it could be received: as received, and as dropped.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {

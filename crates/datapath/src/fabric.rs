@@ -373,6 +373,14 @@ impl Fabric {
         Ok(None)
     }
 
+    /// Tells the programs whose devices have ended.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn end_wires(&self) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(Engine::end_wires))
+    }
+
     /// Counts what the kernel dropped before it could be received, of all ports.
     ///
     /// # Errors

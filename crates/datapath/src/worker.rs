@@ -283,6 +283,7 @@ impl Running {
         }
         if stale {
             self.epoll = None;
+            self.engine.end_wires();
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!          | [ "netmap:" | "xdp:" | "packet:" ] IFACE      a network interface; which mechanism is the prefix's
 //!          | [ "netmap:" ] IFACE "^"   the host stack's side of it
 //!          | "tap:" [ NAME ]           a TAP interface
-//! option  := "share=" NAME | [ "conf:" ] KEY "=" NUMBER | DEVICE-KEY [ "=" VALUE ]
+//! option  := [ "conf:" ] KEY "=" NUMBER | "share=" NAME | DEVICE-KEY [ "=" VALUE ]
 //! KEY     := queues (rings) | slots | buf-size | extra-bufs
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
@@ -294,14 +294,14 @@ fn parse_pcap(rest: &str) -> Result<PortBase, String> {
 fn parse_options(text: &str) -> Result<PortOptions, String> {
     let mut options = PortOptions::default();
     for group in text.split('@') {
-        if let Some(port) = group.strip_prefix("share=").or_else(|| group.strip_prefix("share:port=")) {
-            if port.is_empty() {
-                return Err("share= names no port".into());
-            }
-            options.share = Some(port.to_owned());
-            continue;
-        }
         for item in group.strip_prefix("conf:").unwrap_or(group).split(',') {
+            if let Some(port) = item.strip_prefix("share=").or_else(|| item.strip_prefix("share:port=")) {
+                if port.is_empty() {
+                    return Err("share= names no port".into());
+                }
+                options.share = Some(port.to_owned());
+                continue;
+            }
             let (key, value) = match item.split_once('=') {
                 Some((key, value)) => (key.replace('_', "-"), Some(value)),
                 None => (item.replace('_', "-"), None),
@@ -393,10 +393,14 @@ mod tests {
 
     #[test]
     fn options_are_read_in_netmaps_spelling_too() {
-        let name: PortName = "vale1:p@conf:rings=4,slots=256@share=vale1:q".parse().unwrap();
-        assert_eq!(name.options.queues, Some(4));
-        assert_eq!(name.options.slots, Some(256));
-        assert_eq!(name.options.share.as_deref(), Some("vale1:q"));
+        for text in
+            ["vale1:p@conf:rings=4,slots=256@share=vale1:q", "vale1:p@share=vale1:q,rings=4,slots=256"]
+        {
+            let name: PortName = text.parse().unwrap();
+            assert_eq!(name.options.queues, Some(4), "{text}");
+            assert_eq!(name.options.slots, Some(256), "{text}");
+            assert_eq!(name.options.share.as_deref(), Some("vale1:q"), "{text}");
+        }
     }
 
     #[test]

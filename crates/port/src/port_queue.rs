@@ -113,6 +113,14 @@ pub trait PortQueue: Send {
         None
     }
 
+    /// Whether the device has ended for good, so that nothing will come from it or go to it any more.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Tells the program at the other side that the device to which its rings lead has ended.
+    fn end(&mut self) {}
+
     /// Why frames delivered to it are lost, for people; `None` while they are not. Part of [`PortQueue::fault`].
     fn delivery_fault(&self) -> Option<String> {
         None

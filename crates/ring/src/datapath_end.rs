@@ -281,6 +281,11 @@ impl RxPutEnd {
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
+    /// Stops the ring for a reason that lies outside it.
+    pub fn stop(&mut self, violation: RingViolation) {
+        self.shadow.stop(violation);
+    }
+
     /// The flag in which the datapath announces that it sleeps until slots come back.
     #[must_use]
     pub fn sleeping_flag(&self) -> &AtomicU32 {

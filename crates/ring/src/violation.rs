@@ -1,4 +1,5 @@
-//! What a program can do wrong with its own ring. Not an error of ours: the datapath stops that ring and goes on.
+//! Why a ring was stopped: what a program can do wrong with its own ring, for which the datapath stops that ring and goes on, or
+//! the end of what is behind it.
 
 /// A rule of the ring that the other side broke. The code is what travels in the control block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum RingViolation {
     /// The peer moved its published index backwards or beyond the ring.
     #[error("tail moved outside the ring's order")]
     Tail = 5,
+    /// Not the program's doing: what the ring leads to has ended.
+    #[error("the device behind the port is gone")]
+    DeviceGone = 6,
 }
 
 impl RingViolation {
@@ -32,6 +36,7 @@ impl RingViolation {
             3 => Self::Length,
             4 => Self::Fragments,
             5 => Self::Tail,
+            6 => Self::DeviceGone,
             _ => Self::Head,
         })
     }

@@ -188,7 +188,8 @@ impl PacketDevice {
         let mut queues = Vec::new();
         for receiver in receivers {
             socket::hear(receiver.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
-            let sender = Sender::open(wish.ifindex).map_err(failed("opening a packet socket to send"))?;
+            let sender = Sender::open(wish.ifindex, wish.mtu as usize + LINK_HEADER_BYTES)
+                .map_err(failed("opening a packet socket to send"))?;
             let interfaces = Arc::clone(&interfaces);
             queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
         }

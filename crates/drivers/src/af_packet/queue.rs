@@ -137,6 +137,10 @@ impl PortQueue for PacketQueue {
         either!(&mut self.receiver, receiver => receiver.take_missed())
     }
 
+    fn is_gone(&self) -> bool {
+        self.gone
+    }
+
     fn fault(&self) -> Option<String> {
         let name = &self.name;
         match self.interfaces.state(self.ifindex) {

@@ -19,6 +19,8 @@ use super::socket;
 const AROUND_FRAME_BYTES: usize = 400;
 const DESCRIPTION_BYTES: usize = 256;
 
+/// Most bytes that are asked for to be on their way.
+const MOST_ON_THEIR_WAY_BYTES: usize = 8 << 20;
 /// How often within a batch a full card is asked again before the rest is dropped.
 const PATIENCE: u32 = 4;
 
@@ -31,6 +33,8 @@ fn charge(frame_bytes: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: OwnedFd,
+    /// Longest frame that the interface takes.
+    max_frame_bytes: usize,
     /// Bytes that may be on their way (`SO_SNDBUF`).
     limit_bytes: usize,
     /// Bytes that are on their way at most; the kernel is asked only while there are some.
@@ -43,14 +47,20 @@ pub(super) struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// For interface `ifindex`.
-    pub(super) fn open(ifindex: u32) -> Result<Self> {
+    /// For interface `ifindex`, which takes frames of up to `max_frame_bytes` bytes.
+    pub(super) fn open(ifindex: u32, max_frame_bytes: usize) -> Result<Self> {
         let socket = socket::open()?;
         socket::bind(&socket, ifindex, 0)?;
         socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        // So that a batch goes in one call; where the kernel allows less, a batch takes several. It doubles what it is given.
+        let wanted = (BATCH_FRAMES * charge(max_frame_bytes)).min(MOST_ON_THEIR_WAY_BYTES);
+        if rustix::net::sockopt::socket_send_buffer_size(&socket)? < wanted {
+            socket::set_send_buffer(&socket, (wanted / 2) as libc::c_int);
+        }
         let limit_bytes = rustix::net::sockopt::socket_send_buffer_size(&socket)?;
         Ok(Self {
             socket,
+            max_frame_bytes,
             limit_bytes,
             on_their_way_bytes: 0,
             messages: Vec::with_capacity(BATCH_FRAMES),
@@ -67,6 +77,8 @@ impl Sender {
             // Where the kernel does not tell, deliver finds out why, and counts.
             self.on_their_way_bytes = if result < 0 { 0 } else { waiting.max(0) as usize };
         }
+        // Longer frames are refused, and counted, whatever room there is.
+        let frame_bytes = frame_bytes.min(self.max_frame_bytes);
         self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge(frame_bytes)
     }
 

@@ -29,6 +29,14 @@ fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) }).map(drop)
 }
 
+/// Asks for a send buffer of `bytes` bytes, beyond the system's limit where this process may.
+pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
+    if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
+        // A smaller one does too.
+        let _ = set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+    }
+}
+
 fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<()> {
     let mut size = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();

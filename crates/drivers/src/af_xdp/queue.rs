@@ -311,6 +311,10 @@ impl PortQueue for XdpQueue {
         self.unsent || self.socket.rx.refresh() > 0
     }
 
+    fn is_gone(&self) -> bool {
+        self.interface == Interface::Gone || self.violation.is_some()
+    }
+
     fn fault(&self) -> Option<String> {
         let name = &self.attachment.interface;
         if let Some(violation) = self.violation {

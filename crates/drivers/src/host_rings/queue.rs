@@ -82,6 +82,10 @@ impl PortQueue for HostQueue {
         self.tap.missed_frames()
     }
 
+    fn is_gone(&self) -> bool {
+        self.interfaces.state(self.ifindex) == LinkState::Gone || self.tap.is_gone()
+    }
+
     fn fault(&self) -> Option<String> {
         let name = &self.name;
         match self.interfaces.state(self.ifindex) {

@@ -349,6 +349,16 @@ impl PortQueue for ShmQueue {
         }
     }
 
+    fn end(&mut self) {
+        if self.take.violation().is_none() && self.put.violation().is_none() {
+            self.take.stop(RingViolation::DeviceGone);
+            self.put.stop(RingViolation::DeviceGone);
+            // No rule was broken, so nothing is to be counted.
+            self.counted = [true; 2];
+            eventfd::ring(&self.events.notify);
+        }
+    }
+
     fn fault(&self) -> Option<String> {
         let tx = self.take.violation().map(|violation| format!("tx ring stopped: {violation}"));
         tx.or_else(|| self.put.violation().map(|violation| format!("rx ring stopped: {violation}")))

@@ -226,6 +226,10 @@ impl PortQueue for TapQueue {
         missed + cut
     }
 
+    fn is_gone(&self) -> bool {
+        self.gone
+    }
+
     fn fault(&self) -> Option<String> {
         self.delivery_fault()
     }
