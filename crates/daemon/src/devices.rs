@@ -3,26 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
-use ringroad_datapath::fabric::{FabricError, QueueParts, WireId};
-use ringroad_drivers::registry::{
-    Device, DeviceError, Role, is_device, is_own_device, open_device, plan_device,
-};
-use ringroad_drivers::shm::{ShmPort, ShmRegion};
+use ringroad_control::message::{ErrorKind, OpenedPort, PortKind, PortWish};
+use ringroad_datapath::fabric::{FabricError, QueueParts};
+use ringroad_drivers::device::{Device, DeviceError, Role};
+use ringroad_drivers::registry::{is_device, is_own_device, open_device, plan_device};
+use ringroad_drivers::shm::ShmRegion;
 use ringroad_port::port_name::{PortBase, PortName, PortNameError};
 use tracing::{info, warn};
 
-use crate::ports::{Client, ClientId, Opened, Ports, Refusal, Sizes, fabric_refusal, place, refuse};
-
-/// A device that a program has open.
-#[derive(Debug)]
-pub struct DevicePort {
-    pub(crate) wire: WireId,
-    pub(crate) device: Device,
-    pub(crate) sizes: Sizes,
-    pub(crate) owner: Client,
-    pub(crate) shm: ShmPort,
-}
+use crate::port_entries::{Client, ClientId, DevicePort, Opened, Sizes, place};
+use crate::ports::Ports;
+use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
 
 /// What a device brings to a port of a switch.
 pub(crate) struct SwitchDevice {
@@ -90,7 +81,7 @@ impl Ports {
             info!(port = %key, "{note}");
         }
         let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
-        let events = shm.clone_events().map_err(crate::ports::region_refusal)?;
+        let events = shm.clone_events().map_err(region_refusal)?;
         let reply = OpenedPort {
             name: key.clone(),
             kind: PortKind::Device,
@@ -199,19 +190,4 @@ impl Ports {
 fn parts(device: &mut Device) -> Vec<QueueParts> {
     let queues = std::mem::take(&mut device.queues).into_iter();
     queues.map(|port| QueueParts { port, counters: Arc::default() }).collect()
-}
-
-/// What is told of a port that was attached.
-pub(crate) fn attached(name: &str, device: Option<&Device>) -> AttachedPort {
-    AttachedPort {
-        name: name.to_owned(),
-        driver: device.map_or("shm", |device| device.capabilities.driver).to_owned(),
-        mode: device
-            .map_or_else(|| "waits for a program".to_owned(), |device| device.capabilities.mode.clone()),
-        notes: device.map(|device| device.notes.clone()).unwrap_or_default(),
-    }
-}
-
-fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
-    refuse(ErrorKind::BadWish, format!("opening {name}: {error}"), "")
 }

@@ -1,106 +1,21 @@
 //! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ringroad_control::message::{AttachedPort, ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
-use ringroad_control::peer::PeerCredentials;
+use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts};
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::{Device, has_interface};
+use ringroad_drivers::registry::has_interface;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
-use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
-use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, RegionGeometry};
-use ringroad_ring::region::{HugePages, Region, RegionError};
+use ringroad_ring::geometry::RegionGeometry;
+use ringroad_ring::region::Region;
 
-use crate::config::StaticPort;
-use crate::devices::{DevicePort, attached};
-
-/// Number of a client connection.
-pub type ClientId = u64;
-
-/// Who asks.
-#[derive(Debug, Clone)]
-pub struct Client {
-    /// The connection: a port lives as long as it.
-    pub id: ClientId,
-    /// The kernel's word on the process.
-    pub peer: PeerCredentials,
-    /// What the program calls itself.
-    pub program: String,
-}
-
-impl std::fmt::Display for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.peer.pid {
-            Some(pid) => write!(f, "{} (pid {pid}, uid {})", self.program, self.peer.uid),
-            None => write!(f, "{} (uid {})", self.program, self.peer.uid),
-        }
-    }
-}
-
-/// Where a port came from, which decides who may take it away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// A program opened it; it goes with the program.
-    Program,
-    /// `ringroad attach`.
-    Command,
-    /// The configuration.
-    Config(StaticPort),
-}
-
-/// A port on a switch.
-#[derive(Debug)]
-pub struct SwitchPort {
-    pub(crate) switch: String,
-    pub(crate) port: String,
-    pub(crate) index: u8,
-    pub(crate) driver: &'static str,
-    pub(crate) mode: String,
-    pub(crate) origin: Origin,
-    pub(crate) sizes: Sizes,
-    pub(crate) owner: Option<Client>,
-    pub(crate) shm: Option<ShmPort>,
-    /// What the device keeps while it is in use.
-    pub(crate) device: Option<Device>,
-    /// The device's region.
-    pub(crate) home: Option<Arc<ShmRegion>>,
-}
-
-/// A pipe with its two ends.
-#[derive(Debug)]
-pub struct PipeEntry {
-    pub(crate) pipe: Pipe,
-    pub(crate) events: Vec<QueueEvents>,
-    pub(crate) sizes: Sizes,
-    pub(crate) owners: [Option<Client>; 2],
-}
-
-/// Sizes of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    pub(crate) queues: u16,
-    pub(crate) slots: u32,
-    pub(crate) buffer_bytes: u32,
-    pub(crate) extra_buffers: u32,
-    pub(crate) huge_pages: HugePages,
-}
-
-impl Sizes {
-    pub(crate) fn of(name: &PortName, wish: &PortWish) -> Self {
-        let options = &name.options;
-        Self {
-            queues: options.queues.or(wish.queues).unwrap_or(1),
-            slots: options.slots.or(wish.slots).unwrap_or(DEFAULT_SLOTS),
-            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
-            extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
-            huge_pages: wish.huge_pages,
-        }
-    }
-}
+use crate::port_entries::{
+    Client, ClientId, DevicePort, Opened, Origin, PipeEntry, Sizes, SwitchPort, place,
+};
+use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal};
 
 /// All ports.
 #[derive(Debug)]
@@ -112,34 +27,6 @@ pub struct Ports {
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
     memory_limit_bytes: u64,
-}
-
-pub(crate) type Refusal = ErrorReply;
-
-pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
-    ErrorReply::new(kind, message, advice)
-}
-
-/// An answer to an open request with the descriptors that go with it.
-#[derive(Debug)]
-pub struct Opened {
-    /// The answer.
-    pub reply: OpenedPort,
-    region: Arc<Region>,
-    events: Vec<QueueEvents>,
-}
-
-impl Opened {
-    pub(crate) fn new(reply: OpenedPort, region: Arc<Region>, events: Vec<QueueEvents>) -> Self {
-        Self { reply, region, events }
-    }
-
-    /// The region's memfd, then kick and notify of each queue.
-    #[must_use]
-    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let events = self.events.iter().flat_map(|events| [events.kick.as_fd(), events.notify.as_fd()]);
-        std::iter::once(self.region.as_fd()).chain(events).collect()
-    }
 }
 
 impl Ports {
@@ -257,7 +144,7 @@ impl Ports {
             switch: Some(switch.to_owned()),
             switch_index: index,
         };
-        Ok(Opened { reply, region, events })
+        Ok(Opened::new(reply, region, events))
     }
 
     /// The region of another port, for its own user only: who shares a region sees everything in it.
@@ -392,7 +279,7 @@ impl Ports {
             switch: None,
             switch_index: None,
         };
-        Ok(Opened { reply, region, events })
+        Ok(Opened::new(reply, region, events))
     }
 
     /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
@@ -497,7 +384,7 @@ impl Ports {
             }
         };
         entry.index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?.0;
-        let told = attached(&key, entry.device.as_ref());
+        let told = entry.told();
         self.on_switches.insert(key, entry);
         Ok(told)
     }
@@ -573,38 +460,6 @@ impl Ports {
     }
 }
 
-pub(crate) fn place(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), Refusal> {
-    let shm = home.place(name).map_err(region_refusal)?;
-    let mut queues = Vec::new();
-    for queue in 0..shm.placement().tx_rings.len() as u16 {
-        let counters = Arc::<QueueCounters>::default();
-        let port = shm.queue(queue, Arc::clone(&counters)).map_err(region_refusal)?;
-        queues.push(QueueParts { port: Box::new(port), counters });
-    }
-    Ok((shm, queues))
-}
-
 fn mode_of(region: &Region) -> String {
     if region.is_huge() { "shared memory, 2 MiB pages" } else { "shared memory, 4 KiB pages" }.to_owned()
-}
-
-pub(crate) fn region_refusal(error: RegionError) -> Refusal {
-    match error {
-        RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
-        error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
-        error => {
-            refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones")
-        }
-    }
-}
-
-pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
-    let kind = match error {
-        FabricError::SwitchFull(_) => ErrorKind::SwitchFull,
-        FabricError::TooManySwitches => ErrorKind::TooManyPorts,
-        FabricError::PortTaken(_) => ErrorKind::PortTaken,
-        FabricError::NoSuchPort(_) => ErrorKind::NoSuchPort,
-        _ => ErrorKind::Internal,
-    };
-    refuse(kind, error.to_string(), "")
 }

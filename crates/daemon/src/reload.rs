@@ -5,7 +5,8 @@ use ringroad_port::port_name::PortName;
 use tracing::{info, warn};
 
 use crate::config::{Config, StaticPort};
-use crate::ports::{ClientId, Origin, Ports};
+use crate::port_entries::{ClientId, Origin};
+use crate::ports::Ports;
 
 /// Brings the configured ports to what `wanted` says. Ports of programs and of `ringroad attach` stay. Returns the
 /// clients that lost a port, and a line for each port that could not be made.

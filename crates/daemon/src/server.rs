@@ -21,7 +21,8 @@ use crate::devices::device_key;
 use crate::listen::set_access;
 use crate::logging::LevelHandle;
 use crate::permissions::Permissions;
-use crate::ports::{Client, ClientId, Origin, Ports};
+use crate::port_entries::{Client, ClientId, Origin};
+use crate::ports::Ports;
 use crate::{logging, reload, status};
 
 /// Ageing ticks in the lifetime of an address.

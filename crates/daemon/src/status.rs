@@ -7,12 +7,14 @@ use ringroad_control::report::{
     WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
-use ringroad_drivers::registry::{self, Device};
+use ringroad_drivers::device::Device;
+use ringroad_drivers::registry;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_name::PipeSide;
 
-use crate::ports::{Client, Origin, Ports};
+use crate::port_entries::{Client, Origin};
+use crate::ports::Ports;
 
 /// The counters of a port as they are reported.
 #[must_use]

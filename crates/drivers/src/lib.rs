@@ -15,6 +15,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod device;
 pub mod host_rings;
 mod interface;
 mod nic;

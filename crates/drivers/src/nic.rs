@@ -17,9 +17,9 @@ use ringroad_ring::geometry::MAX_QUEUES;
 
 use crate::af_packet::{PacketDevice, PacketWish};
 use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
 use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish};
 use crate::promiscuous::Promiscuous;
-use crate::registry::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
 use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
 

@@ -1,26 +1,18 @@
 //! The drivers by name: the only place that lists them. Composition roots ask here; nobody else names a driver.
 
-use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::ethtool::link_speed;
 use ringroad_netdev::link::{LinkInfo, link_by_name};
-use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
-use ringroad_ring::region::RegionError;
 
-use crate::af_packet::PacketError;
-use crate::af_xdp::XdpError;
-use crate::host_rings::HostRingsError;
+use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
 use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
-use crate::promiscuous::PromiscuousError;
 use crate::shm::ShmRegion;
-use crate::tap::TapError;
 
 /// A driver's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,126 +48,6 @@ pub const DRIVERS: &[DriverEntry] = &[
     DriverEntry { name: "host", names: "eth0^", about: "the host stack's side of a network interface" },
     DriverEntry { name: "tap", names: "tap:t0", about: "a TAP interface, made with the port" },
 ];
-
-/// Why a device cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeviceError {
-    /// The capture file.
-    #[error(transparent)]
-    Capture(#[from] ringroad_capture::CaptureError),
-    /// The region that the device shares.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// The interface.
-    #[error(transparent)]
-    Netdev(#[from] NetdevError),
-    /// Its network namespace.
-    #[error(transparent)]
-    Namespace(NamespaceError),
-    /// A TAP.
-    #[error(transparent)]
-    Tap(#[from] TapError),
-    /// AF_XDP.
-    #[error(transparent)]
-    Xdp(#[from] XdpError),
-    /// AF_PACKET.
-    #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// Host rings.
-    #[error(transparent)]
-    HostRings(#[from] HostRingsError),
-    /// The host's side of an interface whose frames generic XDP takes.
-    #[error(
-        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
-         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
-    )]
-    GenericXdp(String),
-    /// Promiscuity.
-    #[error(transparent)]
-    Promiscuous(#[from] PromiscuousError),
-    /// A device that shares its buffers was opened without a region.
-    #[error("{0}: AF_XDP needs a region")]
-    NoRegion(String),
-    /// The interface has fewer queues.
-    #[error(
-        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
-    )]
-    InterfaceQueues {
-        /// Which interface.
-        interface: String,
-        /// Queues that it has.
-        has: u16,
-        /// Queues asked for.
-        asked: u16,
-    },
-    /// The name is not a device's.
-    #[error("{0} is not a device: devices are interfaces (eth0), tap:, null: and pcap: ports")]
-    NotADevice(String),
-    /// The driver has no such number of queues.
-    #[error("a {driver} port has at most {most} queue(s), not {asked}")]
-    Queues {
-        /// Driver.
-        driver: &'static str,
-        /// Queues it can have.
-        most: u16,
-        /// Queues asked for.
-        asked: u16,
-    },
-}
-
-/// What a device is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// For one program, whose rings it is wired to.
-    Program,
-    /// As a port of a switch.
-    SwitchPort,
-}
-
-/// What a device needs before it can be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DevicePlan {
-    /// Queues it will have; a program's port has as many.
-    pub queues: u16,
-    /// Buffers it needs in the region, all queues together; 0 where it needs no region.
-    pub region_buffers: u32,
-}
-
-/// A device opened: its queues, and what it can do.
-pub struct Device {
-    /// One per queue.
-    pub queues: Vec<Box<dyn PortQueue>>,
-    /// What it is.
-    pub capabilities: Capabilities,
-    /// Name of its interface and the namespace where that is, if it has one.
-    pub interface: Option<DeviceInterface>,
-    /// What people should know, such as why a better mechanism was not to be had.
-    pub notes: Vec<String>,
-    /// What has to live as long as the device is in use.
-    pub keep: Option<Box<dyn Any + Send + Sync>>,
-}
-
-/// Where a device's interface is found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceInterface {
-    /// Its name.
-    pub name: String,
-    /// The network namespace, as in `@netns=`; `None` is the datapath's own.
-    pub netns: Option<String>,
-}
-
-impl std::fmt::Debug for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("capabilities", &self.capabilities).finish_non_exhaustive()
-    }
-}
-
-impl Device {
-    fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: Capabilities) -> Self {
-        Self { queues, capabilities, interface: None, notes: Vec::new(), keep: None }
-    }
-}
 
 /// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;
-use ringroad_drivers::registry::DeviceError;
+use ringroad_drivers::device::DeviceError;
 use ringroad_port::port_name::PortNameError;
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;

@@ -1,0 +1,42 @@
+//! Why the daemon does not serve a request, as it is told to clients.
+
+use ringroad_control::message::{ErrorKind, ErrorReply};
+use ringroad_datapath::fabric::FabricError;
+use ringroad_drivers::device::DeviceError;
+use ringroad_ring::region::RegionError;
+
+pub(crate) type Refusal = ErrorReply;
+
+pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
+    ErrorReply::new(kind, message, advice)
+}
+
+pub(crate) fn region_refusal(error: RegionError) -> Refusal {
+    match error {
+        RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
+        error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
+        error => {
+            refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones")
+        }
+    }
+}
+
+pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
+    let kind = match error {
+        FabricError::SwitchFull(_) => ErrorKind::SwitchFull,
+        FabricError::TooManySwitches => ErrorKind::TooManyPorts,
+        FabricError::PortTaken(_) => ErrorKind::PortTaken,
+        FabricError::NoSuchPort(_) => ErrorKind::NoSuchPort,
+        _ => ErrorKind::Internal,
+    };
+    refuse(kind, error.to_string(), "")
+}
+
+pub(crate) fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
+    let kind = match error {
+        DeviceError::Netdev(error) if error.is_no_interface() => ErrorKind::NoSuchPort,
+        DeviceError::Region(_) => ErrorKind::OutOfMemory,
+        _ => ErrorKind::BadWish,
+    };
+    refuse(kind, format!("opening {name}: {error}"), "")
+}
