@@ -126,12 +126,9 @@ pub(crate) struct PortSizes {
     /// Network namespace of the interface: a name, or a process in it [default: the daemon's]
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) netns: Option<String>,
-}
-
-/// The name of `device` in another network namespace.
-pub(crate) fn within(device: &str, netns: &str) -> String {
-    let separator = if device.contains('@') { ',' } else { '@' };
-    format!("{device}{separator}netns={netns}")
+    /// Replace an XDP program that somebody else attached to the interface
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 impl PortSizes {
@@ -144,11 +141,23 @@ impl PortSizes {
             socket: global.socket.clone(),
             ..OpenOptions::default()
         };
-        let name = match &self.netns {
-            Some(netns) => &within(name, netns),
-            None => name,
-        };
-        Ok(Port::open_with(name, &options)?)
+        Ok(Port::open_with(&self.device(name), &options)?)
+    }
+
+    /// The name of `device` with what is asked of devices alone.
+    pub(crate) fn device(&self, device: &str) -> String {
+        let netns = self.netns.as_ref().map(|netns| format!("netns={netns}"));
+        let options: Vec<_> = netns.into_iter().chain(self.force.then(|| "force".to_owned())).collect();
+        if options.is_empty() {
+            return device.to_owned();
+        }
+        let separator = if device.contains('@') { ',' } else { '@' };
+        format!("{device}{separator}{}", options.join(","))
+    }
+
+    /// Whether something is asked that only devices understand.
+    pub(crate) fn names_a_device(&self) -> bool {
+        self.netns.is_some() || self.force
     }
 
     /// The same as a wish to the daemon.

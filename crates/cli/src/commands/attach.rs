@@ -4,7 +4,7 @@ use clap::Args;
 use ringroad_control::message::AttachedPort;
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::{Global, PortSizes, within};
+use crate::arguments::{Global, PortSizes};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -32,14 +32,10 @@ pub(crate) struct Attach {
 impl Attach {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         ringroad::ensure_daemon(&global.socket_path())?;
-        let driver = match (&self.driver, &self.sizes.netns) {
-            (driver, None) => driver.clone(),
-            (driver, Some(netns)) => {
-                let port = self.name.split('@').next().and_then(|base| base.split_once(':'));
-                let device = driver.as_deref().or(port.map(|(_, port)| port)).unwrap_or_default();
-                Some(within(device, netns))
-            }
-        };
+        // The port's own name, where that is to be a device.
+        let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);
+        let device = self.driver.as_deref().or(own.filter(|_| self.sizes.names_a_device()));
+        let driver = device.map(|device| self.sizes.device(device));
         let request =
             Request::Attach { name: self.name.clone(), driver, host: self.host, wish: self.sizes.wish() };
         match global.connect()?.request(&request)?.0 {
