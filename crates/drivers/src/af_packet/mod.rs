@@ -6,7 +6,11 @@
 //! longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What cannot be
 //! cut, inside a tunnel, comes as it is: most destinations find it too long.
 //!
-//! Trust: frames are foreign and only read to be cut, within their bounds; the kernel's own words in the ring are trusted.
+//! There are two kinds of receive ring: one of slots shows each frame at once (TPACKET_V2), one of blocks holds many more short
+//! frames in the same memory and shows them some milliseconds later (TPACKET_V3).
+//!
+//! Trust: frames are foreign and only read to be cut, within their bounds; where the
+//! kernel says that they lie is checked against the ring.
 
 mod blocks;
 mod offload;

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
+use ringroad_ring::shared::prefetch_read;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::offload::VNET_HEADER_BYTES;
@@ -124,6 +125,12 @@ impl Memory {
     #[inline]
     pub(super) fn header<const N: usize>(&self, offset: usize) -> Option<&[u8; N]> {
         self.slice(offset..offset + N).try_into().ok()
+    }
+
+    /// Starts loading the line at `offset`, wherever that is.
+    #[inline]
+    pub(super) fn prefetch(&self, offset: usize) {
+        prefetch_read(self.start.as_ptr().wrapping_add(offset));
     }
 
     /// What the kernel left to do for the frame that begins at `frame`.
