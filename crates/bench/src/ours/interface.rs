@@ -31,12 +31,15 @@ impl RingroadInterface {
 fn ports(task: &Task<'_>) -> Vec<String> {
     let port = |interface: &&str| match task.mechanism {
         Mechanism::Xdp => format!("xdp:{interface}"),
+        // Who passes frames on does not wait for a block of them.
+        Mechanism::Packet if task.flow == Flow::Io => format!("packet:{interface}@immediate=1"),
         Mechanism::Packet => format!("packet:{interface}"),
     };
     let mut ports: Vec<String> = task.interfaces.iter().map(port).collect();
     if let [first, second] = ports.as_mut_slice() {
+        let name = first.split('@').next().unwrap_or_default();
         second.push_str("@share=");
-        second.push_str(first);
+        second.push_str(name);
     }
     ports
 }
