@@ -218,5 +218,5 @@ fn a_reply_may_hold_fields_that_a_newer_daemon_added() {
 #[test]
 fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     let counts: Vec<usize> = replies().iter().map(Reply::descriptor_count).collect();
-    assert_eq!(counts, [0, 5, 5, 0, 0, 0, 0, 0]);
+    assert_eq!(counts, [0, 5, 5, 0, 0, 0, 0, 0, 0]);
 }

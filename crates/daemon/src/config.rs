@@ -283,7 +283,7 @@ mod tests {
             ("[switch]\nmac_entries = 1000", "power of two"),
             ("[[port]]\nname = \"x{1\"", "switch"),
             ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a\"", "twice"),
-            ("[[port]]\nname = \"vale0:a\"\ndriver = \"eth\"", "driver"),
+            ("[[port]]\nname = \"vale0:a\"\ndriver = \"no such thing\"", "driver"),
             ("[[allow]]\nport = \"vale0:*\"", "nobody"),
             ("[[allow]]\nport = \"vale[\"\nuids = [1]", "vale["),
         ] {
