@@ -55,33 +55,50 @@ impl Ports {
                 "end that program",
             ));
         }
-        let plan = plan_device(name, wish.queues).map_err(|error| device_refusal(&key, &error))?;
-        let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
-        let home = match &name.options.share {
+        let shared = match &name.options.share {
             // The other device is in the same namespace unless it is named otherwise.
             Some(other) => match &name.options.device.netns {
                 Some(netns) if !self.devices.contains_key(other) => {
-                    self.home_of(&format!("{other}@netns={netns}"), client)?
+                    Some(self.home_of(&format!("{other}@netns={netns}"), client)?)
                 }
-                _ => self.home_of(other, client)?,
+                _ => Some(self.home_of(other, client)?),
             },
+            None => None,
+        };
+        // The rings of a shared region come in as many pairs as it has.
+        let queues = shared.as_ref().map(|home| home.queues()).or(wish.queues);
+        let failed = |error: DeviceError| device_refusal(&key, &error);
+        let plan = plan_device(name, queues).map_err(failed)?;
+        if let Some(home) = shared.as_ref().filter(|home| home.queues() != plan.queues) {
+            return Err(refuse(
+                ErrorKind::BadWish,
+                format!(
+                    "{key} is to have {} queues in a region whose ports have {}",
+                    plan.queues,
+                    home.queues()
+                ),
+                "leave the number of queues out, or do not share",
+            ));
+        }
+        let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
+        let home = match shared {
+            Some(home) => home,
             None => self.make_home(wished, plan.region_buffers)?,
         };
-        let mut device = open_device(name, plan, Role::Program, Some(&home))
-            .map_err(|error| device_refusal(&key, &error))?;
+        let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
         if let (PortBase::Tap { interface }, Some(made)) = (&name.base, &device.interface)
             && interface.is_empty()
         {
             key = format!("tap:{}", made.name);
         }
         let (shm, queues) = place(&home, &key)?;
+        let events = shm.clone_events().map_err(region_refusal)?;
         let device_queues = parts(&mut device);
         let wire = self.fabric.wire(queues, device_queues).map_err(fabric_refusal)?;
         for note in &device.notes {
             info!(port = %key, "{note}");
         }
         let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
-        let events = shm.clone_events().map_err(region_refusal)?;
         let reply = OpenedPort {
             name: key.clone(),
             kind: PortKind::Device,

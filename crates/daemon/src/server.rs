@@ -320,7 +320,11 @@ impl Server {
     fn check_open(&self, client: &Client, name: &str) -> Result<PortName, ErrorReply> {
         let name = parse_name(name)?;
         let port = device_key(&name);
-        if self.permissions.may_open(client.peer, &port, is_device(&name.base)) {
+        // To take an interface from another program is more than to open it.
+        let forced = name.options.device.force == Some(true);
+        if self.permissions.may_open(client.peer, &port, is_device(&name.base))
+            && (!forced || self.permissions.may_administer(client.peer))
+        {
             return Ok(name);
         }
         Err(ErrorReply::new(

@@ -14,7 +14,7 @@ use ringroad_drivers::registry::{open_device, plan_device};
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
-use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, PortPlacement};
+use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, PortPlacement};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::ProgramEnd;
@@ -237,9 +237,17 @@ impl Embedded {
     }
 
     fn open_device(&self, name: &PortName, sizes: &Sizes, options: &OpenOptions) -> Result<Port, OpenError> {
-        let plan = plan_device(name, options.queues)?;
-        let home = match &name.options.share {
-            Some(other) => self.home_of(other)?,
+        let shared = name.options.share.as_ref().map(|other| self.home_of(other)).transpose()?;
+        // The rings of a shared region come in as many pairs as it has.
+        let queues = shared.as_ref().map(|home| home.queues()).or(options.queues);
+        let plan = plan_device(name, queues)?;
+        if shared.as_ref().is_some_and(|home| home.queues() != plan.queues) {
+            const OTHERS: GeometryError =
+                GeometryError::Impossible("the ports of the shared region have another number of queues");
+            return Err(OTHERS.into());
+        }
+        let home = match shared {
+            Some(home) => home,
             None => make_home(&Sizes { queues: plan.queues, ..*sizes }, plan.region_buffers, options)?,
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;

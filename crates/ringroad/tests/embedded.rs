@@ -379,6 +379,20 @@ fn addresses_age_and_unknown_ones_are_flooded_again() {
 }
 
 #[test]
+fn a_device_in_a_shared_region_has_the_queues_of_that_region() {
+    let net = Embedded::new();
+    let _first = net.open("vale0:a@queues=2").unwrap();
+    let mut device = net.open("null:size=60@share=vale0:a").unwrap();
+    assert_eq!(device.queues().len(), 2);
+    for queue in device.queues() {
+        queue.rx().sync().unwrap();
+        assert!(queue.rx().available() > 0, "a queue that nothing serves");
+    }
+    let refused = net.open("null:size=60@share=vale0:a,queues=1").unwrap_err().to_string();
+    assert!(refused.contains("queues"), "{refused}");
+}
+
+#[test]
 fn a_full_ring_lets_the_datapath_sleep_and_room_wakes_it() {
     let embedded = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
     let mut port = embedded.open("null:size=60@slots=8").unwrap();

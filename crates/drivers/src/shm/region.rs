@@ -75,6 +75,12 @@ impl ShmRegion {
         &self.region
     }
 
+    /// Queues of each port in it.
+    #[must_use]
+    pub fn queues(&self) -> u16 {
+        self.queues
+    }
+
     /// Buffers that the device of one port can have.
     #[must_use]
     pub fn device_buffers(&self) -> u32 {
