@@ -180,6 +180,15 @@ fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
     let why = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(1), "{why}");
     assert!(why.contains("generic") && why.contains("packet:eth0"), "{why}");
+    // The other way round too.
+    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:up"]));
+    let host = ["attach", "vale0:host", "--driver", "eth0^", "--netns", netns];
+    ringroad_tests::network::finished(&mut site.daemon.ringroad(&host));
+    let again = site.daemon.ringroad(&first).output().unwrap();
+    let why = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(again.status.code(), Some(1), "{why}");
+    assert!(why.contains("generic"), "{why}");
+    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:host"]));
     // Nothing is diverted.
     let left = site.host.inside(|| ringroad_netdev::link::links().unwrap());
     assert!(left.iter().all(|link| !link.name.starts_with("rrh-")));

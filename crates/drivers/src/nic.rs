@@ -18,7 +18,7 @@ use ringroad_ring::geometry::MAX_QUEUES;
 use crate::af_packet::{PacketDevice, PacketWish};
 use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
 use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
-use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish};
+use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
@@ -144,6 +144,9 @@ fn open_xdp(
     let buffers = buffers.chunks(each).map(<[u32]>::to_vec).collect();
     let promiscuous = promiscuity(link, options, role)?;
     let mut xdp = XdpDevice::open(&wish, home.region(), buffers)?;
+    if is_generic(&link.name)? && link_by_name(&tap_name(link.index)).is_ok() {
+        return Err(DeviceError::GenericXdp(link.name.clone()));
+    }
     if u32::from(plan.queues) < has {
         xdp.notes.push(format!(
             "frames of {} of the {has} queues of {} go to the host stack",
@@ -162,6 +165,12 @@ fn open_xdp(
         notes: xdp.notes,
         keep: promiscuous.map(|socket| Box::new(socket) as _),
     })
+}
+
+/// Whether an XDP program sees the interface's frames in generic mode. That comes after the place where host rings give
+/// frames to the host stack: these would come back by the interface.
+fn is_generic(interface: &str) -> Result<bool, DeviceError> {
+    Ok(link_by_name(interface)?.xdp.is_some_and(|xdp| xdp.mode == XdpMode::Generic))
 }
 
 /// A port of a switch hears all stations, unless it is told otherwise.
@@ -232,8 +241,7 @@ pub(crate) fn open_host_stack(
 ) -> Result<Device, DeviceError> {
     within(options.netns.as_deref(), || {
         let link = link_by_name(interface)?;
-        // Generic XDP comes after the place where frames are given to the host stack: they would come back by the interface.
-        if link.xdp.is_some_and(|xdp| xdp.mode == XdpMode::Generic) {
+        if is_generic(interface)? {
             return Err(DeviceError::GenericXdp(interface.to_owned()));
         }
         let wish =

@@ -109,7 +109,7 @@ impl HostRings {
         let interfaces = Interfaces::of_this_namespace().map_err(kernel("asking for interfaces"))?;
 
         let tap_wish = TapWish {
-            name: format!("rrh-{}", wish.ifindex),
+            name: tap_name(wish.ifindex),
             queues: wish.queues,
             mtu: Some(wish.mtu),
             up: false,
@@ -147,6 +147,11 @@ impl HostRings {
         notes.extend(tap.notes);
         Ok(Self { queues, mode, notes })
     }
+}
+
+/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while somebody has that.
+pub(crate) fn tap_name(ifindex: u32) -> String {
+    format!("rrh-{ifindex}")
 }
 
 /// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 has nothing to be kept from.
