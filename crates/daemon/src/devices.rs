@@ -205,6 +205,5 @@ impl Ports {
 }
 
 fn parts(device: &mut Device) -> Vec<QueueParts> {
-    let queues = std::mem::take(&mut device.queues).into_iter();
-    queues.map(|port| QueueParts { port, counters: Arc::default() }).collect()
+    std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }

@@ -370,9 +370,7 @@ impl Ports {
                 let Sizes { queues, slots, buffer_bytes, extra_buffers, .. } = sizes;
                 RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
                     .map_err(|error| region_refusal(error.into()))?;
-                (0..queues)
-                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
-                    .collect()
+                unbound(queues)
             }
             Some(text) => {
                 let opened = self.open_switch_device(text, name.options.share.as_deref(), wish)?;
@@ -432,9 +430,7 @@ impl Ports {
                 self.fabric.detach(&entry.switch, &entry.port)?;
                 self.on_switches.remove(&key);
             } else {
-                let queues = (0..entry.sizes.queues)
-                    .map(|_| QueueParts { port: Box::new(UnboundQueue), counters: Arc::default() })
-                    .collect();
+                let queues = unbound(entry.sizes.queues);
                 self.fabric.replace(&entry.switch, &entry.port, queues)?;
                 entry.owner = None;
                 entry.shm = None;
@@ -458,6 +454,11 @@ impl Ports {
     pub fn is_empty(&self) -> bool {
         self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
     }
+}
+
+/// The queues of a persistent port that no program has open.
+fn unbound(queues: u16) -> Vec<QueueParts> {
+    (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
 }
 
 fn mode_of(region: &Region) -> String {

@@ -81,6 +81,14 @@ pub struct QueueParts {
     pub counters: Arc<QueueCounters>,
 }
 
+impl QueueParts {
+    /// With an account of its own, for drivers that do not write to it themselves.
+    #[must_use]
+    pub fn new(port: Box<dyn PortQueue>) -> Self {
+        Self { port, counters: Arc::default() }
+    }
+}
+
 /// Frames of `a` go to `b` and the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireId(u64);

@@ -8,9 +8,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Bytes of an interface's name with the closing zero (`IFNAMSIZ`).
 const NAME_BYTES: usize = libc::IFNAMSIZ;
-/// The request of linux/ethtool.h for `struct ethtool_drvinfo`, that structure's length in bytes, and where its driver and bus names lie.
 /// The request of linux/ethtool.h for the state of the link.
 const ETHTOOL_GLINK: u32 = 10;
+/// The request of linux/ethtool.h for `struct ethtool_drvinfo`, that structure's length in bytes, and where its driver and
+/// bus names lie.
 const ETHTOOL_GDRVINFO: u32 = 3;
 const DRIVER_INFO_BYTES: usize = 196;
 const DRIVER_NAME: std::ops::Range<usize> = 4..36;

@@ -11,7 +11,7 @@ use ringroad_netdev::ethtool::real_queue_count;
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{Namespace, NamespaceError, in_namespace};
 use ringroad_port::device_options::{DeviceOptions, TimestampSource};
-use ringroad_port::port_name::{Mechanism, PortName};
+use ringroad_port::port_name::Mechanism;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
@@ -52,10 +52,9 @@ fn boxed<Q: PortQueue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn PortQueue>> {
 pub(crate) fn plan_interface(
     interface: &str,
     mechanism: Mechanism,
-    name: &PortName,
+    options: &DeviceOptions,
     asked: Option<u16>,
 ) -> Result<DevicePlan, DeviceError> {
-    let options = &name.options.device;
     let has = within(options.netns.as_deref(), || {
         link_by_name(interface)?;
         Ok(real_queue_count(interface)?)
@@ -78,6 +77,11 @@ pub(crate) fn plan_interface(
     Ok(DevicePlan { queues, region_buffers })
 }
 
+/// Longest frame of an interface whose packets have up to `mtu` bytes.
+fn max_frame_bytes(mtu: u32) -> u32 {
+    mtu.saturating_add(ETHERNET_OVERHEAD_BYTES)
+}
+
 fn ring_size(options: &DeviceOptions) -> u32 {
     options.ring_size.unwrap_or(DEFAULT_RING_SIZE)
 }
@@ -86,12 +90,11 @@ fn ring_size(options: &DeviceOptions) -> u32 {
 pub(crate) fn open_interface(
     interface: &str,
     mechanism: Mechanism,
-    name: &PortName,
+    options: &DeviceOptions,
     plan: DevicePlan,
     role: Role,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
-    let options = &name.options.device;
     within(options.netns.as_deref(), || {
         let link = link_by_name(interface)?;
         let mut device = match mechanism {
@@ -159,7 +162,7 @@ fn open_xdp(
         capabilities: Capabilities {
             driver: "af_xdp",
             mode: xdp.mode,
-            max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+            max_frame_bytes: max_frame_bytes(link.mtu),
         },
         interface: None,
         notes: xdp.notes,
@@ -225,7 +228,7 @@ fn open_packet(
         capabilities: Capabilities {
             driver: "af_packet",
             mode: packet.mode,
-            max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+            max_frame_bytes: max_frame_bytes(link.mtu),
         },
         interface: None,
         notes: packet.notes,
@@ -252,7 +255,7 @@ pub(crate) fn open_host_stack(
             capabilities: Capabilities {
                 driver: "host",
                 mode: host.mode,
-                max_frame_bytes: link.mtu.saturating_add(ETHERNET_OVERHEAD_BYTES),
+                max_frame_bytes: max_frame_bytes(link.mtu),
             },
             interface: Some(DeviceInterface { name: interface.to_owned(), netns: options.netns.clone() }),
             notes: host.notes,
@@ -288,6 +291,8 @@ pub(crate) fn open_tap(
 
 #[cfg(test)]
 mod tests {
+    use ringroad_port::port_name::PortName;
+
     use crate::registry::{open_device, plan_device};
     use crate::test_network::{in_own_namespace, ip, until};
 

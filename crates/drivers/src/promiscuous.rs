@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::interface::{checked, owned};
 
 /// A membership that keeps an interface promiscuous. The kernel counts these, and ends this one with its socket.
 #[derive(Debug)]
@@ -26,14 +28,10 @@ impl Promiscuous {
     /// # Errors
     /// [`PromiscuousError`].
     pub fn set(interface: &str, ifindex: u32) -> Result<Self, PromiscuousError> {
-        let failed = || PromiscuousError { interface: interface.to_owned(), source: Error::last_os_error() };
-        // SAFETY: a plain call; protocol 0 receives nothing.
-        let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if socket < 0 {
-            return Err(failed());
-        }
-        // SAFETY: the descriptor was just made and nobody else has it.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let failed = |source| PromiscuousError { interface: interface.to_owned(), source };
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointer is passed; protocol 0 receives nothing.
+        let socket = owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).map_err(failed)?;
         let request = libc::packet_mreq {
             mr_ifindex: ifindex as i32,
             mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -51,6 +49,7 @@ impl Promiscuous {
                 bytes,
             )
         };
-        if result < 0 { Err(failed()) } else { Ok(Self { _socket: socket }) }
+        checked(result).map_err(failed)?;
+        Ok(Self { _socket: socket })
     }
 }

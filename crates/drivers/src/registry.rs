@@ -94,7 +94,7 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
             Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
         }
         PortBase::Interface { interface, mechanism } => {
-            nic::plan_interface(interface, *mechanism, name, asked)
+            nic::plan_interface(interface, *mechanism, &name.options.device, asked)
         }
         other => Err(DeviceError::NotADevice(other.to_string())),
     }
@@ -138,7 +138,7 @@ pub fn open_device(
         PortBase::HostStack { interface } => nic::open_host_stack(interface, &name.options.device, plan),
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         PortBase::Interface { interface, mechanism } => {
-            nic::open_interface(interface, *mechanism, name, plan, role, home)
+            nic::open_interface(interface, *mechanism, &name.options.device, plan, role, home)
         }
         other => Err(DeviceError::NotADevice(other.to_string())),
     }

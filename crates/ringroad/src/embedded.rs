@@ -253,10 +253,7 @@ impl Embedded {
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
         let full_name = name.base.to_string();
         let (shm, queues) = place_shm(&home, &full_name)?;
-        let device_queues = std::mem::take(&mut device.queues)
-            .into_iter()
-            .map(|port| QueueParts { port, counters: Arc::default() })
-            .collect();
+        let device_queues = std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect();
         let wire = {
             let mut inner = self.lock();
             inner.homes.retain(|(_, home)| home.strong_count() > 0);
