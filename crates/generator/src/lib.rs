@@ -1,0 +1,1 @@
+//! Generator, receiver, trial, replay and scripts over any port.

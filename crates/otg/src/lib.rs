@@ -1,0 +1,1 @@
+//! The generator under the Open Traffic Generator model, over HTTP and HTTPS.
