@@ -11,6 +11,7 @@
 pub mod line_rate;
 pub mod mac_address;
 pub mod pacing;
+pub mod random;
 pub mod rate_meter;
 pub mod sequence;
 pub mod stream;

@@ -1,54 +1,90 @@
 //! When frames are due.
 //!
-//! A [`Pacer`] compares what a rate entitles to with what was sent, on a clock that the caller reads. Frame k (from 0)
-//! of a rate r is due k / r after the start; computed from the start each time, so that errors do not add up (the count
-//! is exact to one frame up to 2^51 frames).
+//! [`Departures`] says when the next frame of a load should leave, from a [`RateSpec`] and a [`LoadShape`], on a clock
+//! that the caller reads. Every time is computed from the start, so that errors do not add up; at a rate in bits each
+//! frame takes the time of its own length, as on a link.
 //!
-//! A sender that was held up may catch up only so far: of the frames due but unsent, no more than the *backlog limit*
-//! are kept, the others are skipped for good and counted. Hence, whatever the caller's timing,
+//! A sender that was held up may catch up only so far: what it is late by more than the *catch-up limit* is given up.
+//! The schedule moves on by that time, and the frames that would have left in it are counted as skipped. Hence, whatever
+//! the caller's timing, in any span of time T no more than r · T + 1 + catch-up limit frames leave at a constant rate r,
+//! and the load really offered is known beside the intended one.
 //!
-//! - in any span of time T no more than r · T + 1 + backlog limit frames are sent, and from the start until time T no
-//!   more than r · T + 1;
-//! - sent + skipped + waiting = what the rate entitles to, so the load really offered is known.
-//!
-//! A caller that asks less often than the backlog limit lasts at the rate loses load: at 14.88 Mpps
-//! [`DEFAULT_BACKLOG_FRAMES`] last 138 µs.
+//! [`DepartureError`] holds what the sender's own timing was worth.
 
+mod departure_error;
+mod load_shape;
 mod rate_spec;
-
-use std::num::NonZeroU32;
 
 use serde::Serialize;
 
+pub use self::departure_error::{DepartureError, DepartureErrorReport, Spread};
+pub use self::load_shape::{LoadShape, MAX_BURST_FRAMES};
 pub use self::rate_spec::{RateError, RateSpec};
-use crate::line_rate::FrameSize;
+use crate::line_rate::{BitLayer, FCS_BYTES, FrameSize};
+use crate::random::SplitMix64;
 
-/// A backlog limit for sending from a thread that a stock kernel interrupts now and then, frames.
-pub const DEFAULT_BACKLOG_FRAMES: NonZeroU32 = NonZeroU32::new(2048).unwrap();
+/// A catch-up limit for sending from a thread that a stock kernel interrupts now and then, frames.
+pub const DEFAULT_CATCH_UP_FRAMES: u32 = 2048;
 
 const NS_PER_S: f64 = 1e9;
 
-/// Says how many frames may be sent now. Times are nanoseconds of one monotonic clock.
+/// What a rate counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Unit {
+    Frame,
+    Bit(BitLayer),
+}
+
+/// When the frames of one load leave. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone)]
-pub struct Pacer {
-    /// Frames per nanosecond; none is as fast as it goes.
-    frames_per_ns: Option<f64>,
-    backlog_limit: u64,
-    start_ns: u64,
+pub struct Departures {
+    unit: Unit,
+    timing: Timing,
+    /// Frames/s that the rate means for frames of the mean size; none is as fast as it goes.
+    mean_fps: Option<f64>,
+    catch_up_ns: f64,
+    origin_ns: u64,
+    /// What the schedule moved on by because the sender was late, ns.
+    given_up_ns: f64,
+    skipped_frames: f64,
+    /// When the next frame is due, ns after the origin, without what was given up.
+    due_ns: f64,
     sent: u64,
-    skipped: u64,
+}
+
+/// How the time of one frame follows from those before.
+#[derive(Debug, Clone)]
+enum Timing {
+    /// At once.
+    Max,
+    /// Each unit takes the same time; `units` passed so far.
+    Constant { ns_per_unit: f64, units: f64 },
+    /// The time between frames is exponentially distributed.
+    Poisson { ns_per_unit: f64, random: SplitMix64 },
+    /// Frames in bursts: `period_ns` from the start of one to the start of the next if given, else `gap_ns` behind it.
+    Bursts { frames: u32, left: u32, ns_per_unit: f64, start_ns: f64, pause: Pause, units: f64 },
+    /// The rate grows or falls linearly from `from` to `to` units/ns within `span_ns`, and stays.
+    Ramp { from: f64, to: f64, span_ns: f64, units: f64 },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Pause {
+    /// From the due time of a burst's last frame and its own length to the next burst, ns.
+    Gap(f64),
+    /// For each unit sent in the burst the time between the starts of two bursts grows by so much, ns.
+    PerUnit(f64),
 }
 
 /// What was offered, and what should have been.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct OfferedLoad {
     /// Time since the start, ns.
     pub elapsed_ns: u64,
-    /// Frames due by now; those sent, if the rate is as fast as it goes.
+    /// Frames due by now: those sent, those skipped, and those that wait; those sent, if the rate is as fast as it goes.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
-    /// Frames that will never be sent, because the sender was late by more than the backlog limit.
+    /// Frames that will never be sent, because the sender was late by more than the catch-up limit.
     pub skipped_frames: u64,
 }
 
@@ -67,73 +103,267 @@ impl OfferedLoad {
         }
         self.sent_frames as f64 * NS_PER_S / self.elapsed_ns as f64
     }
+
+    /// The sum of loads that several senders offered side by side.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            elapsed_ns: self.elapsed_ns.max(other.elapsed_ns),
+            intended_frames: self.intended_frames.saturating_add(other.intended_frames),
+            sent_frames: self.sent_frames.saturating_add(other.sent_frames),
+            skipped_frames: self.skipped_frames.saturating_add(other.skipped_frames),
+        }
+    }
 }
 
-impl Pacer {
-    /// Paces frames of `size` at `rate`, the first due at `start_ns`.
+impl Departures {
+    /// The schedule of frames whose mean length, without FCS, is `mean_slot_bytes`, at `rate` and in `shape`; the first
+    /// is due at `origin_ns`. `share` is the part of the rate that falls to this sender: 1, or less where several send
+    /// one load.
     ///
     /// # Errors
-    /// [`RateError::Range`] if `rate` was made with values outside their ranges.
+    /// [`RateError`] for a rate or shape outside its range.
     pub fn new(
         rate: &RateSpec,
-        size: FrameSize,
-        backlog_limit_frames: NonZeroU32,
-        start_ns: u64,
+        shape: &LoadShape,
+        mean_slot_bytes: f64,
+        share: f64,
+        catch_up_frames: u32,
+        origin_ns: u64,
     ) -> Result<Self, RateError> {
+        let unit = match rate {
+            RateSpec::Max | RateSpec::Frames { .. } => Unit::Frame,
+            RateSpec::Bits { layer, .. } => Unit::Bit(*layer),
+            RateSpec::PercentOfLink { .. } => Unit::Bit(BitLayer::L1),
+        };
+        let mean_units = unit.of(mean_slot_bytes);
+        // Units/ns; none is as fast as it goes.
+        let units_per_ns = |rate: &RateSpec| -> Result<Option<f64>, RateError> {
+            let units_per_s = match (rate.units_per_s()?, unit) {
+                (None, _) => return Ok(None),
+                (Some((RateUnit::Frames, fps)), Unit::Frame) => fps,
+                (Some((RateUnit::Frames, fps)), Unit::Bit(_)) => fps * mean_units,
+                (Some((RateUnit::Bits(layer), bps)), Unit::Bit(counted)) if layer == counted => bps,
+                (Some((RateUnit::Bits(layer), bps)), _) => {
+                    bps / Unit::Bit(layer).of(mean_slot_bytes) * mean_units
+                }
+            };
+            Ok(Some(units_per_s * share / NS_PER_S))
+        };
+        let full = units_per_ns(rate)?;
+        let timing = Timing::new(shape, full, &units_per_ns)?;
+        let mean_fps = timing.mean_units_per_ns(full, mean_units).map(|units| units / mean_units * NS_PER_S);
         Ok(Self {
-            frames_per_ns: rate.frame_rate_fps(size)?.map(|rate_fps| rate_fps / NS_PER_S),
-            backlog_limit: u64::from(backlog_limit_frames.get()),
-            start_ns,
+            unit,
+            timing,
+            mean_fps,
+            catch_up_ns: mean_fps.map_or(f64::INFINITY, |fps| f64::from(catch_up_frames) / fps * NS_PER_S),
+            origin_ns,
+            given_up_ns: 0.0,
+            skipped_frames: 0.0,
+            due_ns: 0.0,
             sent: 0,
-            skipped: 0,
         })
     }
 
-    /// How many frames may be sent at `now_ns`, at most `burst_limit`. What of them was sent, the caller tells by
-    /// [`Self::record_sent`]; the rest stays due. Skips what exceeds the backlog limit. None are due before the start.
-    #[inline]
-    pub fn due(&mut self, now_ns: u64, burst_limit: u32) -> u32 {
-        let Some(entitled) = self.entitled(now_ns) else {
-            return if now_ns < self.start_ns { 0 } else { burst_limit };
-        };
-        let waiting = entitled.saturating_sub(self.sent.saturating_add(self.skipped));
-        let kept = waiting.min(self.backlog_limit);
-        self.skipped += waiting - kept;
-        u32::try_from(kept).map_or(burst_limit, |kept| kept.min(burst_limit))
-    }
-
-    /// Tells that `frames` of those due were sent.
-    #[inline]
-    pub fn record_sent(&mut self, frames: u32) {
-        self.sent = self.sent.saturating_add(u64::from(frames));
-    }
-
-    /// When the next unsent frame is due, for a caller who would wait: ns of the same clock, possibly past; `None` if
-    /// the rate is as fast as it goes. Right to the nanosecond or to one part in 2^52, whichever is more.
+    /// Frames/s meant on average over the frames' mean length: for a ramp at its end; `None` is as fast as it goes.
     #[must_use]
-    pub fn next_due_ns(&self) -> Option<u64> {
-        let frame = self.sent.saturating_add(self.skipped);
-        self.frames_per_ns.map(|rate| self.start_ns.saturating_add((frame as f64 / rate).ceil() as u64))
+    pub fn intended_fps(&self) -> Option<f64> {
+        self.mean_fps
+    }
+
+    /// Begins again at `origin_ns`, with nothing sent. The random numbers go on.
+    pub fn restart(&mut self, origin_ns: u64) {
+        (self.origin_ns, self.given_up_ns, self.skipped_frames) = (origin_ns, 0.0, 0.0);
+        (self.due_ns, self.sent) = (0.0, 0);
+        self.timing.restart();
+    }
+
+    /// When the next frame is due: ns of the caller's clock, rounded up.
+    #[inline]
+    #[must_use]
+    pub fn next_due_ns(&self) -> u64 {
+        self.origin_ns.saturating_add((self.due_ns + self.given_up_ns).ceil() as u64)
+    }
+
+    /// When the next frame is due, ns after the origin, with its fraction.
+    #[inline]
+    #[must_use]
+    pub fn next_due(&self) -> f64 {
+        self.due_ns + self.given_up_ns
+    }
+
+    /// Whether the next frame may leave at `now_ns`. Gives up what the sender is late by beyond the catch-up limit.
+    #[inline]
+    pub fn is_due(&mut self, now_ns: u64) -> bool {
+        let Some(elapsed_ns) = now_ns.checked_sub(self.origin_ns) else { return false };
+        let late_ns = elapsed_ns as f64 - self.next_due();
+        if late_ns > self.catch_up_ns {
+            self.give_up(late_ns - self.catch_up_ns);
+        }
+        late_ns >= 0.0
+    }
+
+    #[cold]
+    fn give_up(&mut self, span_ns: f64) {
+        self.given_up_ns += span_ns;
+        self.skipped_frames += span_ns * self.mean_fps.unwrap_or(0.0) / NS_PER_S;
+    }
+
+    /// Tells that the next frame left; it has `slot_bytes`, without FCS.
+    #[inline]
+    pub fn depart(&mut self, slot_bytes: usize) {
+        self.sent += 1;
+        let units = self.unit.of(slot_bytes as f64);
+        self.timing.advance(units, &mut self.due_ns);
+    }
+
+    /// Frames that left.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// The account at `now_ns`.
     #[must_use]
     pub fn offered_load(&self, now_ns: u64) -> OfferedLoad {
+        let elapsed_ns = now_ns.saturating_sub(self.origin_ns);
+        let waiting = match self.mean_fps {
+            Some(fps) if elapsed_ns as f64 >= self.next_due() && now_ns >= self.origin_ns => {
+                1.0 + (elapsed_ns as f64 - self.next_due()) * fps / NS_PER_S
+            }
+            _ => 0.0,
+        };
+        let skipped = self.skipped_frames as u64;
         OfferedLoad {
-            elapsed_ns: now_ns.saturating_sub(self.start_ns),
-            intended_frames: self.entitled(now_ns).unwrap_or(self.sent),
+            elapsed_ns,
+            intended_frames: self.sent + skipped + waiting as u64,
             sent_frames: self.sent,
-            skipped_frames: self.skipped,
+            skipped_frames: skipped,
+        }
+    }
+}
+
+impl Unit {
+    /// Units that a frame of `slot_bytes` counts.
+    #[inline]
+    fn of(self, slot_bytes: f64) -> f64 {
+        match self {
+            Self::Frame => 1.0,
+            // A frame shorter than the least is padded on a link.
+            Self::Bit(layer) => {
+                let shortest = f64::from(FrameSize::MIN.bytes() - FCS_BYTES);
+                (slot_bytes.max(shortest) + f64::from(layer.bytes_over_slot())) * 8.0
+            }
+        }
+    }
+}
+
+/// What a rate is a number of, per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum RateUnit {
+    Frames,
+    Bits(BitLayer),
+}
+
+impl Timing {
+    fn new(
+        shape: &LoadShape,
+        units_per_ns: Option<f64>,
+        convert: &dyn Fn(&RateSpec) -> Result<Option<f64>, RateError>,
+    ) -> Result<Self, RateError> {
+        shape.check()?;
+        Ok(match (shape, units_per_ns) {
+            (LoadShape::Constant, None) => Self::Max,
+            (LoadShape::Constant, Some(rate)) => Self::Constant { ns_per_unit: 1.0 / rate, units: 0.0 },
+            (
+                LoadShape::Poisson { .. } | LoadShape::Ramp { .. } | LoadShape::Bursts { gap_ns: None, .. },
+                None,
+            ) => {
+                return Err(RateError::ShapeNeedsRate { shape: shape.name() });
+            }
+            (LoadShape::Poisson { seed }, Some(rate)) => {
+                Self::Poisson { ns_per_unit: 1.0 / rate, random: SplitMix64::new(*seed) }
+            }
+            (LoadShape::Bursts { frames, gap_ns }, rate) => {
+                let (ns_per_unit, pause) = match gap_ns {
+                    Some(gap_ns) => (rate.map_or(0.0, |rate| 1.0 / rate), Pause::Gap(*gap_ns as f64)),
+                    None => (0.0, Pause::PerUnit(rate.map_or(0.0, |rate| 1.0 / rate))),
+                };
+                Self::Bursts { frames: *frames, left: *frames, ns_per_unit, start_ns: 0.0, pause, units: 0.0 }
+            }
+            (LoadShape::Ramp { from, over_ns }, Some(to)) => {
+                let from = convert(from)?.ok_or(RateError::ShapeNeedsRate { shape: shape.name() })?;
+                Self::Ramp { from, to, span_ns: *over_ns as f64, units: 0.0 }
+            }
+        })
+    }
+
+    /// The mean rate, units/ns.
+    fn mean_units_per_ns(&self, full: Option<f64>, mean_units: f64) -> Option<f64> {
+        match *self {
+            Self::Max => None,
+            Self::Bursts { frames, ns_per_unit, pause: Pause::Gap(gap_ns), .. } => {
+                let units = f64::from(frames) * mean_units;
+                let period_ns = units * ns_per_unit + gap_ns;
+                Some(units / period_ns)
+            }
+            _ => full,
         }
     }
 
-    /// Frames due from the start until `now_ns`, both included; none before the start. `None` is as many as one likes.
-    #[inline]
-    fn entitled(&self, now_ns: u64) -> Option<u64> {
-        let rate = self.frames_per_ns?;
-        let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else { return Some(0) };
-        Some(((elapsed_ns as f64 * rate) as u64).saturating_add(1))
+    fn restart(&mut self) {
+        match self {
+            Self::Max | Self::Poisson { .. } => {}
+            Self::Constant { units, .. } | Self::Ramp { units, .. } => *units = 0.0,
+            Self::Bursts { frames, left, start_ns, units, .. } => {
+                (*left, *start_ns, *units) = (*frames, 0.0, 0.0);
+            }
+        }
     }
+
+    /// Moves `due_ns` from a frame that counts `counted` units to the one after it.
+    #[inline]
+    fn advance(&mut self, counted: f64, due_ns: &mut f64) {
+        match self {
+            Self::Max => {}
+            Self::Constant { ns_per_unit, units } => {
+                *units += counted;
+                *due_ns = *units * *ns_per_unit;
+            }
+            Self::Poisson { ns_per_unit, random } => *due_ns += counted * *ns_per_unit * random.exponential(),
+            Self::Bursts { frames, left, ns_per_unit, start_ns, pause, units } => {
+                *left -= 1;
+                *units += counted;
+                let sent_ns = *units * *ns_per_unit;
+                if *left == 0 {
+                    *start_ns += match *pause {
+                        Pause::Gap(gap_ns) => sent_ns + gap_ns,
+                        Pause::PerUnit(ns) => *units * ns,
+                    };
+                    (*left, *units, *due_ns) = (*frames, 0.0, *start_ns);
+                } else {
+                    *due_ns = *start_ns + sent_ns;
+                }
+            }
+            Self::Ramp { from, to, span_ns, units } => {
+                *units += counted;
+                *due_ns = ramp_time(*from, *to, *span_ns, *units);
+            }
+        }
+    }
+}
+
+/// When a rate that goes linearly from `from` to `to` units/ns within `span_ns`, and stays, has passed `units`, ns.
+#[inline]
+fn ramp_time(from: f64, to: f64, span_ns: f64, units: f64) -> f64 {
+    let on_the_ramp = (from + to) / 2.0 * span_ns;
+    if units >= on_the_ramp {
+        return span_ns + (units - on_the_ramp) / to;
+    }
+    // units = from·t + (to − from)·t² / (2·span), solved for t in the form that does not cancel where to = from.
+    let slope = (to - from) / span_ns;
+    2.0 * units / (from + (from * from + 2.0 * slope * units).max(0.0).sqrt())
 }
 
 #[cfg(test)]

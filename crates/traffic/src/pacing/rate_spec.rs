@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line_rate::{BitLayer, FrameSize, frame_rate_fps, max_frame_rate_fps};
+use super::RateUnit;
+use crate::line_rate::{BitLayer, FrameSize, frame_rate_fps};
 
 /// A rate to offer.
 ///
@@ -89,6 +90,26 @@ pub enum RateError {
         /// What was given.
         text: String,
     },
+    /// A shape that spreads frames in time, without a rate.
+    #[error(
+        "shape {shape} spreads frames in time and cannot go as fast as possible: give a rate, like 1Mpps"
+    )]
+    ShapeNeedsRate {
+        /// Name of the shape.
+        shape: &'static str,
+    },
+    /// A burst of no frames, or of too many.
+    #[error("bursts.frames is {frames}: give 1 to {}", super::load_shape::MAX_BURST_FRAMES)]
+    BurstFrames {
+        /// What was given.
+        frames: u32,
+    },
+    /// A span of time that is none.
+    #[error("{what} is 0: give nanoseconds above 0")]
+    NoTime {
+        /// The field.
+        what: &'static str,
+    },
 }
 
 /// Prefixes by falling weight; the last is none.
@@ -100,14 +121,27 @@ impl RateSpec {
     /// # Errors
     /// [`RateError::Range`] for values outside their ranges, which text cannot have but code can.
     pub fn frame_rate_fps(&self, size: FrameSize) -> Result<Option<f64>, RateError> {
-        let rate_fps = match *self {
+        Ok(self.units_per_s()?.map(|(unit, rate)| match unit {
+            RateUnit::Frames => rate,
+            RateUnit::Bits(layer) => frame_rate_fps(rate, size, layer),
+        }))
+    }
+
+    /// The rate as a number of frames or bits per second; `None` is as fast as it goes.
+    ///
+    /// # Errors
+    /// As [`Self::frame_rate_fps`].
+    pub(super) fn units_per_s(&self) -> Result<Option<(RateUnit, f64)>, RateError> {
+        let (unit, rate) = match *self {
             Self::Max => return Ok(None),
-            Self::Frames { rate_fps } => rate_fps,
-            Self::Bits { rate_bps, layer } => frame_rate_fps(rate_bps, size, layer),
-            Self::PercentOfLink { percent, .. } if percent > 100.0 => f64::NAN,
-            Self::PercentOfLink { percent, link_bps } => percent / 100.0 * max_frame_rate_fps(link_bps, size),
+            Self::Frames { rate_fps } => (RateUnit::Frames, rate_fps),
+            Self::Bits { rate_bps, layer } => (RateUnit::Bits(layer), rate_bps),
+            Self::PercentOfLink { percent, .. } if percent > 100.0 => (RateUnit::Frames, f64::NAN),
+            Self::PercentOfLink { percent, link_bps } => {
+                (RateUnit::Bits(BitLayer::L1), percent / 100.0 * link_bps)
+            }
         };
-        if usable(rate_fps) { Ok(Some(rate_fps)) } else { Err(RateError::Range { text: self.to_string() }) }
+        if usable(rate) { Ok(Some((unit, rate))) } else { Err(RateError::Range { text: self.to_string() }) }
     }
 }
 
