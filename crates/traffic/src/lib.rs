@@ -3,7 +3,7 @@
 //! Everything here is arithmetic over bytes, counters and nanoseconds that the caller hands in: no port, no clock, no
 //! thread. [`stream`] makes the frames, [`pacing`] says how many are due, [`line_rate`] converts between frames per
 //! second and bits per second, [`rate_meter`] turns counters into rates, [`sequence`] tells loss, duplication and
-//! reordering from the numbers that the frames carry, [`mac_address`] is how people write addresses.
+//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`mac_address`] is how people write addresses.
 //!
 //! Two lengths are never mixed: a *frame size* counts the FCS, as the RFCs do ([`line_rate::FrameSize`]); the bytes in
 //! a slot and in the ports' counters do not.
@@ -14,4 +14,5 @@ pub mod pacing;
 pub mod random;
 pub mod rate_meter;
 pub mod sequence;
+pub mod signature;
 pub mod stream;

@@ -1,0 +1,390 @@
+//! The signature that a test frame carries: stream, sequence number, time of departure, and what tells damage.
+//!
+//! It is the last bytes of the frame before the FCS, thus at the end of the payload. There are four forms; a sender
+//! uses the longest that fits behind the headers ([`SignatureForm::longest_within`]). All numbers are big-endian, and
+//! a form that has less than 64 bits for a number carries its low bits.
+//!
+//! ```text
+//! Full, 28 bytes
+//!   0       4         6        8          16             24
+//!   | magic | covered | stream | sequence | timestamp ns | CRC-32C |
+//!     4       2         2        8          8              4
+//! Compact, 18 bytes: just what a 64-byte Ethernet, IPv4, UDP frame has room for
+//!   0       2        4          9              14
+//!   | magic | stream | sequence | timestamp ns | CRC-32C |
+//!     2       2        5          5              4
+//! Short, 10 bytes: the same with two VLAN tags
+//!   0        1          4              8
+//!   | stream | sequence | timestamp ns | CRC-16 |
+//!     1        3          4              2
+//! Tiny, 6 bytes: a 64-byte Ethernet, IPv4, TCP frame
+//!   0        1          4
+//!   | stream | sequence | CRC-16 |
+//!     1        3          2
+//! ```
+//!
+//! Every checksum covers the fields before it, except the magic. In the full form it begins with the `covered` bytes
+//! immediately before the signature, so that damage to the payload shows. Each form starts its checksum differently;
+//! in none are bytes that are all zero a signature.
+//!
+//! A receiver does not know what the sender sent, so [`read_signature`] weighs what it finds:
+//!
+//! - magic and checksum right: *intact*;
+//! - one of the two right: *corrupted*. Four bytes of evidence outweigh two: only a frame that is not intact in the
+//!   short or tiny form is corrupted for a compact magic alone;
+//! - neither: *foreign*.
+//!
+//! Short and tiny have no magic. Damaged, they are foreign; and one foreign frame in 2^16 is taken for one of them. So
+//! tell the receiver which forms to expect ([`FormSet`]) where this matters.
+
+mod checksum;
+mod form;
+
+use thiserror::Error;
+
+pub use self::form::{FormSet, SignatureForm};
+
+use self::checksum::{crc16, crc32c, crc32c_append_words};
+
+const FULL_MAGIC: u32 = 0xa752_961e;
+const COMPACT_MAGIC: u16 = 0xb5e9;
+/// What the checksum continues from, in place of covered bytes.
+const COMPACT_SEED: u32 = 0x3c5a_9617;
+const SHORT_SEED: u16 = 0x5a3c;
+const TINY_SEED: u16 = 0xc369;
+
+const FULL_BYTES: usize = SignatureForm::Full.bytes();
+const COMPACT_BYTES: usize = SignatureForm::Compact.bytes();
+const SHORT_BYTES: usize = SignatureForm::Short.bytes();
+const TINY_BYTES: usize = SignatureForm::Tiny.bytes();
+
+/// Why signatures cannot be written as asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SignerError {
+    /// The form has fewer bits for the stream.
+    #[error(
+        "stream: {stream} does not fit a signature of {} bytes, which carries 0 to {}; use a lower number, or \
+         frames with room for {} bytes behind their headers",
+        .form.bytes(), .form.max_stream(), COMPACT_BYTES
+    )]
+    Stream {
+        /// The form asked for.
+        form: SignatureForm,
+        /// The stream asked for.
+        stream: u16,
+    },
+    /// More payload than the field for its length can say.
+    #[error(
+        "covered: {bytes} bytes are too many for the checksum of a signature, which covers 0 to {}",
+        u16::MAX
+    )]
+    Covered {
+        /// Bytes to cover.
+        bytes: usize,
+    },
+}
+
+/// Writes the signatures of one stream whose covered payload bytes do not vary: their checksum is computed once.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    form: SignatureForm,
+    stream: u16,
+    covered_bytes: u16,
+    covered_crc: u32,
+}
+
+impl Signer {
+    /// Signatures of `form` for `stream`. `covered` are the bytes of the frame immediately before the signature that
+    /// are to be covered, all or the last of the payload; forms other than the full one take no account of them.
+    pub fn new(form: SignatureForm, stream: u16, covered: &[u8]) -> Result<Self, SignerError> {
+        if stream > form.max_stream() {
+            return Err(SignerError::Stream { form, stream });
+        }
+        let covered = if form == SignatureForm::Full { covered } else { &[] };
+        let covered_bytes =
+            u16::try_from(covered.len()).map_err(|_| SignerError::Covered { bytes: covered.len() })?;
+        Ok(Self { form, stream, covered_bytes, covered_crc: crc32c(covered) })
+    }
+
+    /// The form written.
+    #[must_use]
+    pub fn form(&self) -> SignatureForm {
+        self.form
+    }
+
+    /// Writes the signature of the frame numbered `sequence` that departs at `timestamp_ns` over `out`.
+    ///
+    /// # Panics
+    /// Unless `out` is exactly `self.form().bytes()` long.
+    #[inline]
+    pub fn sign(&self, sequence: u64, timestamp_ns: u64, out: &mut [u8]) {
+        match self.form {
+            SignatureForm::Full => {
+                let head = u32::from(self.covered_bytes) << 16 | u32::from(self.stream);
+                let crc = crc32c_append_words(self.covered_crc, head, [sequence, timestamp_ns]);
+                let (front, back) = out.split_at_mut(16);
+                front[..4].copy_from_slice(&FULL_MAGIC.to_be_bytes());
+                front[4..8].copy_from_slice(&head.to_be_bytes());
+                front[8..].copy_from_slice(&sequence.to_be_bytes());
+                back[..8].copy_from_slice(&timestamp_ns.to_be_bytes());
+                back[8..].copy_from_slice(&crc.to_be_bytes());
+            }
+            SignatureForm::Compact => {
+                let head = u32::from(self.stream) << 16 | low(sequence >> 24, 16) as u32;
+                let tail = sequence << 40 | low(timestamp_ns, 40);
+                let crc = crc32c_append_words(COMPACT_SEED, head, [tail]);
+                let (front, back) = out.split_at_mut(6);
+                front[..2].copy_from_slice(&COMPACT_MAGIC.to_be_bytes());
+                front[2..].copy_from_slice(&head.to_be_bytes());
+                back[..8].copy_from_slice(&tail.to_be_bytes());
+                back[8..].copy_from_slice(&crc.to_be_bytes());
+            }
+            SignatureForm::Short => {
+                let fields = u64::from(self.stream) << 56 | low(sequence, 24) << 32 | low(timestamp_ns, 32);
+                let (front, back) = out.split_at_mut(8);
+                front.copy_from_slice(&fields.to_be_bytes());
+                back.copy_from_slice(&(crc16(fields) ^ SHORT_SEED).to_be_bytes());
+            }
+            SignatureForm::Tiny => {
+                let fields = u32::from(self.stream) << 24 | low(sequence, 24) as u32;
+                let (front, back) = out.split_at_mut(4);
+                front.copy_from_slice(&fields.to_be_bytes());
+                back.copy_from_slice(&(crc16(u64::from(fields)) ^ TINY_SEED).to_be_bytes());
+            }
+        }
+    }
+}
+
+/// What a frame's last bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// No signature.
+    Foreign,
+    /// A signature with damage, in itself or in the bytes that it covers.
+    Corrupted {
+        /// The stream, as it stands there. Certain if the damage is in the magic, else it may be what is damaged.
+        stream: u16,
+    },
+    /// A signature as it was written.
+    Intact(Signature),
+}
+
+/// The fields of an intact signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// The form, which says how many bits the other fields have.
+    pub form: SignatureForm,
+    /// Number of the stream on the wire.
+    pub stream: u16,
+    /// Low [`SignatureForm::sequence_bits`] of the sequence number.
+    pub sequence_low: u64,
+    /// Low [`SignatureForm::timestamp_bits`] of the time of departure in ns; 0 if there are none.
+    pub timestamp_low: u64,
+}
+
+impl Signature {
+    /// The sequence number: of those with these low bits the one nearest to `near`, the number expected next. Right
+    /// unless the frame is half the numbers of its form or more away from it: 2^39 for the compact form, 2^23 for the
+    /// short and tiny ones.
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self, near: u64) -> u64 {
+        let bits = self.form.sequence_bits();
+        latest(self.sequence_low, bits, near.saturating_add(low(u64::MAX, bits) / 2))
+    }
+
+    /// The time of departure, ns of the sender's clock, which is that of `now_ns` too: the latest with these low bits
+    /// that is not more than a sixteenth of the form's range after now (such a one says that the clocks differ).
+    ///
+    /// Right for 17 minutes in the compact form, for 4 seconds in the short form. None if the form carries none.
+    #[inline]
+    #[must_use]
+    pub fn timestamp_ns(&self, now_ns: u64) -> Option<u64> {
+        let bits = self.form.timestamp_bits();
+        self.form
+            .carries_timestamp()
+            .then(|| latest(self.timestamp_low, bits, now_ns.saturating_add(low(u64::MAX, bits) / 16)))
+    }
+}
+
+/// Reads the signature of `frame`, which is without FCS, in any of `forms`. A frame to which something appended bytes,
+/// or from which it cut some, is foreign.
+#[inline]
+#[must_use]
+pub fn read_signature(frame: &[u8], forms: FormSet) -> Reading {
+    if forms.contains(SignatureForm::Full)
+        && let Some(full) = Full::at_end_of(frame)
+        && full.magic_right
+    {
+        return if full.crc_right(frame) { Reading::Intact(full.signature()) } else { full.corrupted() };
+    }
+    if forms.contains(SignatureForm::Compact)
+        && let Some(compact) = Compact::at_end_of(frame)
+        && compact.magic_right
+        && compact.crc_right()
+    {
+        return Reading::Intact(compact.signature());
+    }
+    read_weaker(frame, forms)
+}
+
+/// What is neither intact nor has the magic of the full form, and is not intact in the compact form.
+#[inline(never)]
+fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
+    if forms.contains(SignatureForm::Full)
+        && let Some(full) = Full::at_end_of(frame)
+        && full.crc_right(frame)
+    {
+        return full.corrupted();
+    }
+    let compact = if forms.contains(SignatureForm::Compact) { Compact::at_end_of(frame) } else { None };
+    if let Some(compact) = &compact
+        && compact.crc_right()
+    {
+        return compact.corrupted();
+    }
+    if forms.contains(SignatureForm::Short)
+        && let Some(bytes) = frame.last_chunk::<SHORT_BYTES>()
+    {
+        let fields = be(&bytes[..8]);
+        if u64::from(crc16(fields) ^ SHORT_SEED) == be(&bytes[8..]) {
+            return Reading::Intact(Signature {
+                form: SignatureForm::Short,
+                stream: (fields >> 56) as u16,
+                sequence_low: low(fields >> 32, 24),
+                timestamp_low: low(fields, 32),
+            });
+        }
+    }
+    if forms.contains(SignatureForm::Tiny)
+        && let Some(bytes) = frame.last_chunk::<TINY_BYTES>()
+    {
+        let fields = be(&bytes[..4]);
+        if u64::from(crc16(fields) ^ TINY_SEED) == be(&bytes[4..]) {
+            return Reading::Intact(Signature {
+                form: SignatureForm::Tiny,
+                stream: (fields >> 24) as u16,
+                sequence_low: low(fields, 24),
+                timestamp_low: 0,
+            });
+        }
+    }
+    match compact {
+        Some(compact) if compact.magic_right => compact.corrupted(),
+        _ => Reading::Foreign,
+    }
+}
+
+/// The full form, read but not judged.
+struct Full {
+    magic_right: bool,
+    /// `covered` and `stream`.
+    head: u32,
+    sequence: u64,
+    timestamp_ns: u64,
+    crc: u32,
+}
+
+impl Full {
+    #[inline]
+    fn at_end_of(frame: &[u8]) -> Option<Self> {
+        let bytes = frame.last_chunk::<FULL_BYTES>()?;
+        Some(Self {
+            magic_right: be(&bytes[..4]) as u32 == FULL_MAGIC,
+            head: be(&bytes[4..8]) as u32,
+            sequence: be(&bytes[8..16]),
+            timestamp_ns: be(&bytes[16..24]),
+            crc: be(&bytes[24..]) as u32,
+        })
+    }
+
+    #[inline]
+    fn crc_right(&self, frame: &[u8]) -> bool {
+        let before = &frame[..frame.len() - FULL_BYTES];
+        let Some(start) = before.len().checked_sub((self.head >> 16) as usize) else {
+            return false;
+        };
+        let covered_crc = crc32c(&before[start..]);
+        crc32c_append_words(covered_crc, self.head, [self.sequence, self.timestamp_ns]) == self.crc
+    }
+
+    #[inline]
+    fn signature(&self) -> Signature {
+        Signature {
+            form: SignatureForm::Full,
+            stream: self.head as u16,
+            sequence_low: self.sequence,
+            timestamp_low: self.timestamp_ns,
+        }
+    }
+
+    fn corrupted(&self) -> Reading {
+        Reading::Corrupted { stream: self.head as u16 }
+    }
+}
+
+/// The compact form, read but not judged.
+struct Compact {
+    magic_right: bool,
+    /// `stream` and the upper 16 bits of `sequence`.
+    head: u32,
+    /// The lower 24 bits of `sequence`, and `timestamp`.
+    tail: u64,
+    crc: u32,
+}
+
+impl Compact {
+    #[inline]
+    fn at_end_of(frame: &[u8]) -> Option<Self> {
+        let bytes = frame.last_chunk::<COMPACT_BYTES>()?;
+        Some(Self {
+            magic_right: be(&bytes[..2]) as u16 == COMPACT_MAGIC,
+            head: be(&bytes[2..6]) as u32,
+            tail: be(&bytes[6..14]),
+            crc: be(&bytes[14..]) as u32,
+        })
+    }
+
+    #[inline]
+    fn crc_right(&self) -> bool {
+        crc32c_append_words(COMPACT_SEED, self.head, [self.tail]) == self.crc
+    }
+
+    #[inline]
+    fn signature(&self) -> Signature {
+        Signature {
+            form: SignatureForm::Compact,
+            stream: (self.head >> 16) as u16,
+            sequence_low: low(self.head.into(), 16) << 24 | self.tail >> 40,
+            timestamp_low: low(self.tail, 40),
+        }
+    }
+
+    fn corrupted(&self) -> Reading {
+        Reading::Corrupted { stream: (self.head >> 16) as u16 }
+    }
+}
+
+/// The big-endian number that up to 8 bytes are.
+#[inline]
+fn be(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// The low `bits` of `number`, 0 to 64.
+#[inline]
+const fn low(number: u64, bits: u32) -> u64 {
+    match bits {
+        0 => 0,
+        bits => number & u64::MAX >> (u64::BITS - bits),
+    }
+}
+
+/// The highest number up to `limit` whose low `bits` are `number`, or `number` if there is none.
+#[inline]
+fn latest(number: u64, bits: u32, limit: u64) -> u64 {
+    limit.checked_sub(low(limit.wrapping_sub(number), bits)).unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests;

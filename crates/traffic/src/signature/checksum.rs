@@ -1,0 +1,99 @@
+//! The checksums of signatures, over the few bytes that these are.
+//!
+//! The crc32c crate is made for long input: a call costs more than the checksum of a whole signature does here.
+
+// The processor's own instructions for CRC-32C, where it has them.
+#![allow(unsafe_code)]
+
+/// CRC-32C (Castagnoli; RFC 3720 appendix B.4) of `bytes`.
+#[inline]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    if bytes.is_empty() { 0 } else { ::crc32c::crc32c(bytes) }
+}
+
+/// The CRC-32C of some bytes of which `crc` is that of the first and the words, big-endian, are the rest.
+#[inline]
+pub fn crc32c_append_words<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { append_words_sse42(crc, head, tail) };
+    }
+    append_words_portable(crc, head, tail)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn append_words_sse42<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
+
+    // The instruction takes the least significant byte first.
+    let head = _mm_crc32_u32(!crc, head.swap_bytes());
+    let crc = tail.iter().fold(u64::from(head), |crc, word| _mm_crc32_u64(crc, word.swap_bytes()));
+    !(crc as u32)
+}
+
+fn append_words_portable<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
+    let crc = ::crc32c::crc32c_append(crc, &head.to_be_bytes());
+    tail.iter().fold(crc, |crc, word| ::crc32c::crc32c_append(crc, &word.to_be_bytes()))
+}
+
+/// CRC-16 with the polynomial x^16 + x^12 + x^5 + 1 of ITU-T V.41, from 0, not reflected (also named XMODEM), of a
+/// big-endian number. Leading zeros make no difference, so that this is also that of a shorter number.
+#[inline]
+pub fn crc16(number: u64) -> u16 {
+    let bytes = number.to_le_bytes();
+    (0..bytes.len()).fold(0, |crc, place| crc ^ CRC16_TABLES[place][usize::from(bytes[place])])
+}
+
+/// For every place of a byte in a number, counted from the last, what the byte adds to the checksum.
+static CRC16_TABLES: [[u16; 256]; 8] = crc16_tables();
+
+const fn crc16_tables() -> [[u16; 256]; 8] {
+    const POLYNOMIAL: u16 = 0x1021;
+    let mut tables = [[0; 256]; 8];
+    let mut place = 0;
+    while place < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let mut crc = if place == 0 { (byte as u16) << 8 } else { tables[place - 1][byte] };
+            let mut bit = 0;
+            while bit < 8 {
+                crc = crc << 1 ^ (crc >> 15) * POLYNOMIAL;
+                bit += 1;
+            }
+            tables[place][byte] = crc;
+            byte += 1;
+        }
+        place += 1;
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_checksums_are_the_standard_ones() {
+        // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8 and what 9 makes of it.
+        let digits = u64::from_be_bytes(*b"12345678");
+        let after_9 = |crc: u16| crc << 8 ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
+        assert_eq!(after_9(crc16(digits)), 0x31c3);
+        let head = u32::from_be_bytes(*b"2345");
+        let crc = crc32c_append_words(crc32c(b"1"), head, []);
+        assert_eq!(::crc32c::crc32c_append(crc, b"6789"), 0xe306_9283);
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_to_a_checksum_ends_at_the_same(crc: u32, head: u32, tail: [u64; 2]) {
+            let bytes = [&head.to_be_bytes()[..], &tail[0].to_be_bytes(), &tail[1].to_be_bytes()].concat();
+            let expected = ::crc32c::crc32c_append(crc, &bytes);
+            prop_assert_eq!(append_words_portable(crc, head, tail), expected);
+            prop_assert_eq!(crc32c_append_words(crc, head, tail), expected);
+        }
+    }
+}

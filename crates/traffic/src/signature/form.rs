@@ -1,0 +1,117 @@
+//! Which forms a signature has, and sets of them.
+
+use serde::Serialize;
+
+/// A form of signature, the longest first. The layouts are drawn in [the module](super).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignatureForm {
+    /// 28 bytes: every field at full length; the checksum covers payload too.
+    Full,
+    /// 18 bytes: numbers of 40 bits.
+    Compact,
+    /// 10 bytes: 256 streams, 24 bits of sequence, 32 bits of timestamp, 16 bits of checksum.
+    Short,
+    /// 6 bytes: as short, without timestamp.
+    Tiny,
+}
+
+impl SignatureForm {
+    /// All forms, the longest first.
+    pub const ALL: [Self; 4] = [Self::Full, Self::Compact, Self::Short, Self::Tiny];
+
+    /// Its length.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Full => 28,
+            Self::Compact => 18,
+            Self::Short => 10,
+            Self::Tiny => 6,
+        }
+    }
+
+    /// The longest form that fits into `room_bytes`, the bytes of payload behind the headers. None below 6.
+    #[must_use]
+    pub const fn longest_within(room_bytes: usize) -> Option<Self> {
+        match room_bytes {
+            28.. => Some(Self::Full),
+            18.. => Some(Self::Compact),
+            10.. => Some(Self::Short),
+            6.. => Some(Self::Tiny),
+            _ => None,
+        }
+    }
+
+    /// The highest number of a stream that it can carry.
+    #[must_use]
+    pub const fn max_stream(self) -> u16 {
+        match self {
+            Self::Full | Self::Compact => u16::MAX,
+            Self::Short | Self::Tiny => u8::MAX as u16,
+        }
+    }
+
+    /// Bits of the sequence number.
+    #[must_use]
+    pub const fn sequence_bits(self) -> u32 {
+        match self {
+            Self::Full => 64,
+            Self::Compact => 40,
+            Self::Short | Self::Tiny => 24,
+        }
+    }
+
+    /// Bits of the timestamp, 0 if there is none.
+    #[must_use]
+    pub const fn timestamp_bits(self) -> u32 {
+        match self {
+            Self::Full => 64,
+            Self::Compact => 40,
+            Self::Short => 32,
+            Self::Tiny => 0,
+        }
+    }
+
+    /// Whether latency can be measured with it.
+    #[must_use]
+    pub const fn carries_timestamp(self) -> bool {
+        self.timestamp_bits() > 0
+    }
+}
+
+/// The forms that a receiver expects; all unless told otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FormSet(u8);
+
+impl FormSet {
+    /// Every form.
+    pub const ALL: Self = Self(0b1111);
+    /// No form: every frame is foreign.
+    pub const NONE: Self = Self(0);
+
+    /// These and `form`.
+    #[must_use]
+    pub const fn with(self, form: SignatureForm) -> Self {
+        Self(self.0 | 1 << form as u8)
+    }
+
+    /// Whether `form` is one of them.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, form: SignatureForm) -> bool {
+        self.0 & 1 << form as u8 != 0
+    }
+}
+
+impl Default for FormSet {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl FromIterator<SignatureForm> for FormSet {
+    fn from_iter<T: IntoIterator<Item = SignatureForm>>(forms: T) -> Self {
+        forms.into_iter().fold(Self::NONE, Self::with)
+    }
+}
