@@ -172,6 +172,13 @@ impl Departures {
         self.mean_fps
     }
 
+    /// When the schedule began, ns.
+    #[inline]
+    #[must_use]
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
     /// Begins again at `origin_ns`, with nothing sent. The random numbers go on.
     pub fn restart(&mut self, origin_ns: u64) {
         (self.origin_ns, self.given_up_ns, self.skipped_frames) = (origin_ns, 0.0, 0.0);

@@ -1,0 +1,26 @@
+//! Which processor a thread runs on.
+
+use std::io;
+
+/// Pins the calling thread to processor `cpu`.
+///
+/// # Errors
+/// The kernel's words where there is no such processor, or this process may not use it.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}")));
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_is_not_there_is_named() {
+        assert!(pin(100_000).unwrap_err().to_string().contains("100000"));
+    }
+}
