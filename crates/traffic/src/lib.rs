@@ -10,9 +10,11 @@
 
 pub mod line_rate;
 pub mod mac_address;
+mod ones_complement;
 pub mod pacing;
 pub mod random;
 pub mod rate_meter;
+pub mod rewrite;
 pub mod sequence;
 pub mod signature;
 pub mod stream;

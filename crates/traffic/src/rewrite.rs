@@ -1,0 +1,399 @@
+//! Other addresses for frames that exist already, with the checksums that follow.
+//!
+//! Ethernet addresses are replaced. IP addresses are mapped by prefix: an address inside one prefix gets the bits of
+//! another in front and keeps the rest, so that different hosts stay different. Addresses inside ARP packets follow.
+//! Checksums are updated by the difference (RFC 1624, equation 3), so a wrong one stays wrong by as much.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mac_address::MacAddress;
+use crate::ones_complement::{fold_long, sum_bytes};
+
+/// What becomes of a frame's addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AddressRewrite {
+    /// Source Ethernet address of every frame.
+    pub source: Option<MacAddress>,
+    /// Destination Ethernet address of every frame.
+    pub destination: Option<MacAddress>,
+    /// Maps for IP addresses, source and destination alike; the first that an address lies in counts.
+    pub ip: Vec<PrefixMap>,
+}
+
+/// One prefix becomes another of the same length and family: `10.0.0.0/8=198.18.0.0/8`. Serialised as that text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PrefixMap {
+    from: IpAddr,
+    to: IpAddr,
+    prefix_bits: u8,
+}
+
+/// The text is no map of prefixes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{text}\" is not a map of prefixes: {reason}; write PREFIX=PREFIX, as 10.0.0.0/8=198.18.0.0/8, both of one length and family, \
+     or ADDRESS=ADDRESS"
+)]
+#[non_exhaustive]
+pub struct PrefixMapError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl FromStr for PrefixMap {
+    type Err = PrefixMapError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |reason| PrefixMapError { text: text.to_owned(), reason };
+        let (from, to) = text.split_once('=').ok_or(wrong("it has no \"=\""))?;
+        let (from, from_bits) = prefix(from).ok_or(wrong("what stands before \"=\" is no prefix"))?;
+        let (to, to_bits) = prefix(to).ok_or(wrong("what stands behind \"=\" is no prefix"))?;
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(wrong("one is IPv4, the other IPv6"));
+        }
+        if from_bits != to_bits {
+            return Err(wrong("the lengths differ"));
+        }
+        Ok(Self { from, to, prefix_bits: from_bits })
+    }
+}
+
+/// An address and how many of its bits count.
+fn prefix(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let address: IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
+    (bits <= most).then_some((address, bits))
+}
+
+impl fmt::Display for PrefixMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{bits}={}/{bits}", self.from, self.to, bits = self.prefix_bits)
+    }
+}
+
+impl TryFrom<String> for PrefixMap {
+    type Error = PrefixMapError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<PrefixMap> for String {
+    fn from(map: PrefixMap) -> Self {
+        map.to_string()
+    }
+}
+
+impl PrefixMap {
+    /// What `address` becomes; `None` where it lies outside.
+    fn map(&self, address: IpAddr) -> Option<IpAddr> {
+        let host = |bits: u32| u128::MAX.checked_shr(128 - bits + u32::from(self.prefix_bits)).unwrap_or(0);
+        match (address, self.from, self.to) {
+            (IpAddr::V4(address), IpAddr::V4(from), IpAddr::V4(to)) => {
+                let host = host(32) as u32;
+                let (address, from, to) = (address.to_bits(), from.to_bits(), to.to_bits());
+                ((address ^ from) & !host == 0)
+                    .then(|| Ipv4Addr::from_bits(to & !host | address & host).into())
+            }
+            (IpAddr::V6(address), IpAddr::V6(from), IpAddr::V6(to)) => {
+                let host = host(128);
+                let (address, from, to) = (address.to_bits(), from.to_bits(), to.to_bits());
+                ((address ^ from) & !host == 0)
+                    .then(|| Ipv6Addr::from_bits(to & !host | address & host).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+const ETHER_TYPE_IPV4: u16 = 0x0800;
+const ETHER_TYPE_IPV6: u16 = 0x86dd;
+const ETHER_TYPE_ARP: u16 = 0x0806;
+/// VLAN tags: IEEE 802.1Q, 802.1ad, and the older way to write the outer one.
+const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+/// IPv6 extension headers with a next header and a length in 8 bytes: hop-by-hop, routing, destination options.
+const EXTENSIONS: [u8; 3] = [0, 43, 60];
+
+impl AddressRewrite {
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Rewrites `frame` (without FCS) in place. What is cut off stays as it is.
+    pub fn apply(&self, frame: &mut [u8]) {
+        if let (Some(address), Some(field)) = (self.destination, frame.get_mut(0..6)) {
+            field.copy_from_slice(&address.0);
+        }
+        if let (Some(address), Some(field)) = (self.source, frame.get_mut(6..12)) {
+            field.copy_from_slice(&address.0);
+        }
+        if self.ip.is_empty() {
+            return;
+        }
+        let mut at = 12;
+        let mut ether_type = word(frame, at);
+        while ether_type.is_some_and(|ether_type| TAGS.contains(&ether_type)) {
+            at += 4;
+            ether_type = word(frame, at);
+        }
+        match ether_type {
+            Some(ETHER_TYPE_IPV4) => self.apply_ipv4(frame, at + 2),
+            Some(ETHER_TYPE_IPV6) => self.apply_ipv6(frame, at + 2),
+            Some(ETHER_TYPE_ARP) => {
+                // Ethernet and IPv4 (RFC 826): sender's address 14 bytes in, target's 24.
+                for offset in [14, 24] {
+                    self.map_field(frame, at + 2 + offset, 4);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_ipv4(&self, frame: &mut [u8], ip: usize) {
+        let Some(first) = frame.get(ip).copied() else { return };
+        let difference = self.map_field(frame, ip + 12, 4) + self.map_field(frame, ip + 16, 4);
+        update(frame, ip + 10, difference, false);
+        let transport = ip + usize::from(first & 0x0f) * 4;
+        let is_first_fragment = word(frame, ip + 6).is_some_and(|flags| flags & 0x1fff == 0);
+        if let (true, Some(protocol)) = (is_first_fragment, frame.get(ip + 9).copied()) {
+            update_transport(frame, protocol, transport, difference);
+        }
+    }
+
+    fn apply_ipv6(&self, frame: &mut [u8], ip: usize) {
+        let difference = self.map_field(frame, ip + 8, 16) + self.map_field(frame, ip + 24, 16);
+        let Some(mut next) = frame.get(ip + 6).copied() else { return };
+        let mut at = ip + 40;
+        while EXTENSIONS.contains(&next) {
+            let (Some(following), Some(length)) = (frame.get(at).copied(), frame.get(at + 1).copied()) else {
+                return;
+            };
+            (next, at) = (following, at + 8 + usize::from(length) * 8);
+        }
+        update_transport(frame, next, at, difference);
+    }
+
+    /// Maps the address at `at`; returns what that adds to a one's complement sum.
+    fn map_field(&self, frame: &mut [u8], at: usize, len: usize) -> u64 {
+        let Some(field) = frame.get_mut(at..at + len) else { return 0 };
+        let address = match (<[u8; 4]>::try_from(&*field), <[u8; 16]>::try_from(&*field)) {
+            (Ok(bytes), _) => IpAddr::from(bytes),
+            (_, Ok(bytes)) => IpAddr::from(bytes),
+            _ => return 0,
+        };
+        let Some(mapped) = self.ip.iter().find_map(|map| map.map(address)) else { return 0 };
+        // ~m + m' of RFC 1624: for each 16-bit word 0xffff minus the old one.
+        let removed = 0xffff * (len as u64 / 2) - sum_bytes(field, 0);
+        match mapped {
+            IpAddr::V4(address) => field.copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => field.copy_from_slice(&address.octets()),
+        }
+        removed + sum_bytes(field, 0)
+    }
+}
+
+fn word(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+fn update_transport(frame: &mut [u8], protocol: u8, transport: usize, difference: u64) {
+    match protocol {
+        TCP => update(frame, transport + 16, difference, false),
+        UDP => update(frame, transport + 6, difference, true),
+        ICMPV6 => update(frame, transport + 2, difference, false),
+        _ => {}
+    }
+}
+
+/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays.
+fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
+    let Some(old) = word(frame, at) else { return };
+    if difference == 0 || is_udp && old == 0 {
+        return;
+    }
+    let new = match !fold_long(u64::from(!old) + difference) {
+        0 if is_udp => 0xffff,
+        new => new,
+    };
+    if let Some(field) = frame.get_mut(at..at + 2) {
+        field.copy_from_slice(&new.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{PacketBuilder, SlicedPacket};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rewrite(maps: &[&str]) -> AddressRewrite {
+        AddressRewrite {
+            ip: maps.iter().map(|map| map.parse().unwrap()).collect(),
+            ..AddressRewrite::default()
+        }
+    }
+
+    fn checksums_are_right(frame: &[u8]) -> bool {
+        let packet = SlicedPacket::from_ethernet(frame).unwrap();
+        let net = packet.net.as_ref().unwrap();
+        let header_is_right = net
+            .ipv4_ref()
+            .is_none_or(|ip| ip.header().to_header().calc_header_checksum() == ip.header().header_checksum());
+        header_is_right && transport_is_right(&packet)
+    }
+
+    fn transport_is_right(packet: &SlicedPacket<'_>) -> bool {
+        use etherparse::TransportSlice::{Tcp, Udp};
+        let net = packet.net.as_ref().unwrap();
+        match (packet.transport.as_ref().unwrap(), net.ipv4_ref(), net.ipv6_ref()) {
+            (Udp(udp), Some(ip), _) => {
+                let ip = ip.header().to_header();
+                udp.to_header().calc_checksum_ipv4(&ip, udp.payload()).unwrap() == udp.checksum()
+            }
+            (Tcp(tcp), Some(ip), _) => {
+                let ip = ip.header().to_header();
+                tcp.to_header().calc_checksum_ipv4(&ip, tcp.payload()).unwrap() == tcp.checksum()
+            }
+            (Udp(udp), _, Some(ip)) => {
+                let ip = ip.header().to_header();
+                udp.to_header().calc_checksum_ipv6(&ip, udp.payload()).unwrap() == udp.checksum()
+            }
+            (Tcp(tcp), _, Some(ip)) => {
+                let ip = ip.header().to_header();
+                tcp.to_header().calc_checksum_ipv6(&ip, tcp.payload()).unwrap() == tcp.checksum()
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn a_map_replaces_the_prefix_and_keeps_the_rest() {
+        for (map, from, to) in [
+            ("10.0.0.0/8=198.18.0.0/8", "10.1.2.3", "198.1.2.3"),
+            ("10.1.0.0/16=198.18.0.0/16", "10.1.2.3", "198.18.2.3"),
+            ("10.1.2.3=1.2.3.4", "10.1.2.3", "1.2.3.4"),
+            ("0.0.0.0/0=9.9.9.9/0", "10.1.2.3", "10.1.2.3"),
+            ("2001:db8::/32=fd00:1::/32", "2001:db8::7", "fd00:1::7"),
+            ("::/0=::/0", "2001:db8::7", "2001:db8::7"),
+        ] {
+            let map: PrefixMap = map.parse().unwrap();
+            assert_eq!(map.map(from.parse().unwrap()), Some(to.parse().unwrap()), "{map}");
+            assert_eq!(map.to_string().parse(), Ok(map));
+        }
+        let map: PrefixMap = "10.0.0.0/8=198.18.0.0/8".parse().unwrap();
+        assert_eq!(map.map("11.0.0.1".parse().unwrap()), None);
+        assert_eq!(map.map("2001:db8::1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_map_is_told() {
+        for (text, told) in [
+            ("10.0.0.0/8", "no \"=\""),
+            ("x=10.0.0.0/8", "before \"=\""),
+            ("10.0.0.0/8=", "behind \"=\""),
+            ("10.0.0.0/33=10.0.0.0/33", "before \"=\""),
+            ("10.0.0.0/8=10.0.0.0/9", "lengths differ"),
+            ("10.0.0.0/8=::/8", "one is IPv4"),
+        ] {
+            let error = text.parse::<PrefixMap>().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn ethernet_and_arp_addresses_follow() {
+        let mut frame = vec![0; 60];
+        frame[12..14].copy_from_slice(&ETHER_TYPE_ARP.to_be_bytes());
+        frame[28..32].copy_from_slice(&[10, 0, 0, 1]);
+        frame[38..42].copy_from_slice(&[10, 0, 0, 2]);
+        let rewrite = AddressRewrite {
+            source: Some(MacAddress([2; 6])),
+            destination: Some(MacAddress([4; 6])),
+            ..rewrite(&["10.0.0.0/8=192.0.0.0/8"])
+        };
+        rewrite.apply(&mut frame);
+        assert_eq!((&frame[..6], &frame[6..12]), (&[4; 6][..], &[2; 6][..]));
+        assert_eq!((&frame[28..32], &frame[38..42]), (&[192, 0, 0, 1][..], &[192, 0, 0, 2][..]));
+    }
+
+    #[test]
+    fn a_udp_datagram_without_checksum_stays_without() {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9)
+            .udp(1, 2)
+            .write(&mut frame, &[7; 20])
+            .unwrap();
+        frame[40..42].fill(0);
+        rewrite(&["10.0.0.0/8=192.0.0.0/8"]).apply(&mut frame);
+        assert_eq!(frame[40..42], [0, 0]);
+        assert_eq!(frame[26..30], [192, 0, 0, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn checksums_stay_right_with_and_without_a_tag(
+            source: u32, destination: u32, to: u32, bits in 0..=32u8,
+            payload in prop::collection::vec(any::<u8>(), 0..80), tagged: bool, tcp: bool,
+        ) {
+            let ip = |bits: u32| Ipv4Addr::from_bits(bits).octets();
+            let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let mut frame = Vec::new();
+            let step = if tagged {
+                ethernet.single_vlan(etherparse::VlanId::try_new(7).unwrap()).ipv4(ip(source), ip(destination), 9)
+            } else {
+                ethernet.ipv4(ip(source), ip(destination), 9)
+            };
+            if tcp {
+                step.tcp(1, 2, 3, 4).write(&mut frame, &payload).unwrap();
+            } else {
+                step.udp(1, 2).write(&mut frame, &payload).unwrap();
+            }
+            prop_assert!(checksums_are_right(&frame));
+            let map = format!("{}/{bits}={}/{bits}", Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(to));
+            rewrite(&[&map]).apply(&mut frame);
+            prop_assert!(checksums_are_right(&frame));
+        }
+
+        #[test]
+        fn ipv6_checksums_stay_right(source: u128, destination: u128, to: u128, bits in 0..=128u8, tcp: bool) {
+            let ip = |bits: u128| Ipv6Addr::from_bits(bits).octets();
+            let step = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(ip(source), ip(destination), 9);
+            let mut frame = Vec::new();
+            if tcp {
+                step.tcp(1, 2, 3, 4).write(&mut frame, &[5; 21]).unwrap();
+            } else {
+                step.udp(1, 2).write(&mut frame, &[5; 21]).unwrap();
+            }
+            let map = format!("{}/{bits}={}/{bits}", Ipv6Addr::from_bits(source), Ipv6Addr::from_bits(to));
+            rewrite(&[&map]).apply(&mut frame);
+            prop_assert!(checksums_are_right(&frame));
+        }
+
+        #[test]
+        fn no_frame_makes_it_panic(mut frame in prop::collection::vec(any::<u8>(), 0..100), kind in 0..5usize) {
+            let kinds = [ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, ETHER_TYPE_ARP, TAGS[0], TAGS[1]];
+            if let Some(field) = frame.get_mut(12..14) {
+                field.copy_from_slice(&kinds[kind].to_be_bytes());
+            }
+            rewrite(&["0.0.0.0/0=1.2.3.4/0", "::/0=::1/0"]).apply(&mut frame);
+        }
+    }
+}
