@@ -59,7 +59,7 @@ const fn crc16_tables() -> [[u16; 256]; 8] {
             let mut crc = if place == 0 { (byte as u16) << 8 } else { tables[place - 1][byte] };
             let mut bit = 0;
             while bit < 8 {
-                crc = crc << 1 ^ (crc >> 15) * POLYNOMIAL;
+                crc = (crc << 1) ^ ((crc >> 15) * POLYNOMIAL);
                 bit += 1;
             }
             tables[place][byte] = crc;
@@ -80,7 +80,7 @@ mod tests {
     fn the_checksums_are_the_standard_ones() {
         // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8 and what 9 makes of it.
         let digits = u64::from_be_bytes(*b"12345678");
-        let after_9 = |crc: u16| crc << 8 ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
+        let after_9 = |crc: u16| (crc << 8) ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
         assert_eq!(after_9(crc16(digits)), 0x31c3);
         let head = u32::from_be_bytes(*b"2345");
         let crc = crc32c_append_words(crc32c(b"1"), head, []);
