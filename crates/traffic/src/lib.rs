@@ -3,13 +3,15 @@
 //! Everything here is arithmetic over bytes, counters and nanoseconds that the caller hands in: no port, no clock, no
 //! thread. [`stream`] makes the frames, [`pacing`] says how many are due, [`line_rate`] converts between frames per
 //! second and bits per second, [`rate_meter`] turns counters into rates, [`sequence`] tells loss, duplication and
-//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`mac_address`] is how people write addresses.
+//! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`meter`] counts and measures
+//! all of that per stream, [`mac_address`] is how people write addresses.
 //!
 //! Two lengths are never mixed: a *frame size* counts the FCS, as the RFCs do ([`line_rate::FrameSize`]); the bytes in
 //! a slot and in the ports' counters do not.
 
 pub mod line_rate;
 pub mod mac_address;
+pub mod meter;
 mod ones_complement;
 pub mod pacing;
 pub mod random;

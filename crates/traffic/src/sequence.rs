@@ -38,6 +38,22 @@ pub struct SequenceCounts {
     pub stale: u64,
 }
 
+/// What the number of a frame that came is to those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Higher than all before.
+    InOrder {
+        /// Numbers expected before it that had not come, frames.
+        skipped: u64,
+    },
+    /// New, after a higher one.
+    Reordered,
+    /// It had come before.
+    Duplicate,
+    /// Too far behind to be told duplicate or reordered.
+    Stale,
+}
+
 /// Follows one stream's sequence numbers.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
@@ -75,25 +91,34 @@ impl SequenceTracker {
         self.counts
     }
 
-    /// Takes the number of a frame that came.
+    /// The number that follows the highest; before the first frame the lowest, or 0 if that is not known.
     #[inline]
-    pub fn record(&mut self, number: u64) {
+    #[must_use]
+    pub fn expected(&self) -> u64 {
+        self.highest.map_or(self.lowest.unwrap_or(0), |highest| highest.saturating_add(1))
+    }
+
+    /// Takes the number of a frame that came, and tells what it is.
+    #[inline]
+    pub fn record(&mut self, number: u64) -> Arrival {
         self.counts.received += 1;
         match self.highest {
             Some(highest) if number <= highest => self.record_behind(number, highest),
-            before => self.advance(number, before),
+            before => Arrival::InOrder { skipped: self.advance(number, before) },
         }
     }
 
+    /// Returns how many numbers were skipped.
     #[inline]
-    fn advance(&mut self, number: u64, before: Option<u64>) {
+    fn advance(&mut self, number: u64, before: Option<u64>) -> u64 {
         // Numbers skipped: those after the highest, or for the first frame those from the lowest on.
         let expected = match before {
             Some(highest) => highest + 1,
             None => *self.lowest.get_or_insert(number),
         };
         self.lowest = self.lowest.map(|lowest| lowest.min(number));
-        self.counts.lost += number.saturating_sub(expected);
+        let skipped = number.saturating_sub(expected);
+        self.counts.lost += skipped;
         if let Some(highest) = before {
             let entered = number / BLOCK_FRAMES - highest / BLOCK_FRAMES;
             for ahead in 1..=entered.min(BLOCKS as u64) {
@@ -102,18 +127,19 @@ impl SequenceTracker {
         }
         self.highest = Some(number);
         *self.block(number / BLOCK_FRAMES) |= bit(number);
+        skipped
     }
 
     #[cold]
-    fn record_behind(&mut self, number: u64, highest: u64) {
+    fn record_behind(&mut self, number: u64, highest: u64) -> Arrival {
         if highest / BLOCK_FRAMES - number / BLOCK_FRAMES >= BLOCKS as u64 {
             self.counts.stale += 1;
-            return;
+            return Arrival::Stale;
         }
         let block = self.block(number / BLOCK_FRAMES);
         if *block & bit(number) != 0 {
             self.counts.duplicates += 1;
-            return;
+            return Arrival::Duplicate;
         }
         *block |= bit(number);
         self.counts.reordered += 1;
@@ -124,6 +150,7 @@ impl SequenceTracker {
             }
             _ => self.counts.lost -= 1,
         }
+        Arrival::Reordered
     }
 
     #[inline]

@@ -1,0 +1,108 @@
+//! What came since the last look: one point of a time series.
+
+use serde::Serialize;
+
+use super::distribution::{Distribution, DistributionSummary};
+
+/// What came at a port in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct IntervalReport {
+    /// When the interval began, ns of the caller's clock.
+    pub from_ns: u64,
+    /// When it ended, ns of the caller's clock. What has come since is part of the next.
+    pub until_ns: u64,
+    /// Frames without a signature.
+    pub foreign_frames: u64,
+    /// Damaged signatures of streams that are not known.
+    pub corrupted_unattributed: u64,
+    /// Intact signatures of streams that are not known.
+    pub unknown_stream_frames: u64,
+    /// All streams together.
+    pub total: IntervalCounts,
+    /// The streams in the order of the full report.
+    pub streams: Vec<StreamInterval>,
+}
+
+/// What came of a stream in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamInterval {
+    /// Number of the stream on the wire.
+    pub wire_stream: u16,
+    /// What came.
+    #[serde(flatten)]
+    pub counts: IntervalCounts,
+}
+
+/// Counts of an interval, frames unless they say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct IntervalCounts {
+    /// Intact frames, with duplicates and stale ones.
+    pub frames: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+    /// Numbers newly missed, less those missed before that came now: negative if these are more.
+    pub lost: i64,
+    /// Frames that had come before.
+    pub duplicates: u64,
+    /// Frames that came for the first time, after one with a higher number.
+    pub reordered: u64,
+    /// Frames too late to be told duplicate or reordered.
+    pub stale: u64,
+    /// Frames with damage.
+    pub corrupted: u64,
+    /// Latency of those that came for the first time. None if there are none, or none is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<IntervalLatency>,
+}
+
+/// Latency in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct IntervalLatency {
+    /// Frames measured.
+    pub count: u64,
+    /// The lowest, ns.
+    pub min_ns: u64,
+    /// The mean, ns.
+    pub mean_ns: f64,
+    /// The 99th percentile, ns.
+    pub p99_ns: u64,
+    /// The highest, ns.
+    pub max_ns: u64,
+}
+
+impl IntervalCounts {
+    /// These less those of `before`; without latency.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            frames: self.frames - before.frames,
+            bytes: self.bytes - before.bytes,
+            lost: self.lost.wrapping_sub(before.lost),
+            duplicates: self.duplicates - before.duplicates,
+            reordered: self.reordered - before.reordered,
+            stale: self.stale - before.stale,
+            corrupted: self.corrupted - before.corrupted,
+            latency: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.lost = self.lost.wrapping_add(other.lost);
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.stale += other.stale;
+        self.corrupted += other.corrupted;
+    }
+
+    pub(super) fn with_latencies(self, latencies: &Distribution) -> Self {
+        let of = |summary: DistributionSummary| IntervalLatency {
+            count: summary.count,
+            min_ns: summary.min,
+            mean_ns: summary.mean,
+            p99_ns: summary.p99,
+            max_ns: summary.max,
+        };
+        Self { latency: latencies.summary().map(of), ..self }
+    }
+}

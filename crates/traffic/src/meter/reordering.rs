@@ -1,0 +1,156 @@
+//! Reordering as RFC 4737 measures it.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use super::distribution::{Distribution, DistributionSummary};
+
+/// Jumps ahead that are remembered: as many gaps can be filled with their extent known.
+const MAX_JUMPS: usize = 8192;
+/// The highest n of n-reordering.
+const MAX_N: usize = 3;
+
+/// An arrival that left numbers below it to come.
+#[derive(Debug, Clone, Copy)]
+struct Jump {
+    number: u64,
+    /// Frames that had arrived before it.
+    arrival: u64,
+    arrival_ns: u64,
+}
+
+/// Follows one stream's arrivals: each number once, when it first came.
+///
+/// A frame that is reordered came after a higher number; the first such is where the arrivals jumped over its own. So
+/// only jumps are remembered, and an arrival in order costs next to nothing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReorderingTracker {
+    jumps: VecDeque<Jump>,
+    /// The number of the last jump that was forgotten, or 0.
+    forgotten: u64,
+    /// The last numbers, that of arrival i at i % 4.
+    last: [u64; 4],
+    run_frames: u64,
+    totals: ReorderingTotals,
+}
+
+/// Sums over arrivals, of one stream or several.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReorderingTotals {
+    arrivals: u64,
+    reordered: u64,
+    extents: Distribution,
+    late_times: Distribution,
+    extents_unknown: u64,
+    n_reordered: [u64; MAX_N],
+    runs: Distribution,
+    longest_run: u64,
+}
+
+/// Reordering by the metrics of RFC 4737. Frames are counted by the first copy that arrived intact; those that came
+/// stale are left out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReorderingSummary {
+    /// Reordered of all frames that arrived (section 4.1). None without frames.
+    pub ratio: Option<f64>,
+    /// Extent of the reordered, frames: how many arrivals before it the first frame with a higher number was
+    /// (section 4.2). None if there are none.
+    pub extent_frames: Option<DistributionSummary>,
+    /// Late time offset of the reordered, ns: for how long that frame had arrived (section 4.3).
+    pub late_time_ns: Option<DistributionSummary>,
+    /// Reordered frames missing from the two above: more gaps have opened since theirs than are remembered.
+    pub extent_unknown: u64,
+    /// Frames that are n-reordered, for n = 1, 2, 3: the last n arrivals before it had higher numbers (section 5). What
+    /// is 3-reordered makes a TCP sender retransmit.
+    pub n_reordered: [u64; MAX_N],
+    /// Reordering-free runs, frames: how many came in order before each reordered one (section 4.6).
+    pub free_run_frames: Option<DistributionSummary>,
+    /// The longest run in order, with that which had not ended, frames.
+    pub longest_free_run_frames: u64,
+}
+
+impl ReorderingTracker {
+    /// A number higher than all before, of which `skipped` were expected before it.
+    #[inline]
+    pub(super) fn record_in_order(&mut self, number: u64, skipped: u64, arrival_ns: u64) {
+        if skipped > 0 || self.totals.arrivals == 0 {
+            self.remember(Jump { number, arrival: self.totals.arrivals, arrival_ns });
+        }
+        self.run_frames += 1;
+        self.arrive(number);
+    }
+
+    /// A number that had not come, lower than the highest.
+    #[cold]
+    pub(super) fn record_reordered(&mut self, number: u64, arrival_ns: u64) {
+        let totals = &mut self.totals;
+        totals.reordered += 1;
+        let over_it = self.jumps.get(self.jumps.partition_point(|jump| jump.number < number));
+        match over_it {
+            Some(jump) if number >= self.forgotten => {
+                totals.extents.record(totals.arrivals - jump.arrival);
+                totals.late_times.record(arrival_ns.saturating_sub(jump.arrival_ns));
+            }
+            _ => totals.extents_unknown += 1,
+        }
+        for n in 1..=MAX_N as u64 {
+            let higher = |back| self.last[((totals.arrivals - back) % 4) as usize] > number;
+            if n > totals.arrivals || !higher(n) {
+                break;
+            }
+            totals.n_reordered[n as usize - 1] += 1;
+        }
+        totals.longest_run = totals.longest_run.max(self.run_frames);
+        totals.runs.record(self.run_frames);
+        self.run_frames = 0;
+        self.arrive(number);
+    }
+
+    /// The sums up to now.
+    pub(super) fn totals(&self) -> ReorderingTotals {
+        let longest_run = self.totals.longest_run.max(self.run_frames);
+        ReorderingTotals { longest_run, ..self.totals.clone() }
+    }
+
+    #[inline]
+    fn arrive(&mut self, number: u64) {
+        self.last[(self.totals.arrivals % 4) as usize] = number;
+        self.totals.arrivals += 1;
+    }
+
+    #[cold]
+    fn remember(&mut self, jump: Jump) {
+        if self.jumps.len() == MAX_JUMPS
+            && let Some(oldest) = self.jumps.pop_front()
+        {
+            self.forgotten = oldest.number;
+        }
+        self.jumps.push_back(jump);
+    }
+}
+
+impl ReorderingTotals {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.arrivals += other.arrivals;
+        self.reordered += other.reordered;
+        self.extents.merge(&other.extents);
+        self.late_times.merge(&other.late_times);
+        self.extents_unknown += other.extents_unknown;
+        self.n_reordered.iter_mut().zip(other.n_reordered).for_each(|(into, from)| *into += from);
+        self.runs.merge(&other.runs);
+        self.longest_run = self.longest_run.max(other.longest_run);
+    }
+
+    pub(super) fn summary(&self) -> ReorderingSummary {
+        ReorderingSummary {
+            ratio: (self.arrivals > 0).then(|| self.reordered as f64 / self.arrivals as f64),
+            extent_frames: self.extents.summary(),
+            late_time_ns: self.late_times.summary(),
+            extent_unknown: self.extents_unknown,
+            n_reordered: self.n_reordered,
+            free_run_frames: self.runs.summary(),
+            longest_free_run_frames: self.longest_run,
+        }
+    }
+}

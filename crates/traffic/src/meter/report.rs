@@ -1,0 +1,184 @@
+//! What came up to now: data that can be merged and completed, and the numbers it amounts to.
+
+use serde::Serialize;
+
+use super::delay::{DelaySummary, DelayTotals};
+use super::reordering::{ReorderingSummary, ReorderingTotals};
+use crate::sequence::SequenceCounts;
+
+/// What came at a port.
+#[derive(Debug, Clone)]
+pub struct MeterReport {
+    /// What came apart from the streams.
+    pub port: PortCounts,
+    /// The streams: those expected in the order given, or all in the order of their first frames.
+    pub streams: Vec<StreamReport>,
+}
+
+/// Frames at a port. All are the foreign, the damaged and unknown here, and the received and corrupted of the streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct PortCounts {
+    /// All frames.
+    pub frames: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+    /// Frames without a signature.
+    pub foreign_frames: u64,
+    /// Their bytes, without FCS.
+    pub foreign_bytes: u64,
+    /// Frames with a damaged signature that does not tell a known stream.
+    pub corrupted_unattributed: u64,
+    /// Frames with the intact signature of a stream that is not known.
+    pub unknown_stream_frames: u64,
+}
+
+/// What came of a stream, or of several merged into one.
+#[derive(Debug, Clone)]
+pub struct StreamReport {
+    wire_streams: Vec<u16>,
+    sent: Option<u64>,
+    counts: SequenceCounts,
+    bytes: u64,
+    corrupted: u64,
+    reordering: ReorderingTotals,
+    delay: DelayTotals,
+}
+
+/// What came at a port, in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeterSummary {
+    /// What came apart from the streams.
+    #[serde(flatten)]
+    pub port: PortCounts,
+    /// All streams together. None if there are none.
+    pub total: Option<StreamSummary>,
+    /// The streams.
+    pub streams: Vec<StreamSummary>,
+}
+
+/// What came of a stream, in numbers. Counts are frames.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamSummary {
+    /// Numbers on the wire of the streams that this one was sent as.
+    pub wire_streams: Vec<u16>,
+    /// What the sender says it sent. None if it was not asked.
+    pub sent: Option<u64>,
+    /// All that came intact.
+    pub received: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+    /// Different ones of them: received less duplicates and stale.
+    pub distinct: u64,
+    /// Frames that did not come intact: sent less distinct. So a duplicate makes up for no loss, and a corrupted or stale
+    /// frame is lost too. Before the sender is asked: the numbers missing up to the highest that came.
+    pub lost: u64,
+    /// Lost of the sent (the frame loss rate of RFC 2544 section 26.3 is this in percent), or, before the sender is
+    /// asked, of the distinct and the lost. None of no frames.
+    pub loss_ratio: Option<f64>,
+    /// Distinct ones more than were sent: not 0 only if frames of another trial came.
+    pub excess: u64,
+    /// Frames that had come before.
+    pub duplicates: u64,
+    /// Frames that came for the first time, after one with a higher number.
+    pub reordered: u64,
+    /// Frames too late to be told duplicate or reordered.
+    pub stale: u64,
+    /// Frames with damage to the signature or what it covers. Damage to the stream's number goes to the stream that it
+    /// looks like, or to the port.
+    pub corrupted: u64,
+    /// Reordering in detail.
+    pub reordering: ReorderingSummary,
+    /// Latency and how it varies.
+    pub delay: DelaySummary,
+}
+
+impl MeterReport {
+    /// All streams merged. None if there are none.
+    #[must_use]
+    pub fn total(&self) -> Option<StreamReport> {
+        let (first, others) = self.streams.split_first()?;
+        let mut total = first.clone();
+        others.iter().for_each(|stream| total.merge(stream));
+        Some(total)
+    }
+
+    /// In numbers.
+    #[must_use]
+    pub fn summary(&self) -> MeterSummary {
+        MeterSummary {
+            port: self.port,
+            total: self.total().map(|total| total.summary()),
+            streams: self.streams.iter().map(StreamReport::summary).collect(),
+        }
+    }
+}
+
+impl StreamReport {
+    pub(super) fn new(
+        wire_stream: u16,
+        counts: SequenceCounts,
+        bytes: u64,
+        corrupted: u64,
+        reordering: ReorderingTotals,
+        delay: DelayTotals,
+    ) -> Self {
+        Self { wire_streams: vec![wire_stream], sent: None, counts, bytes, corrupted, reordering, delay }
+    }
+
+    /// Numbers on the wire of the streams merged into this.
+    #[must_use]
+    pub fn wire_streams(&self) -> &[u16] {
+        &self.wire_streams
+    }
+
+    /// Tells how many frames were sent, once the last of them had time to come: what is missing of them is lost, also
+    /// behind the highest number that came.
+    pub fn complete(&mut self, sent: u64) {
+        self.sent = Some(sent);
+        self.counts.lost = sent.saturating_sub(self.distinct());
+    }
+
+    /// Adds what came of `other`, another part of the same stream. What was sent is known only if it is of both.
+    pub fn merge(&mut self, other: &Self) {
+        self.wire_streams.extend(&other.wire_streams);
+        self.sent = self.sent.zip(other.sent).map(|(ours, theirs)| ours.saturating_add(theirs));
+        self.counts.received += other.counts.received;
+        // Numbers that no sender of ours writes may have made these as large as can be.
+        self.counts.lost = self.counts.lost.saturating_add(other.counts.lost);
+        self.counts.duplicates += other.counts.duplicates;
+        self.counts.reordered += other.counts.reordered;
+        self.counts.stale += other.counts.stale;
+        self.bytes += other.bytes;
+        self.corrupted += other.corrupted;
+        self.reordering.merge(&other.reordering);
+        self.delay.merge(&other.delay);
+    }
+
+    /// In numbers.
+    #[must_use]
+    pub fn summary(&self) -> StreamSummary {
+        let SequenceCounts { received, lost, duplicates, reordered, stale } = self.counts;
+        let distinct = self.distinct();
+        let of = self.sent.unwrap_or(distinct.saturating_add(lost));
+        StreamSummary {
+            wire_streams: self.wire_streams.clone(),
+            sent: self.sent,
+            received,
+            bytes: self.bytes,
+            distinct,
+            lost,
+            loss_ratio: (of > 0).then(|| lost as f64 / of as f64),
+            excess: self.sent.map_or(0, |sent| distinct.saturating_sub(sent)),
+            duplicates,
+            reordered,
+            stale,
+            corrupted: self.corrupted,
+            reordering: self.reordering.summary(),
+            delay: self.delay.summary(),
+        }
+    }
+
+    fn distinct(&self) -> u64 {
+        self.counts.received - self.counts.duplicates - self.counts.stale
+    }
+}
