@@ -1,0 +1,201 @@
+//! Streams as people define them, in TOML, JSON or code.
+//!
+//! ```toml
+//! [[stream]]
+//! name = "web"
+//! weight = 7
+//! size = "imix"
+//! packet = [
+//!     {ethernet = {destination = "02:00:00:00:00:02"}},
+//!     {vlan = {id = 100, priority = 3}},
+//!     {ipv4 = {source = "198.18.0.1", dscp = 10}},
+//!     {udp = {destination = 53}},
+//! ]
+//! modify = [
+//!     {field = "ipv4.source", increment = {count = 1000}},
+//!     {field = "udp.source", random = {seed = 7, low = 1024, high = 65535}},
+//! ]
+//! ```
+//!
+//! A definition is read without being judged as a whole; [`StreamDefinition::compile`] does that. Errors name the
+//! stream, the field, what was given, and what could be.
+
+mod error;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use self::error::{Problem, StreamError};
+use crate::frame_size_mix::FrameSizeMix;
+use crate::frame_source::FrameSource;
+use crate::header::{Ethernet, Header, HexBytes, Ipv4, Udp};
+use crate::modifier::ModifierDefinition;
+use crate::payload::Payload;
+
+/// Highest weight of a stream.
+pub const MAX_WEIGHT: u32 = 10_000;
+
+/// One stream: frames of one kind, with sizes and fields that vary.
+///
+/// The frames are made from `packet`, `size` and `payload`, or from a template: `frame` or `pcap`. `signature`, `flows`
+/// and `modify` apply to both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StreamDefinition {
+    /// What people call it; "stream 0" for the first if not given.
+    pub name: String,
+    /// How many frames it has among those of the other streams of a load, 1 to [`MAX_WEIGHT`].
+    pub weight: u32,
+    /// Sizes of the frames; 64 bytes if not given. Not beside a template, which has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<FrameSizeMix>,
+    /// Whether frames carry a signature ([`crate::signature`]), in their last bytes. So they do if not given.
+    pub signature: bool,
+    /// What is behind the headers; zeros if not given. Not beside a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+    /// Headers, the outermost first; Ethernet, IPv4 and UDP if not given. Not beside a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Vec<Header>>,
+    /// A template, without FCS; filled up with zeros to 60 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<HexBytes>,
+    /// A template from a capture file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcap: Option<PcapTemplate>,
+    /// Whether the lengths and checksums of a template's headers are computed: lengths so that packets reach the
+    /// frame's end, checksums for every frame, except UDP ones that are 0. So they are if not given; else they stay as
+    /// they are, whatever is modified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix_checksums: Option<bool>,
+    /// Makes so many flows, 1 to [`crate::modifier::MAX_FLOWS`], each frame in the next of them: the source port of the
+    /// outermost UDP or TCP header varies and, where there are not ports enough from its own on, the source address of
+    /// the IP header before it too. Without such a header it is the outermost IP source address, else the Ethernet one.
+    pub flows: u64,
+    /// Whether each flow has an Ethernet source address of its own too.
+    pub flow_macs: bool,
+    /// Fields that vary.
+    pub modify: Vec<ModifierDefinition>,
+}
+
+/// A frame of a capture file. Reading it is the caller's part: see [`StreamDefinition::with_template`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PcapTemplate {
+    /// The file.
+    pub file: PathBuf,
+    /// Which of its frames, counted from 0; the first if not given.
+    #[serde(default)]
+    pub index: u64,
+}
+
+impl Default for StreamDefinition {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            weight: 1,
+            size: None,
+            signature: true,
+            payload: None,
+            packet: None,
+            frame: None,
+            pcap: None,
+            fix_checksums: None,
+            flows: 1,
+            flow_macs: false,
+            modify: Vec::new(),
+        }
+    }
+}
+
+impl StreamDefinition {
+    /// The same, made from a frame (without FCS) in place of the capture file that it names.
+    #[must_use]
+    pub fn with_template(mut self, frame: Vec<u8>) -> Self {
+        self.pcap = None;
+        self.frame = Some(HexBytes(frame));
+        self
+    }
+
+    /// Makes what makes the frames. `wire_stream` is the number that stands for the stream in signatures; each sender
+    /// of a stream needs one of its own.
+    ///
+    /// # Errors
+    /// [`StreamError`], which names the field that is wrong.
+    pub fn compile(&self, wire_stream: u16) -> Result<FrameSource, StreamError> {
+        let made = if (1..=MAX_WEIGHT).contains(&self.weight) {
+            FrameSource::compile(self, wire_stream)
+        } else {
+            Err(StreamError::out_of_range("weight", self.weight, format!("1 to {MAX_WEIGHT}")))
+        };
+        made.map_err(|error| error.of(&self.name))
+    }
+
+    /// The headers, or those there are by default.
+    pub(crate) fn headers(&self) -> Vec<Header> {
+        self.packet.clone().unwrap_or_else(|| {
+            vec![
+                Header::Ethernet(Ethernet::default()),
+                Header::Ipv4(Ipv4::default()),
+                Header::Udp(Udp::default()),
+            ]
+        })
+    }
+}
+
+/// Streams as a file has them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamList {
+    /// The streams.
+    #[serde(rename = "stream", default)]
+    pub streams: Vec<StreamDefinition>,
+}
+
+impl StreamList {
+    /// Reads streams, names those that have no name "stream 0" by their place, and sees that no name is there twice.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path of the field in the file.
+    pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, ReadError> {
+        let mut list: Self = serde_path_to_error::deserialize(deserializer).map_err(|error| ReadError {
+            field: error.path().to_string(),
+            reason: error.into_inner().to_string().trim_end().to_owned(),
+        })?;
+        list.name_streams()?;
+        Ok(list)
+    }
+
+    /// What [`Self::read`] does about names, for streams that come from elsewhere.
+    ///
+    /// # Errors
+    /// [`ReadError`] if two streams have one name.
+    pub fn name_streams(&mut self) -> Result<(), ReadError> {
+        for index in 0..self.streams.len() {
+            let (before, rest) = self.streams.split_at_mut(index);
+            let Some(stream) = rest.first_mut() else { continue };
+            if stream.name.is_empty() {
+                stream.name = format!("stream {index}");
+            }
+            if let Some(other) = before.iter().position(|other| other.name == stream.name) {
+                return Err(ReadError {
+                    field: format!("stream[{index}].name"),
+                    reason: format!("stream[{other}] has the name \"{}\" already", stream.name),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A definition that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+#[non_exhaustive]
+pub struct ReadError {
+    /// Path of the field, like `stream[1].packet[0].ipv4.ttl`.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
+}

@@ -1,0 +1,128 @@
+//! What is wrong with a definition.
+
+use crate::frame_size_mix::MAX_SIZES;
+
+/// Why the frames of a stream cannot be made: which stream, which field of its definition, what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("stream \"{stream}\": {field}: {problem}")]
+#[non_exhaustive]
+pub struct StreamError {
+    /// Name of the stream.
+    pub stream: String,
+    /// Path of the field in the definition, like `modify[0].increment.count`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a field of a definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The value is not one of those allowed.
+    #[error("{given} is out of range: give {allowed}")]
+    OutOfRange {
+        /// What was given.
+        given: String,
+        /// What can be.
+        allowed: String,
+    },
+    /// The value cannot be read.
+    #[error("\"{given}\" is not {expected}")]
+    Unreadable {
+        /// What was given.
+        given: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// The frame has no such field.
+    #[error("the frame has no field \"{given}\": it has {known}")]
+    NoSuchField {
+        /// What was given.
+        given: String,
+        /// What there is.
+        known: String,
+    },
+    /// The field follows from others.
+    #[error("\"{given}\" cannot be modified: {reason}")]
+    NotModifiable {
+        /// What was given.
+        given: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The header cannot stand where it does.
+    #[error("{header} cannot follow {after} directly: {advice}")]
+    Misplaced {
+        /// The header.
+        header: &'static str,
+        /// What is before it.
+        after: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// Frames of this size have no room for what they must carry.
+    #[error(
+        "frames of {size} bytes are too short: {needs}, with {fcs} bytes of FCS, take at least {least}",
+        fcs = crate::line_rate::FCS_BYTES
+    )]
+    TooShort {
+        /// The size, with FCS.
+        size: usize,
+        /// The least that would do, with FCS.
+        least: usize,
+        /// What takes the room.
+        needs: String,
+    },
+    /// There are more sizes than a stream can have.
+    #[error("{given} sizes are too many: give at most {MAX_SIZES}, for example with a larger step")]
+    TooManySizes {
+        /// How many there are.
+        given: usize,
+    },
+    /// Two modifiers vary the same bits.
+    #[error("\"{given}\" lies over what {other} varies: leave one of them out")]
+    Overlap {
+        /// The field given.
+        given: String,
+        /// The modifier that was there before.
+        other: String,
+    },
+    /// Fields that exclude each other, or one that is missing.
+    #[error("{advice}")]
+    Combination {
+        /// What to do.
+        advice: String,
+    },
+}
+
+impl StreamError {
+    /// `problem` of `field`, whose stream [`Self::of`] will say.
+    pub(crate) fn at(field: impl Into<String>, problem: Problem) -> Self {
+        Self { stream: String::new(), field: field.into(), problem }
+    }
+
+    pub(crate) fn out_of_range(
+        field: impl Into<String>,
+        given: impl ToString,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::at(field, Problem::OutOfRange { given: given.to_string(), allowed: allowed.into() })
+    }
+
+    pub(crate) fn combination(field: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self::at(field, Problem::Combination { advice: advice.into() })
+    }
+
+    /// The field is in `outer`.
+    pub(crate) fn within(mut self, outer: &str) -> Self {
+        self.field = if self.field.is_empty() { outer.to_owned() } else { format!("{outer}.{}", self.field) };
+        self
+    }
+
+    /// The stream is `name`.
+    pub(crate) fn of(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.stream);
+        self
+    }
+}

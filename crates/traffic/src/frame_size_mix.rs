@@ -1,0 +1,226 @@
+//! The sizes of a stream's frames, one after the other.
+
+mod genome;
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::definition::{Problem, StreamError};
+use crate::line_rate::FrameSize;
+use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};
+
+/// Most sizes of one stream.
+pub const MAX_SIZES: usize = 16384;
+
+/// Sizes with FCS of the simple IMIX and how many of 12 frames have each.
+///
+/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as most testers have it, with 18 bytes of Ethernet header and FCS,
+/// and the smallest as long as Ethernet's shortest frame.
+pub const IMIX: [(u32, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
+
+/// Which sizes, in which order.
+///
+/// In text: a size (`64`), sizes in turn (`[64, 512, 1518]`), `"imix"`, weights
+/// (`{weighted = [[64, 7], [594, 4], [1518, 1]]}`) or a range (`{range = [64, 1518], step = 2}`). Weights and ranges
+/// may be drawn at random, with the same shares: `{range = [64, 1518], random_seed = 1}`.
+///
+/// Without randomness the order is fixed and spread: after any number of frames each size was sent less than one time
+/// more or less than its exact share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameSizeMix {
+    /// One size.
+    Fixed(FrameSize),
+    /// These in turn, at most [`MAX_SIZES`].
+    InTurn(Vec<FrameSize>),
+    /// [`IMIX`].
+    Imix,
+    /// Sizes with weights of at least 1.
+    Weighted {
+        /// Sizes and weights.
+        sizes: Vec<(FrameSize, u32)>,
+        /// Drawn at random if given.
+        random_seed: Option<u64>,
+    },
+    /// From the first to the last.
+    Range {
+        /// The first.
+        first: FrameSize,
+        /// No longer than this.
+        last: FrameSize,
+        /// Bytes from one to the next, at least 1.
+        step: u32,
+        /// Drawn at random if given, all equally often.
+        random_seed: Option<u64>,
+    },
+}
+
+impl Default for FrameSizeMix {
+    /// 64 bytes.
+    fn default() -> Self {
+        Self::Fixed(FrameSize::MIN)
+    }
+}
+
+impl FrameSizeMix {
+    /// The sizes and the order in which they come, as indexes into them.
+    pub(crate) fn rotation(&self) -> Result<(Vec<FrameSize>, Rotation), StreamError> {
+        let (sizes, rotation) = match self {
+            Self::Fixed(size) => (vec![*size], Rotation::in_turn(1)),
+            Self::InTurn(sizes) => (sizes.clone(), Rotation::in_turn(checked_count(sizes.len())?)),
+            Self::Imix => {
+                let sizes = IMIX.into_iter().filter_map(|(size, _)| FrameSize::new(size).ok());
+                (sizes.collect(), weighted(&IMIX.map(|(_, weight)| weight))?)
+            }
+            Self::Weighted { sizes, random_seed } => {
+                let weights: Vec<u32> = sizes.iter().map(|(_, weight)| *weight).collect();
+                let rotation = drawn(weighted(&weights)?, *random_seed);
+                (sizes.iter().map(|(size, _)| *size).collect(), rotation)
+            }
+            Self::Range { first, last, step, random_seed } => {
+                let sizes = range(*first, *last, *step)?;
+                let rotation = Rotation::in_turn(checked_count(sizes.len())?);
+                (sizes, drawn(rotation, *random_seed))
+            }
+        };
+        Ok((sizes, rotation))
+    }
+}
+
+fn checked_count(sizes: usize) -> Result<usize, StreamError> {
+    match sizes {
+        0 => Err(StreamError::out_of_range("size", "no size", "1 size at least")),
+        1..=MAX_SIZES => Ok(sizes),
+        given => Err(StreamError::at("size", Problem::TooManySizes { given })),
+    }
+}
+
+fn weighted(weights: &[u32]) -> Result<Rotation, StreamError> {
+    Rotation::weighted(weights).ok_or_else(|| {
+        let allowed = format!(
+            "1 to {MAX_CHOICES} weights of at least 1, of which the sum, over their greatest common divisor, is at most \
+             {MAX_ROTATION}"
+        );
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        StreamError::out_of_range(
+            "size.weighted",
+            format!("{} weights with sum {sum}", weights.len()),
+            allowed,
+        )
+    })
+}
+
+fn drawn(rotation: Rotation, random_seed: Option<u64>) -> Rotation {
+    match random_seed {
+        Some(seed) => rotation.at_random(seed),
+        None => rotation,
+    }
+}
+
+fn range(first: FrameSize, last: FrameSize, step: u32) -> Result<Vec<FrameSize>, StreamError> {
+    if step == 0 {
+        return Err(StreamError::out_of_range("size.step", step, "1 or more bytes"));
+    }
+    if last < first {
+        let given = format!("[{first}, {last}]");
+        return Err(StreamError::out_of_range("size.range", given, "the lower size first"));
+    }
+    let sizes = (first.bytes()..=last.bytes()).step_by(step as usize);
+    Ok(sizes.filter_map(|bytes| FrameSize::new(bytes).ok()).collect())
+}
+
+/// The table form.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SizeTable {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weighted: Option<Vec<(FrameSize, u32)>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range: Option<(FrameSize, FrameSize)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    random_seed: Option<u64>,
+}
+
+impl Serialize for FrameSizeMix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let empty = SizeTable { weighted: None, range: None, step: None, random_seed: None };
+        match self {
+            Self::Fixed(size) => size.serialize(serializer),
+            Self::InTurn(sizes) => sizes.serialize(serializer),
+            Self::Imix => serializer.serialize_str("imix"),
+            Self::Weighted { sizes, random_seed } => {
+                SizeTable { weighted: Some(sizes.clone()), random_seed: *random_seed, ..empty }
+                    .serialize(serializer)
+            }
+            Self::Range { first, last, step, random_seed } => SizeTable {
+                range: Some((*first, *last)),
+                step: Some(*step),
+                random_seed: *random_seed,
+                ..empty
+            }
+            .serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FrameSizeMix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MixVisitor)
+    }
+}
+
+struct MixVisitor;
+
+impl<'de> Visitor<'de> for MixVisitor {
+    type Value = FrameSizeMix;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a frame size, a list of them, \"imix\", {weighted = [[64, 7], [1518, 1]]} or {range = [64, 1518]}")
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<FrameSizeMix, E> {
+        // More than any size is said to be out of range like the rest.
+        FrameSize::new(u32::try_from(bytes).unwrap_or(u32::MAX)).map(FrameSizeMix::Fixed).map_err(E::custom)
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<FrameSizeMix, E> {
+        bytes.to_string().parse().map(FrameSizeMix::Fixed).map_err(E::custom)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<FrameSizeMix, E> {
+        match text {
+            "imix" => Ok(FrameSizeMix::Imix),
+            size => size.parse().map(FrameSizeMix::Fixed).map_err(|_| {
+                E::custom(format_args!("\"{size}\" is not a size of frames: give {}", Expected(&self)))
+            }),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, sizes: A) -> Result<FrameSizeMix, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(sizes)).map(FrameSizeMix::InTurn)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<FrameSizeMix, A::Error> {
+        let SizeTable { weighted, range, step, random_seed } =
+            SizeTable::deserialize(MapAccessDeserializer::new(table))?;
+        match (weighted, range, step) {
+            (Some(sizes), None, None) => Ok(FrameSizeMix::Weighted { sizes, random_seed }),
+            (None, Some((first, last)), step) => {
+                Ok(FrameSizeMix::Range { first, last, step: step.unwrap_or(1), random_seed })
+            }
+            _ => Err(A::Error::custom("give weighted, or range with or without step")),
+        }
+    }
+}
+
+struct Expected<'a>(&'a MixVisitor);
+
+impl fmt::Display for Expected<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+}

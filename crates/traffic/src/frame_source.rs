@@ -1,0 +1,219 @@
+//! The frames of a stream, one after the other.
+//!
+//! A frame differs from the one before it in few bytes: modified fields, signature, checksums. So there is one frame in
+//! memory in which these are written anew each time, and one *pristine* one from which what a longer or shorter frame
+//! needs is restored. Checksums are sums (RFC 1071) of a part that is known beforehand, for each size, and of the words
+//! that were just written; unlike updating the last frame's checksum (RFC 1624) an error could not add up.
+
+mod compile;
+mod plan;
+
+use self::plan::{LiveChecksum, SizePlan, Sums, add};
+use crate::line_rate::{BitLayer, FrameSize};
+use crate::modifier::{Place, Progress};
+use crate::rotation::Rotation;
+use crate::signature::FormSet;
+
+/// Makes the frames of one stream for one sender. From [`crate::definition::StreamDefinition::compile`].
+#[derive(Debug, Clone)]
+pub struct FrameSource {
+    /// The longest frame, without anything that varies.
+    pristine: Box<[u8]>,
+    /// The frame that was made last.
+    frame: Box<[u8]>,
+    /// Which of `plans` `frame` has the length and constant words of.
+    shown: usize,
+    plans: Box<[SizePlan]>,
+    /// With FCS, as `plans`.
+    sizes: Vec<FrameSize>,
+    rotation: Rotation,
+    writer: Writer,
+}
+
+/// The frame does not fit where it should be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a frame of {frame_bytes} bytes (without FCS) does not fit in a slot of {slot_bytes}: \
+     choose smaller frame sizes or larger buffers"
+)]
+#[non_exhaustive]
+pub struct SlotTooShort {
+    /// Bytes of the frame, without FCS.
+    pub frame_bytes: usize,
+    /// Bytes there are.
+    pub slot_bytes: usize,
+}
+
+/// Several senders cannot share a stream this way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("sender {index} of {of}: give a sender below the number of senders, which is at least 1")]
+#[non_exhaustive]
+pub struct ShareError {
+    /// The sender, from 0.
+    pub index: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl FrameSource {
+    /// Bytes in the slot, without FCS, of the next frame.
+    #[inline]
+    #[must_use]
+    pub fn next_size(&self) -> usize {
+        self.plans.get(self.rotation.current()).map_or(0, |plan| plan.slot_bytes)
+    }
+
+    /// The sequence number of the next frame: how many were made before it.
+    #[inline]
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.writer.sequence
+    }
+
+    /// The next frame, without FCS. `timestamp_ns` goes into its signature.
+    #[inline]
+    pub fn next_frame(&mut self, timestamp_ns: u64) -> &[u8] {
+        let next = self.rotation.current();
+        if next != self.shown {
+            self.reshape(next);
+        }
+        let Some(plan) = self.plans.get(next) else { return &[] };
+        let Some(frame) = self.frame.get_mut(..plan.slot_bytes) else { return &[] };
+        self.writer.write(plan, timestamp_ns, frame);
+        self.rotation.advance();
+        frame
+    }
+
+    /// Writes the next frame to the start of `slot` and returns its length in bytes, without FCS.
+    ///
+    /// For short frames this costs less than to copy what [`Self::next_frame`] returns: a copy must wait until the
+    /// frame's fields, just written, have left the processor's store buffer.
+    ///
+    /// # Errors
+    /// [`SlotTooShort`]; `slot` is as before, and the frame is still the next.
+    #[inline]
+    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8]) -> Result<usize, SlotTooShort> {
+        let (frame_bytes, slot_bytes) = (self.next_size(), slot.len());
+        let plan = self.plans.get(self.rotation.current());
+        let (Some(plan), Some(frame), Some(pristine)) =
+            (plan, slot.get_mut(..frame_bytes), self.pristine.get(..frame_bytes))
+        else {
+            return Err(SlotTooShort { frame_bytes, slot_bytes });
+        };
+        frame.copy_from_slice(pristine);
+        // The pristine frame has those of its only size.
+        if self.plans.len() > 1 {
+            plan.write_words(frame);
+        }
+        self.writer.write(plan, timestamp_ns, frame);
+        self.rotation.advance();
+        Ok(frame_bytes)
+    }
+
+    /// Makes `frame` the start of one of another size.
+    #[cold]
+    fn reshape(&mut self, next: usize) {
+        if let Some(shown) = self.plans.get(self.shown)
+            && let Some(written) = self.frame.get_mut(shown.signature_at..shown.slot_bytes)
+            && let Some(before) = self.pristine.get(shown.signature_at..shown.slot_bytes)
+        {
+            written.copy_from_slice(before);
+        }
+        if let Some(plan) = self.plans.get(next) {
+            plan.write_words(&mut self.frame);
+        }
+        self.shown = next;
+    }
+
+    /// Makes this the source of sender `index` of `of` senders of one stream: it starts anew, with frame `index` of the
+    /// stream, and each frame is that which comes `of` later. So all senders together make each combination of modified
+    /// fields as often as one would. Sizes and sequence numbers are each sender's own.
+    ///
+    /// # Errors
+    /// [`ShareError`] if there is no such sender.
+    pub fn share(mut self, index: u32, of: u32) -> Result<Self, ShareError> {
+        if index >= of {
+            return Err(ShareError { index, of });
+        }
+        for modifier in &mut self.writer.modifiers {
+            modifier.progress.start(index.into(), of.into());
+        }
+        self.writer.sequence = 0;
+        self.rotation.restart(index);
+        Ok(self)
+    }
+
+    /// Bytes in the slot, without FCS, of the longest frame.
+    #[must_use]
+    pub fn longest_slot_bytes(&self) -> usize {
+        self.pristine.len()
+    }
+
+    /// Bits that a frame counts in the mean of all sizes.
+    #[must_use]
+    pub fn mean_bits(&self, layer: BitLayer) -> f64 {
+        let order = self.rotation.order();
+        let plans = order.iter().filter_map(|index| self.plans.get(usize::from(*index)));
+        let bytes: f64 = plans.map(|plan| plan.slot_bytes as f64 + f64::from(layer.bytes_over_slot())).sum();
+        bytes * 8.0 / order.len() as f64
+    }
+
+    /// The sizes, with FCS, in the order in which the definition has them.
+    #[must_use]
+    pub fn sizes(&self) -> &[FrameSize] {
+        &self.sizes
+    }
+
+    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes that have none
+    /// there. Where that would be too long, or the order is random, in words.
+    #[must_use]
+    pub fn size_genome(&self) -> String {
+        self.rotation.genome(&self.sizes)
+    }
+
+    /// The forms of signature that the frames carry.
+    #[must_use]
+    pub fn forms(&self) -> FormSet {
+        self.plans.iter().filter_map(|plan| plan.signer.as_ref()).map(|signer| signer.form()).collect()
+    }
+}
+
+/// Writes what varies.
+#[derive(Debug, Clone)]
+struct Writer {
+    modifiers: Box<[Modifier]>,
+    checksums: Box<[LiveChecksum]>,
+    /// The checksums that the signature counts in.
+    signature_counts_in: Sums,
+    sequence: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Modifier {
+    place: Place,
+    progress: Progress,
+    /// The checksums that the field counts in.
+    counts_in: Sums,
+}
+
+impl Writer {
+    #[inline]
+    fn write(&mut self, plan: &SizePlan, timestamp_ns: u64, frame: &mut [u8]) {
+        let mut sums = plan.sums;
+        for Modifier { place, progress, counts_in } in &mut self.modifiers {
+            add(&mut sums, place.put(frame, progress.current()), counts_in);
+            progress.advance();
+        }
+        if let Some(signer) = &plan.signer {
+            let sum = plan::sign(signer, self.sequence, timestamp_ns, frame);
+            add(&mut sums, sum << plan.signature_sum_shift, &self.signature_counts_in);
+        }
+        for checksum in &self.checksums {
+            checksum.write(&mut sums, frame);
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

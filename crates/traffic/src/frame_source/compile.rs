@@ -1,0 +1,309 @@
+//! From a definition to a plan for each size.
+
+use std::ops::Range;
+
+use super::plan::{LiveChecksum, MAX_CHECKSUMS, SizePlan, Sums, checksum, in_place, put_word};
+use super::{FrameSource, Modifier, Writer};
+use crate::definition::{Problem, StreamDefinition, StreamError};
+use crate::header::{HeaderKind, Layout, Span, set_bits};
+use crate::line_rate::{FCS_BYTES, FrameSize};
+use crate::modifier::{self, FrameMap, MAX_MODIFIERS, Varied};
+use crate::ones_complement::{fold_long, sum_bytes};
+use crate::rotation::Rotation;
+use crate::signature::{SignatureForm, Signer};
+
+/// A definition's frame, its sizes and what varies in it.
+struct Blueprint {
+    layout: Layout,
+    /// The longest frame; what varies or is computed in it is 0.
+    pristine: Vec<u8>,
+    varied: Vec<Varied>,
+    checksums: Vec<Coverage>,
+    /// The stream's number if there are signatures.
+    signed: Option<u16>,
+    /// Behind all headers and all that is modified.
+    constant_from: usize,
+}
+
+/// What a computed checksum covers.
+struct Coverage {
+    at: usize,
+    start: usize,
+    /// None is the frame's end.
+    end: Option<usize>,
+    /// Addresses and protocol that count though they lie before `start`.
+    pseudo_header: Option<(Range<usize>, u8)>,
+    zero_is_none: bool,
+    /// Whether it varies between frames of one size.
+    live: bool,
+}
+
+impl FrameSource {
+    pub(crate) fn compile(definition: &StreamDefinition, wire_stream: u16) -> Result<Self, StreamError> {
+        let (layout, mut pristine, sizes, rotation) = frame_of(definition)?;
+        let signed = definition.signature.then_some(wire_stream);
+        let shortest = sizes.iter().map(|size| size.slot_bytes()).min().unwrap_or(0);
+        if let Some(needed) = (layout.payload_start() > shortest).then_some(layout.payload_start()) {
+            return Err(too_short(shortest, needed, 0, signed.is_some()));
+        }
+        let varied = varied(definition, &FrameMap { layout: &layout, frame: &pristine, shortest })?;
+        for varied in &varied {
+            set_bits(&mut pristine, varied.bit, varied.bits, 0);
+        }
+        for at in layout.spans.iter().flat_map(Span::computed) {
+            put_word(&mut pristine, at, 0);
+        }
+        let modified_to = varied.iter().map(|varied| varied.bytes().end).max().unwrap_or(0);
+        let constant_from = modified_to.max(layout.payload_start());
+        let checksums = coverages(&layout, &varied, signed.is_some())?;
+        let mut blueprint = Blueprint { layout, pristine, varied, checksums, signed, constant_from };
+
+        let mut scratch = Vec::with_capacity(blueprint.pristine.len());
+        let plans: Result<Box<[SizePlan]>, _> =
+            sizes.iter().map(|size| blueprint.plan(*size, &mut scratch)).collect();
+        let plans = plans?;
+        if let [only] = &*plans {
+            only.write_words(&mut blueprint.pristine);
+        }
+        let pristine = blueprint.pristine.clone().into_boxed_slice();
+        let mut frame = pristine.clone();
+        if let Some(first) = plans.first() {
+            first.write_words(&mut frame);
+        }
+        Ok(Self { pristine, frame, shown: 0, plans, sizes, rotation, writer: blueprint.writer()? })
+    }
+}
+
+/// Headers, the longest frame, sizes and their order.
+fn frame_of(
+    definition: &StreamDefinition,
+) -> Result<(Layout, Vec<u8>, Vec<FrameSize>, Rotation), StreamError> {
+    if let Some(pcap) = &definition.pcap {
+        let advice = format!(
+            "frame {} of {} must be read before the stream is compiled",
+            pcap.index,
+            pcap.file.display()
+        );
+        return Err(StreamError::combination("pcap", advice));
+    }
+    let Some(template) = &definition.frame else {
+        return frame_of_packet(definition);
+    };
+    let others = [
+        ("packet", definition.packet.is_some()),
+        ("size", definition.size.is_some()),
+        ("payload", definition.payload.is_some()),
+    ];
+    if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
+        return Err(StreamError::combination(other, "a template has its own: leave it or the template out"));
+    }
+    let mut frame = template.0.clone();
+    let given = frame.len();
+    frame.resize(given.max(FrameSize::MIN.slot_bytes()), 0);
+    let size = u32::try_from(frame.len())
+        .ok()
+        .and_then(|bytes| bytes.checked_add(FCS_BYTES))
+        .and_then(|bytes| FrameSize::new(bytes).ok())
+        .ok_or_else(|| {
+            let allowed = format!("1 to {} bytes", FrameSize::MAX.slot_bytes());
+            StreamError::out_of_range("frame", format!("a template of {given} bytes"), allowed)
+        })?;
+    let layout = Layout::of_frame(&frame, definition.fix_checksums.unwrap_or(true));
+    Ok((layout, frame, vec![size], Rotation::in_turn(1)))
+}
+
+fn frame_of_packet(
+    definition: &StreamDefinition,
+) -> Result<(Layout, Vec<u8>, Vec<FrameSize>, Rotation), StreamError> {
+    if definition.fix_checksums.is_some() {
+        let advice = "it is for templates: set checksum in the headers instead";
+        return Err(StreamError::combination("fix_checksums", advice));
+    }
+    let headers = definition.headers();
+    if headers.is_empty() {
+        return Err(StreamError::out_of_range("packet", "no header", "1 header at least"));
+    }
+    let layout = Layout::of_packet(&headers)?;
+    let (sizes, rotation) = definition.size.clone().unwrap_or_default().rotation()?;
+    let longest = sizes.iter().map(|size| size.slot_bytes()).max().unwrap_or(0);
+    let mut frame = layout.bytes.clone();
+    let payload = definition.payload.clone().unwrap_or_default();
+    frame.extend(payload.bytes().take(longest.saturating_sub(layout.payload_start())));
+    if frame.len() < longest {
+        return Err(StreamError::out_of_range("payload", "no bytes", "1 byte at least"));
+    }
+    Ok((layout, frame, sizes, rotation))
+}
+
+fn varied(definition: &StreamDefinition, map: &FrameMap<'_>) -> Result<Vec<Varied>, StreamError> {
+    let mut all = modifier::flows(map, definition.flows, definition.flow_macs)?;
+    for (index, modifier) in definition.modify.iter().enumerate() {
+        let varied = modifier::resolve(map, modifier, index)?;
+        let overlaps =
+            |other: &&Varied| varied.bit < other.bit + other.bits && other.bit < varied.bit + varied.bits;
+        if let Some(other) = all.iter().find(overlaps) {
+            let problem = Problem::Overlap { given: modifier.field.clone(), other: other.by.clone() };
+            return Err(StreamError::at(format!("{}.field", varied.by), problem));
+        }
+        all.push(varied);
+    }
+    if all.len() > MAX_MODIFIERS {
+        let allowed = format!("at most {MAX_MODIFIERS}, those of flows included");
+        return Err(StreamError::out_of_range("modify", format!("{} modifiers", all.len()), allowed));
+    }
+    Ok(all)
+}
+
+fn too_short(slot_bytes: usize, headers: usize, modified: usize, signed: bool) -> StreamError {
+    let fcs = FCS_BYTES as usize;
+    let signature = if signed { SignatureForm::Tiny.bytes() } else { 0 };
+    let mut needs = format!("{headers} bytes of headers");
+    if modified > 0 {
+        needs.push_str(&format!(", {modified} to the end of what is modified in the payload"));
+    }
+    if signed {
+        needs.push_str(&format!(", {signature} of the shortest signature"));
+    }
+    let (size, least) = (slot_bytes + fcs, headers + modified + signature + fcs);
+    StreamError::at("size", Problem::TooShort { size, least, needs })
+}
+
+/// The checksums to compute, the innermost first, because outer ones cover it.
+fn coverages(layout: &Layout, varied: &[Varied], signed: bool) -> Result<Vec<Coverage>, StreamError> {
+    let mut coverages: Vec<Coverage> = Vec::new();
+    for (index, span) in layout.spans.iter().enumerate().rev() {
+        let Some(at) = span.computed_checksum() else { continue };
+        let end = (span.kind == HeaderKind::Ipv4).then(|| span.end());
+        let ip = layout.ip_before(index).filter(|_| span.kind.has_pseudo_header());
+        let pseudo_header = ip.map(|ip| {
+            let addresses = if ip.kind == HeaderKind::Ipv4 { 12..20 } else { 8..40 };
+            let protocol = span.kind.ip_protocol().unwrap_or(0);
+            (ip.start + addresses.start..ip.start + addresses.end, protocol)
+        });
+        let mut coverage = Coverage {
+            at,
+            start: span.start,
+            end,
+            pseudo_header,
+            zero_is_none: span.kind == HeaderKind::Udp,
+            live: signed && end.is_none(),
+        };
+        for varied in varied {
+            coverage.live |= coverage.counts(varied)?;
+        }
+        coverage.live |= coverages.iter().any(|inner| inner.live && coverage.covers(inner.at));
+        coverages.push(coverage);
+    }
+    if coverages.len() > MAX_CHECKSUMS {
+        let given = format!("{} checksums", coverages.len());
+        let allowed = format!("at most {MAX_CHECKSUMS} to compute, others with checksum = \"zero\"");
+        return Err(StreamError::out_of_range("packet", given, allowed));
+    }
+    Ok(coverages)
+}
+
+impl Coverage {
+    /// Whether the byte at `at` counts.
+    fn covers(&self, at: usize) -> bool {
+        let within = at >= self.start && self.end.is_none_or(|end| at < end);
+        within || self.pseudo_header.as_ref().is_some_and(|(addresses, _)| addresses.contains(&at))
+    }
+
+    /// Whether the field counts.
+    fn counts(&self, varied: &Varied) -> Result<bool, StreamError> {
+        let covered = varied.bytes().filter(|at| self.covers(*at)).count();
+        match covered {
+            0 => Ok(false),
+            bytes if bytes == varied.bytes().len() => Ok(true),
+            _ => Err(StreamError::combination(
+                format!("{}.field", varied.by),
+                "a checksum covers some of its bytes and some not: make it two modifiers, one on each side",
+            )),
+        }
+    }
+}
+
+impl Blueprint {
+    fn plan(&self, size: FrameSize, scratch: &mut Vec<u8>) -> Result<SizePlan, StreamError> {
+        let slot_bytes = size.slot_bytes();
+        let signer = self.signed.map(|wire_stream| self.signer(slot_bytes, wire_stream)).transpose()?;
+        let signature_at = slot_bytes - signer.as_ref().map_or(0, |signer| signer.form().bytes());
+
+        scratch.clear();
+        scratch.extend_from_slice(&self.pristine[..signature_at]);
+        scratch.resize(slot_bytes, 0);
+        let mut words = Vec::new();
+        let mut put = |scratch: &mut Vec<u8>, at: usize, word: u16| {
+            put_word(scratch, at, word);
+            words.push((at as u16, word));
+        };
+        for (at, from) in self.layout.spans.iter().filter_map(Span::computed_length) {
+            put(scratch, at, (slot_bytes - from) as u16);
+        }
+        let mut sums: Sums = [0; MAX_CHECKSUMS];
+        for (coverage, sum) in self.checksums.iter().zip(&mut sums) {
+            let end = coverage.end.unwrap_or(slot_bytes);
+            let mut total = sum_bytes(&scratch[coverage.start..end], coverage.start);
+            if let Some((addresses, protocol)) = &coverage.pseudo_header {
+                let length_and_protocol = fold_long((end - coverage.start) as u64 + u64::from(*protocol));
+                total += sum_bytes(&scratch[addresses.clone()], addresses.start);
+                total += u64::from(in_place(length_and_protocol, coverage.start));
+            }
+            let constant = fold_long(total);
+            if coverage.live {
+                *sum = constant.into();
+            } else {
+                let checksum = checksum(constant.into(), coverage.zero_is_none);
+                put(scratch, coverage.at, in_place(checksum, coverage.at));
+            }
+        }
+        Ok(SizePlan {
+            slot_bytes,
+            sums,
+            words: words.into_boxed_slice(),
+            signer,
+            signature_at,
+            signature_sum_shift: if signature_at.is_multiple_of(2) { 0 } else { 8 },
+        })
+    }
+
+    /// Writes the longest signature that there is room for, which covers all that never varies before it.
+    fn signer(&self, slot_bytes: usize, wire_stream: u16) -> Result<Signer, StreamError> {
+        let room = slot_bytes.checked_sub(self.constant_from);
+        let Some(form) = room.and_then(SignatureForm::longest_within) else {
+            let headers = self.layout.payload_start();
+            return Err(too_short(slot_bytes, headers, self.constant_from - headers, true));
+        };
+        let covered = &self.pristine[self.constant_from..slot_bytes - form.bytes()];
+        Signer::new(form, wire_stream, covered).map_err(|error| {
+            let size = slot_bytes + FCS_BYTES as usize;
+            StreamError::combination("signature", format!("in frames of {size} bytes: {error}"))
+        })
+    }
+
+    fn writer(&self) -> Result<Writer, StreamError> {
+        let sums_that = |counts: &mut dyn FnMut(&Coverage) -> Result<bool, StreamError>| {
+            let mut sums: Sums = [0; MAX_CHECKSUMS];
+            for (coverage, sum) in self.checksums.iter().zip(&mut sums) {
+                *sum = if counts(coverage)? { u32::MAX } else { 0 };
+            }
+            Ok(sums)
+        };
+        let modifiers = self.varied.iter().map(|varied| {
+            let sums = sums_that(&mut |coverage| coverage.counts(varied))?;
+            Ok(Modifier { place: varied.place, progress: varied.progress.clone(), counts_in: sums })
+        });
+        let live = self.checksums.iter().enumerate().filter(|(_, coverage)| coverage.live);
+        let checksums = live.map(|(index, inner)| {
+            let counts_in = sums_that(&mut |outer| Ok(outer.at != inner.at && outer.covers(inner.at)))?;
+            let Coverage { at, zero_is_none, .. } = *inner;
+            Ok(LiveChecksum { index, at, zero_is_none, counts_in })
+        });
+        Ok(Writer {
+            modifiers: modifiers.collect::<Result<_, StreamError>>()?,
+            checksums: checksums.collect::<Result<_, StreamError>>()?,
+            signature_counts_in: sums_that(&mut |coverage| Ok(coverage.end.is_none()))?,
+            sequence: 0,
+        })
+    }
+}

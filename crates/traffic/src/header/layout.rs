@@ -1,0 +1,244 @@
+//! The headers of a frame as bytes, and where each lies.
+
+mod recognise;
+
+use super::{Checksum, DISCARD_PORT, Header, HeaderKind, VXLAN_PORT, get_bits, set_bits};
+use crate::definition::{Problem, StreamError};
+
+/// EtherType where nothing that has one follows: local experiments (IEEE 802, clause 9.2.4).
+const EXPERIMENTAL_ETHER_TYPE: u16 = 0x88b5;
+/// IP protocol where nothing that has one follows: experiments (RFC 3692, section 2.1).
+const EXPERIMENTAL_PROTOCOL: u8 = 253;
+const CUSTOMER_TAG: u16 = 0x8100;
+const SERVICE_TAG: u16 = 0x88a8;
+
+/// Where a header lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) kind: HeaderKind,
+    /// First byte in the frame.
+    pub(crate) start: usize,
+    /// Length with options.
+    pub(crate) bytes: usize,
+    /// Whether its checksum, if it has one, is to be computed.
+    pub(crate) computes_checksum: bool,
+    /// Whether its length, if it has one, is to reach the frame's end.
+    pub(crate) computes_length: bool,
+}
+
+impl Span {
+    /// Behind its last byte.
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.bytes
+    }
+
+    /// Where its checksum is, if it is to be computed.
+    pub(crate) fn computed_checksum(&self) -> Option<usize> {
+        let offset = self.kind.checksum_offset().filter(|_| self.computes_checksum)?;
+        Some(self.start + offset)
+    }
+
+    /// Where its length is and which byte it counts from, if it is to be computed.
+    pub(crate) fn computed_length(&self) -> Option<(usize, usize)> {
+        let (offset, from) = self.kind.length().filter(|_| self.computes_length)?;
+        Some((self.start + offset, self.start + from))
+    }
+
+    /// Where the fields of two bytes are that are computed.
+    pub(crate) fn computed(&self) -> impl Iterator<Item = usize> {
+        self.computed_checksum().into_iter().chain(self.computed_length().map(|(at, _)| at))
+    }
+}
+
+/// The headers of a frame; what is behind them is payload.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// Outermost first, without gaps.
+    pub(crate) spans: Vec<Span>,
+    /// All headers, with lengths and computed checksums still 0.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Layout {
+    /// The headers of a definition, one behind the other.
+    pub(crate) fn of_packet(packet: &[Header]) -> Result<Self, StreamError> {
+        let mut layout = Self { spans: Vec::new(), bytes: Vec::new() };
+        for (index, header) in packet.iter().enumerate() {
+            let path = format!("packet[{index}].{}", header.name());
+            layout.push(header, index.checked_sub(1).and_then(|before| packet.get(before)), &path)?;
+            layout.link(header, packet.get(index + 1), packet.get(index + 2)).map_err(|problem| {
+                let next = packet.get(index + 1).map_or("", Header::name);
+                StreamError::at(format!("packet[{}].{next}", index + 1), problem)
+            })?;
+        }
+        Ok(layout)
+    }
+
+    /// Where payload begins.
+    pub(crate) fn payload_start(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The IP header whose addresses the checksum of span number `index` counts.
+    pub(crate) fn ip_before(&self, index: usize) -> Option<&Span> {
+        self.spans[..index].iter().rev().find(|span| matches!(span.kind, HeaderKind::Ipv4 | HeaderKind::Ipv6))
+    }
+
+    fn push(&mut self, header: &Header, before: Option<&Header>, path: &str) -> Result<(), StreamError> {
+        let kind = header.kind();
+        let start = self.bytes.len();
+        if before.is_none() && !matches!(kind, HeaderKind::Ethernet | HeaderKind::Raw) {
+            return Err(StreamError::at(
+                path,
+                Problem::Misplaced {
+                    header: kind.name(),
+                    after: "the start of the frame",
+                    advice: "begin with ethernet, or with raw",
+                },
+            ));
+        }
+        match header {
+            Header::Raw(raw) => self.bytes.extend_from_slice(&raw.0),
+            _ => self.bytes.resize(start + kind.bytes(), 0),
+        }
+        for (name, value) in header.values() {
+            self.set(start, kind, name, value, path)?;
+        }
+        self.spans.push(Span {
+            kind,
+            start,
+            bytes: self.bytes.len() - start,
+            computes_checksum: header.checksum() == Checksum::Right,
+            computes_length: true,
+        });
+        if kind.has_pseudo_header() && header.checksum() == Checksum::Right {
+            self.check_ip_before(path)?;
+        }
+        Ok(())
+    }
+
+    fn check_ip_before(&self, path: &str) -> Result<(), StreamError> {
+        let Some(last) = self.spans.last() else { return Ok(()) };
+        match self.ip_before(self.spans.len() - 1) {
+            // Else the addresses' bytes would be in other halves of words than its own.
+            Some(ip) if ip.start % 2 != last.start % 2 => Err(StreamError::combination(
+                path,
+                "the raw bytes between it and its IP header are an odd number: make them even",
+            )),
+            Some(_) => Ok(()),
+            None => Err(StreamError::combination(
+                path,
+                "its checksum needs the addresses of an IP header before it: add ipv4 or ipv6, or set checksum = \"zero\"",
+            )),
+        }
+    }
+
+    fn set(
+        &mut self,
+        start: usize,
+        kind: HeaderKind,
+        name: &str,
+        value: u128,
+        path: &str,
+    ) -> Result<(), StreamError> {
+        let Some(field) = kind.field(name) else { return Ok(()) };
+        let highest = u128::MAX >> (128 - field.bits);
+        if value > highest {
+            return Err(StreamError::out_of_range(
+                format!("{path}.{name}"),
+                value,
+                format!("0 to {highest}"),
+            ));
+        }
+        set_bits(&mut self.bytes, start * 8 + field.bit, field.bits, value);
+        Ok(())
+    }
+
+    /// Writes into the last header, which is `header`, what says that `next` follows, and `after_next` then.
+    fn link(
+        &mut self,
+        header: &Header,
+        next: Option<&Header>,
+        after_next: Option<&Header>,
+    ) -> Result<(), Problem> {
+        let Some(&Span { kind, start, .. }) = self.spans.last() else { return Ok(()) };
+        let misplaced = |advice| {
+            Err(Problem::Misplaced { header: next.map_or("", Header::name), after: kind.name(), advice })
+        };
+        let anything = matches!(next, None | Some(Header::Raw(_)));
+        let (name, value) = match header {
+            Header::Ethernet(_) | Header::Vlan(_) => {
+                let set = match header {
+                    Header::Ethernet(ethernet) => ethernet.ether_type,
+                    Header::Vlan(vlan) => vlan.ether_type,
+                    _ => None,
+                };
+                let followed = match next {
+                    None | Some(Header::Raw(_)) => Some(EXPERIMENTAL_ETHER_TYPE),
+                    Some(Header::Vlan(vlan)) => {
+                        let outermost = kind == HeaderKind::Ethernet;
+                        let several = matches!(after_next, Some(Header::Vlan(_)));
+                        let usual = if outermost && several { SERVICE_TAG } else { CUSTOMER_TAG };
+                        Some(vlan.tpid.unwrap_or(usual))
+                    }
+                    Some(Header::Mpls(_)) => Some(0x8847),
+                    Some(Header::Ipv4(_)) => Some(0x0800),
+                    Some(Header::Ipv6(_)) => Some(0x86dd),
+                    Some(Header::Arp(_)) => Some(0x0806),
+                    Some(_) => None,
+                };
+                match set.or(followed) {
+                    Some(ether_type) => ("ether_type", u128::from(ether_type)),
+                    None => return misplaced("put ipv4 or ipv6 between, or set ether_type"),
+                }
+            }
+            Header::Ipv4(_) | Header::Ipv6(_) => {
+                let (name, set) = match header {
+                    Header::Ipv4(ip) => ("protocol", ip.protocol),
+                    Header::Ipv6(ip) => ("next_header", ip.next_header),
+                    _ => ("", None),
+                };
+                let followed = match next {
+                    None | Some(Header::Raw(_)) => Some(EXPERIMENTAL_PROTOCOL),
+                    Some(next) => next.kind().ip_protocol(),
+                };
+                if kind == HeaderKind::Ipv4 && matches!(next, Some(Header::Icmpv6(_))) && set.is_none() {
+                    return misplaced("use icmp, or ipv6 before it, or set protocol");
+                }
+                match set.or(followed) {
+                    Some(protocol) => (name, protocol.into()),
+                    None => return misplaced("IP carries udp, tcp, icmp, icmpv6, ipv4, ipv6 and raw"),
+                }
+            }
+            Header::Mpls(mpls) => {
+                let carried = matches!(
+                    next,
+                    Some(Header::Mpls(_) | Header::Ipv4(_) | Header::Ipv6(_) | Header::Ethernet(_))
+                );
+                if !(anything || carried) {
+                    return misplaced("MPLS carries mpls, ipv4, ipv6, ethernet and raw");
+                }
+                let bottom = !matches!(next, Some(Header::Mpls(_)));
+                ("bottom", mpls.bottom.unwrap_or(bottom).into())
+            }
+            Header::Udp(udp) => {
+                let vxlan = matches!(next, Some(Header::Vxlan(_)));
+                if !(anything || vxlan) {
+                    return misplaced("UDP carries vxlan and raw");
+                }
+                let usual = if vxlan { VXLAN_PORT } else { DISCARD_PORT };
+                ("destination", udp.destination.unwrap_or(usual).into())
+            }
+            Header::Vxlan(_) if matches!(next, Some(Header::Ethernet(_))) => return Ok(()),
+            Header::Vxlan(_) if !anything => return misplaced("VXLAN carries ethernet and raw"),
+            Header::Tcp(_) | Header::Icmp(_) | Header::Icmpv6(_) | Header::Arp(_) if !anything => {
+                return misplaced("only raw can");
+            }
+            _ => return Ok(()),
+        };
+        if let Some(field) = kind.field(name) {
+            set_bits(&mut self.bytes, start * 8 + field.bit, field.bits, value);
+        }
+        Ok(())
+    }
+}

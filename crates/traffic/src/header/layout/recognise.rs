@@ -1,0 +1,100 @@
+//! The headers of a frame that is given as bytes.
+
+use super::{HeaderKind, Layout, Span, VXLAN_PORT, get_bits};
+
+impl Layout {
+    /// The headers that can be told at the start of `frame`, as far as they are whole; the rest is payload. With
+    /// `fix`, lengths and checksums are to be computed, except that a UDP checksum of 0 stays "none".
+    ///
+    /// What lies behind IPv6 extension headers other than hop-by-hop and destination options, and in IPv4 fragments,
+    /// is payload.
+    pub(crate) fn of_frame(frame: &[u8], fix: bool) -> Self {
+        let mut layout = Self { spans: Vec::new(), bytes: Vec::new() };
+        let mut next = Some(HeaderKind::Ethernet);
+        while let Some(kind) = next {
+            let start = layout.bytes.len();
+            let rest = &frame[start..];
+            let Some(bytes) = whole(kind, rest) else { break };
+            let header = &rest[..bytes];
+            let no_checksum = kind == HeaderKind::Udp && header[6..8] == [0, 0];
+            layout.spans.push(Span {
+                kind,
+                start,
+                bytes,
+                computes_checksum: fix && !no_checksum,
+                computes_length: fix,
+            });
+            layout.bytes.extend_from_slice(header);
+            next = carried(kind, header, rest.get(bytes..).unwrap_or_default(), &layout);
+        }
+        layout
+    }
+
+    /// The transport header or extension header that `protocol` says follows the last IP header.
+    fn in_ip(&self, protocol: u8) -> Option<HeaderKind> {
+        const HOP_BY_HOP: u8 = 0;
+        const DESTINATION_OPTIONS: u8 = 60;
+        let ipv6 = self.ip_before(self.spans.len()).is_some_and(|ip| ip.kind == HeaderKind::Ipv6);
+        match protocol {
+            HOP_BY_HOP | DESTINATION_OPTIONS if ipv6 => Some(HeaderKind::Raw),
+            58 if !ipv6 => None,
+            _ => [
+                HeaderKind::Icmp,
+                HeaderKind::Ipv4,
+                HeaderKind::Tcp,
+                HeaderKind::Udp,
+                HeaderKind::Ipv6,
+                HeaderKind::Icmpv6,
+            ]
+            .into_iter()
+            .find(|kind| kind.ip_protocol() == Some(protocol)),
+        }
+    }
+}
+
+/// The length of the header of `kind` at the start of `bytes`, if all of it is there and says what it is.
+fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
+    let words = |bit| get_bits(bytes, bit, 4) as usize * 4;
+    let length = match kind {
+        HeaderKind::Ipv4 if get_bits(bytes, 0, 4) != 4 => return None,
+        HeaderKind::Ipv6 if get_bits(bytes, 0, 4) != 6 => return None,
+        HeaderKind::Arp if bytes.get(..6)? != [0, 1, 8, 0, 6, 4] => return None,
+        HeaderKind::Ipv4 => words(4),
+        HeaderKind::Tcp => words(96),
+        // IPv6 options: 8 bytes more for each that the second byte counts.
+        HeaderKind::Raw => 8 + 8 * usize::from(*bytes.get(1)?),
+        _ => kind.bytes(),
+    };
+    (length >= kind.bytes() && bytes.len() >= length).then_some(length)
+}
+
+/// What the header says that it carries in `behind`.
+fn carried(kind: HeaderKind, header: &[u8], behind: &[u8], layout: &Layout) -> Option<HeaderKind> {
+    let value = |name| kind.field(name).map(|field| get_bits(header, field.bit, field.bits));
+    match kind {
+        HeaderKind::Ethernet | HeaderKind::Vlan => match value("ether_type")? {
+            0x8100 | 0x88a8 | 0x9100 => Some(HeaderKind::Vlan),
+            0x8847 | 0x8848 => Some(HeaderKind::Mpls),
+            0x0800 => Some(HeaderKind::Ipv4),
+            0x86dd => Some(HeaderKind::Ipv6),
+            0x0806 => Some(HeaderKind::Arp),
+            _ => None,
+        },
+        HeaderKind::Mpls if value("bottom") == Some(0) => Some(HeaderKind::Mpls),
+        HeaderKind::Mpls => match behind.first()? >> 4 {
+            4 => Some(HeaderKind::Ipv4),
+            6 => Some(HeaderKind::Ipv6),
+            _ => None,
+        },
+        HeaderKind::Ipv4 => {
+            // More-fragments flag and fragment offset.
+            let fragment = get_bits(header, 50, 14) != 0;
+            if fragment { None } else { layout.in_ip(header[9]) }
+        }
+        HeaderKind::Ipv6 => layout.in_ip(header[6]),
+        HeaderKind::Raw => layout.in_ip(header[0]),
+        HeaderKind::Udp if value("destination") == Some(VXLAN_PORT.into()) => Some(HeaderKind::Vxlan),
+        HeaderKind::Vxlan => Some(HeaderKind::Ethernet),
+        _ => None,
+    }
+}

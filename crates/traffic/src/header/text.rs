@@ -1,0 +1,236 @@
+//! Values of header fields as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::mac_address::hex_byte;
+
+/// What stands in a checksum field. Text: `right`, `zero`, or a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// The right one, for every frame.
+    #[default]
+    Right,
+    /// Zeros; in UDP they say that there is no checksum.
+    Zero,
+    /// This, right or not.
+    Given(u16),
+}
+
+impl Serialize for Checksum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Right => serializer.serialize_str("right"),
+            Self::Zero => serializer.serialize_str("zero"),
+            Self::Given(checksum) => serializer.serialize_u16(*checksum),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Checksum {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ChecksumVisitor;
+        impl Visitor<'_> for ChecksumVisitor {
+            type Value = Checksum;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"right\", \"zero\" or a number from 0 to 65535")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Checksum, E> {
+                match text {
+                    "right" => Ok(Checksum::Right),
+                    "zero" => Ok(Checksum::Zero),
+                    other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+                }
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Checksum, E> {
+                u16::try_from(number)
+                    .map(Checksum::Given)
+                    .map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Checksum, E> {
+                u16::try_from(number)
+                    .map(Checksum::Given)
+                    .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+            }
+        }
+        deserializer.deserialize_any(ChecksumVisitor)
+    }
+}
+
+/// TCP's control bits. Text: a letter for each that is set, of `FSRPAUEC` (FIN, SYN, RST, PSH, ACK, URG, ECE, CWR), in
+/// any order; none is the empty text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TcpFlags(
+    /// The bits as the header has them (RFC 9293, section 3.1): FIN is 1, CWR 128.
+    pub u8,
+);
+
+/// The text is no set of control bits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is not a set of TCP flags: give letters of FSRPAUEC, like \"SA\" for SYN and ACK")]
+#[non_exhaustive]
+pub struct TcpFlagsError {
+    /// What was given.
+    pub text: String,
+}
+
+impl TcpFlags {
+    /// SYN alone.
+    pub const SYN: Self = Self(2);
+    /// Letters, the lowest bit first.
+    const LETTERS: &str = "FSRPAUEC";
+}
+
+impl FromStr for TcpFlags {
+    type Err = TcpFlagsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bits = text.chars().try_fold(0, |bits, letter| {
+            Self::LETTERS.find(letter.to_ascii_uppercase()).map(|place| bits | 1 << place)
+        });
+        bits.map(Self).ok_or_else(|| TcpFlagsError { text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for TcpFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = Self::LETTERS.chars().enumerate().filter(|(place, _)| self.0 >> place & 1 == 1);
+        set.map(|(_, letter)| letter).try_for_each(|letter| write!(f, "{letter}"))
+    }
+}
+
+impl TryFrom<String> for TcpFlags {
+    type Error = TcpFlagsError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<TcpFlags> for String {
+    fn from(flags: TcpFlags) -> Self {
+        flags.to_string()
+    }
+}
+
+/// Bytes. Text: pairs of hexadecimal digits (`00`, `55aa`, `0xdeadbeef`), one pair at least; spaces, colons and line
+/// ends between pairs are passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HexBytes(
+    /// The bytes.
+    pub Vec<u8>,
+);
+
+/// The text is no bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is not bytes: give pairs of hexadecimal digits, like 00 or 55aa, one pair at least")]
+#[non_exhaustive]
+pub struct HexBytesError {
+    /// What was given, no more than its first 40 characters.
+    pub text: String,
+}
+
+impl FromStr for HexBytes {
+    type Err = HexBytesError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let digits: Vec<u8> =
+            digits.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b':').collect();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(hex_byte).collect();
+        match bytes {
+            Some(bytes) if !bytes.is_empty() => Ok(Self(bytes)),
+            _ => Err(HexBytesError { text: text.chars().take(40).collect() }),
+        }
+    }
+}
+
+impl fmt::Display for HexBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl TryFrom<String> for HexBytes {
+    type Error = HexBytesError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<HexBytes> for String {
+    fn from(bytes: HexBytes) -> Self {
+        bytes.to_string()
+    }
+}
+
+/// A number from 0 to `MAX`, which `T` can hold.
+pub(super) fn up_to<'de, const MAX: u64, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: TryFrom<u64>,
+    D: Deserializer<'de>,
+{
+    struct AnyInteger<const MAX: u64>;
+    impl<const MAX: u64> Visitor<'_> for AnyInteger<MAX> {
+        type Value = i128;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a number from 0 to {MAX}")
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<i128, E> {
+            Ok(number.into())
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<i128, E> {
+            Ok(number.into())
+        }
+    }
+    let number = deserializer.deserialize_any(AnyInteger::<MAX>)?;
+    let within = u64::try_from(number).ok().filter(|number| *number <= MAX);
+    within
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| D::Error::custom(format_args!("{number} is out of range: give 0 to {MAX}")))
+}
+
+/// [`up_to`], for a field that may be left out.
+pub(super) fn optional<'de, const MAX: u64, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: TryFrom<u64>,
+    D: Deserializer<'de>,
+{
+    up_to::<MAX, T, D>(deserializer).map(Some)
+}
+
+/// An IP address.
+pub(super) fn address<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr + IpVersion,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| D::Error::custom(format_args!("\"{text}\" is not {}", T::EXPECTED)))
+}
+
+/// What the text of an address should have been.
+pub(super) trait IpVersion {
+    const EXPECTED: &str;
+}
+
+impl IpVersion for std::net::Ipv4Addr {
+    const EXPECTED: &str = "an IPv4 address: write it like 198.18.0.1";
+}
+
+impl IpVersion for std::net::Ipv6Addr {
+    const EXPECTED: &str = "an IPv6 address: write it like 2001:2::1";
+}

@@ -1,0 +1,186 @@
+//! How a field of a stream's frames varies from frame to frame.
+
+mod place;
+mod progress;
+mod resolve;
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub(crate) use self::place::Place;
+pub(crate) use self::progress::{Progress, Values};
+pub(crate) use self::resolve::{FrameMap, Varied, flows, resolve};
+
+/// Most modifiers of one stream, the two or three that `flows` stands for included.
+pub const MAX_MODIFIERS: usize = 32;
+/// Most values in a list.
+pub const MAX_LIST: usize = 65536;
+/// Most flows that `flows` makes.
+pub const MAX_FLOWS: u64 = 10_000_000;
+
+/// One field that varies.
+///
+/// In text a table with `field` and one of `increment`, `decrement`, `random` and `list`:
+/// `{field = "ipv4.source", increment = {count = 1000}, every = 10}`.
+///
+/// A field is named by its header and its own name, `ipv4.source`; where a header stands more than once, `vlan[1].id`
+/// is that of the second. Bytes are named by where they lie: `payload[4..8]` are four bytes of the payload,
+/// `udp[0..2]` the first two of the UDP header, `frame[0..6]` the first six of the frame, at most 8 bytes each. Of IPv6
+/// addresses the low 64 bits vary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "ModifierText", into = "ModifierText")]
+pub struct ModifierDefinition {
+    /// Which field.
+    pub field: String,
+    /// Through which values.
+    pub progression: Progression,
+    /// How many frames in succession have the same value, at least 1. With a field that has `count` values above it,
+    /// `every = count` makes all combinations of both.
+    pub every: u64,
+}
+
+/// The values of a field, the first frame's first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progression {
+    /// `count` values upwards, then again.
+    Increment(Steps),
+    /// `count` values downwards, then again.
+    Decrement(Steps),
+    /// A value drawn for each frame, which depends on the seed and the frame's number alone.
+    Random(Draws),
+    /// These in turn, at most [`MAX_LIST`].
+    List(Vec<Value>),
+}
+
+/// Values at equal distances.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steps {
+    /// How many values, at least 1.
+    pub count: u64,
+    /// From one to the next; 1 if not given.
+    #[serde(default = "one")]
+    pub step: u64,
+    /// The first; what the header says if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Value>,
+}
+
+/// Values drawn uniformly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draws {
+    /// What makes this sequence of values differ from others.
+    pub seed: u64,
+    /// The lowest; 0 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<Value>,
+    /// The highest; all that the field can hold if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<Value>,
+}
+
+/// The value of a field: a number, or text as the field's header has it, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`;
+/// a number may be text too, `0x10` or `16`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(u64),
+    /// Text.
+    Text(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "\"{text}\""),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+        impl Visitor<'_> for ValueVisitor {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 on, or a field's value as text")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+                Ok(Value::Number(number))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+                u64::try_from(number).map(Value::Number).map_err(|_| {
+                    E::custom(format_args!("{number} is out of range: fields hold numbers from 0 on"))
+                })
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+                Ok(Value::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+/// A modifier as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModifierText {
+    field: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    increment: Option<Steps>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decrement: Option<Steps>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    random: Option<Draws>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    list: Option<Vec<Value>>,
+    #[serde(default = "one")]
+    every: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl TryFrom<ModifierText> for ModifierDefinition {
+    type Error = String;
+
+    fn try_from(text: ModifierText) -> Result<Self, Self::Error> {
+        let progression = match (text.increment, text.decrement, text.random, text.list) {
+            (Some(steps), None, None, None) => Progression::Increment(steps),
+            (None, Some(steps), None, None) => Progression::Decrement(steps),
+            (None, None, Some(draws), None) => Progression::Random(draws),
+            (None, None, None, Some(values)) => Progression::List(values),
+            _ => {
+                return Err(format!(
+                    "the modifier of \"{}\" needs one of increment, decrement, random and list, and no more",
+                    text.field
+                ));
+            }
+        };
+        Ok(Self { field: text.field, progression, every: text.every })
+    }
+}
+
+impl From<ModifierDefinition> for ModifierText {
+    fn from(definition: ModifierDefinition) -> Self {
+        let ModifierDefinition { field, progression, every } = definition;
+        let mut text = Self { field, increment: None, decrement: None, random: None, list: None, every };
+        match progression {
+            Progression::Increment(steps) => text.increment = Some(steps),
+            Progression::Decrement(steps) => text.decrement = Some(steps),
+            Progression::Random(draws) => text.random = Some(draws),
+            Progression::List(values) => text.list = Some(values),
+        }
+        text
+    }
+}

@@ -1,0 +1,94 @@
+//! The frames of several streams by one sender.
+
+use crate::frame_source::{FrameSource, SlotTooShort};
+use crate::line_rate::BitLayer;
+use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};
+
+/// Streams that share a load by weight.
+///
+/// The order is fixed and spread: after any number of frames each stream has sent less than one frame more or less than
+/// its exact share.
+#[derive(Debug, Clone)]
+pub struct StreamMix {
+    sources: Vec<FrameSource>,
+    rotation: Rotation,
+}
+
+/// The streams cannot share a load.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{streams} streams with weights of {sum} in sum cannot share a load: give 1 to {MAX_CHOICES} streams with weights of \
+     at least 1, of which the sum, over their greatest common divisor, is at most {MAX_ROTATION}"
+)]
+#[non_exhaustive]
+pub struct MixError {
+    /// How many streams there are.
+    pub streams: usize,
+    /// Sum of their weights.
+    pub sum: u64,
+}
+
+impl StreamMix {
+    /// Streams with their weights.
+    ///
+    /// # Errors
+    /// [`MixError`] if there are no streams, too many, or their weights do not fit.
+    pub fn new(streams: Vec<(FrameSource, u32)>) -> Result<Self, MixError> {
+        let (sources, weights): (Vec<FrameSource>, Vec<u32>) = streams.into_iter().unzip();
+        let rotation = Rotation::weighted(&weights).ok_or_else(|| MixError {
+            streams: weights.len(),
+            sum: weights.iter().map(|weight| u64::from(*weight)).sum(),
+        })?;
+        Ok(Self { sources, rotation })
+    }
+
+    /// Bytes in the slot, without FCS, of the next frame.
+    #[inline]
+    #[must_use]
+    pub fn next_size(&self) -> usize {
+        self.sources.get(self.rotation.current()).map_or(0, FrameSource::next_size)
+    }
+
+    /// The next frame, without FCS, and which stream it is of. `timestamp_ns` goes into its signature.
+    #[inline]
+    pub fn next_frame(&mut self, timestamp_ns: u64) -> (&[u8], usize) {
+        let stream = self.rotation.current();
+        self.rotation.advance();
+        let frame = self.sources.get_mut(stream).map(|source| source.next_frame(timestamp_ns));
+        (frame.unwrap_or_default(), stream)
+    }
+
+    /// Writes the next frame to the start of `slot` and returns its length in bytes, without FCS, and which stream it is
+    /// of. See [`FrameSource::write_next`].
+    ///
+    /// # Errors
+    /// [`SlotTooShort`]; `slot` is as before, and the frame is still the next.
+    #[inline]
+    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8]) -> Result<(usize, usize), SlotTooShort> {
+        let stream = self.rotation.current();
+        let source = self.sources.get_mut(stream);
+        let written = source.map_or(Ok(0), |source| source.write_next(timestamp_ns, slot))?;
+        self.rotation.advance();
+        Ok((written, stream))
+    }
+
+    /// The streams, in the order given. Their [`FrameSource::next_sequence`] is how many frames each has sent.
+    #[must_use]
+    pub fn sources(&self) -> &[FrameSource] {
+        &self.sources
+    }
+
+    /// Bytes in the slot, without FCS, of the longest frame.
+    #[must_use]
+    pub fn longest_slot_bytes(&self) -> usize {
+        self.sources.iter().map(FrameSource::longest_slot_bytes).max().unwrap_or(0)
+    }
+
+    /// Bits that a frame counts in the mean of all streams and sizes.
+    #[must_use]
+    pub fn mean_bits(&self, layer: BitLayer) -> f64 {
+        let order = self.rotation.order();
+        let sources = order.iter().filter_map(|stream| self.sources.get(usize::from(*stream)));
+        sources.map(|source| source.mean_bits(layer)).sum::<f64>() / order.len() as f64
+    }
+}
