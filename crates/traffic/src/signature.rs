@@ -246,8 +246,8 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     if forms.contains(SignatureForm::Short)
         && let Some(bytes) = frame.last_chunk::<SHORT_BYTES>()
     {
-        let fields = be(&bytes[..8]);
-        if u64::from(crc16(fields) ^ SHORT_SEED) == be(&bytes[8..]) {
+        let fields = u64_at(bytes, 0);
+        if crc16(fields) ^ SHORT_SEED == u16_at(bytes, 8) {
             return Reading::Intact(Signature {
                 form: SignatureForm::Short,
                 stream: (fields >> 56) as u16,
@@ -259,12 +259,12 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     if forms.contains(SignatureForm::Tiny)
         && let Some(bytes) = frame.last_chunk::<TINY_BYTES>()
     {
-        let fields = be(&bytes[..4]);
-        if u64::from(crc16(fields) ^ TINY_SEED) == be(&bytes[4..]) {
+        let fields = u32_at(bytes, 0);
+        if crc16(fields.into()) ^ TINY_SEED == u16_at(bytes, 4) {
             return Reading::Intact(Signature {
                 form: SignatureForm::Tiny,
                 stream: (fields >> 24) as u16,
-                sequence_low: low(fields, 24),
+                sequence_low: low(fields.into(), 24),
                 timestamp_low: 0,
             });
         }
@@ -290,11 +290,11 @@ impl Full {
     fn at_end_of(frame: &[u8]) -> Option<Self> {
         let bytes = frame.last_chunk::<FULL_BYTES>()?;
         Some(Self {
-            magic_right: be(&bytes[..4]) as u32 == FULL_MAGIC,
-            head: be(&bytes[4..8]) as u32,
-            sequence: be(&bytes[8..16]),
-            timestamp_ns: be(&bytes[16..24]),
-            crc: be(&bytes[24..]) as u32,
+            magic_right: u32_at(bytes, 0) == FULL_MAGIC,
+            head: u32_at(bytes, 4),
+            sequence: u64_at(bytes, 8),
+            timestamp_ns: u64_at(bytes, 16),
+            crc: u32_at(bytes, 24),
         })
     }
 
@@ -338,10 +338,10 @@ impl Compact {
     fn at_end_of(frame: &[u8]) -> Option<Self> {
         let bytes = frame.last_chunk::<COMPACT_BYTES>()?;
         Some(Self {
-            magic_right: be(&bytes[..2]) as u16 == COMPACT_MAGIC,
-            head: be(&bytes[2..6]) as u32,
-            tail: be(&bytes[6..14]),
-            crc: be(&bytes[14..]) as u32,
+            magic_right: u16_at(bytes, 0) == COMPACT_MAGIC,
+            head: u32_at(bytes, 2),
+            tail: u64_at(bytes, 6),
+            crc: u32_at(bytes, 14),
         })
     }
 
@@ -365,10 +365,25 @@ impl Compact {
     }
 }
 
-/// The big-endian number that up to 8 bytes are.
 #[inline]
-fn be(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+fn u16_at<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    let mut number = [0; 2];
+    number.copy_from_slice(&bytes[at..at + 2]);
+    u16::from_be_bytes(number)
+}
+
+#[inline]
+fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(number)
+}
+
+#[inline]
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_be_bytes(number)
 }
 
 /// The low `bits` of `number`, 0 to 64.

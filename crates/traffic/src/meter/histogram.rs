@@ -88,7 +88,7 @@ mod tests {
     /// Values of all lengths in bits.
     fn values() -> impl Strategy<Value = Vec<u64>> {
         let value = (0..=HIGHEST, 0..40_u32).prop_map(|(value, shift)| value >> shift);
-        prop::collection::vec(value, 1..200)
+        prop::collection::vec(value, 1..20)
     }
 
     proptest! {

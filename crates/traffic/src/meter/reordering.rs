@@ -31,7 +31,8 @@ pub(super) struct ReorderingTracker {
     forgotten: u64,
     /// The last numbers, that of arrival i at i % 4.
     last: [u64; 4],
-    run_frames: u64,
+    /// The first arrival of the run in order.
+    run_start: u64,
     totals: ReorderingTotals,
 }
 
@@ -77,7 +78,6 @@ impl ReorderingTracker {
         if skipped > 0 || self.totals.arrivals == 0 {
             self.remember(Jump { number, arrival: self.totals.arrivals, arrival_ns });
         }
-        self.run_frames += 1;
         self.arrive(number);
     }
 
@@ -101,15 +101,16 @@ impl ReorderingTracker {
             }
             totals.n_reordered[n as usize - 1] += 1;
         }
-        totals.longest_run = totals.longest_run.max(self.run_frames);
-        totals.runs.record(self.run_frames);
-        self.run_frames = 0;
+        let run_frames = totals.arrivals - self.run_start;
+        totals.longest_run = totals.longest_run.max(run_frames);
+        totals.runs.record(run_frames);
         self.arrive(number);
+        self.run_start = self.totals.arrivals;
     }
 
     /// The sums up to now.
     pub(super) fn totals(&self) -> ReorderingTotals {
-        let longest_run = self.totals.longest_run.max(self.run_frames);
+        let longest_run = self.totals.longest_run.max(self.totals.arrivals - self.run_start);
         ReorderingTotals { longest_run, ..self.totals.clone() }
     }
 

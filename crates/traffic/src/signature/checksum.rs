@@ -16,23 +16,46 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub fn crc32c_append_words<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has what the function is compiled for.
-        return unsafe { append_words_sse42(crc, head, tail) };
+        // SAFETY: the processor has the instruction.
+        let crc = unsafe { sse42::crc32_u32(!crc, head.swap_bytes()) };
+        return !tail.iter().fold(u64::from(crc), |crc, word| {
+            // SAFETY: the processor has the instruction.
+            unsafe { sse42::crc32_u64(crc, word.swap_bytes()) }
+        }) as u32;
     }
     append_words_portable(crc, head, tail)
 }
 
+/// The processor's instructions, which take the least significant byte first. Those of [`std::arch`] are functions that
+/// are not inlined where the processor is known at run time only, and a call costs as much again as they do.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn append_words_sse42<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u32, _mm_crc32_u64};
+mod sse42 {
+    use std::arch::asm;
 
-    // The instruction takes the least significant byte first.
-    let head = _mm_crc32_u32(!crc, head.swap_bytes());
-    let crc = tail.iter().fold(u64::from(head), |crc, word| _mm_crc32_u64(crc, word.swap_bytes()));
-    !(crc as u32)
+    /// # Safety
+    /// The processor has SSE 4.2.
+    #[inline]
+    pub(super) unsafe fn crc32_u32(mut crc: u32, word: u32) -> u32 {
+        // SAFETY: the instruction is there, by the caller, and changes nothing but this register.
+        unsafe {
+            asm!("crc32 {:e}, {:e}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack, preserves_flags))
+        };
+        crc
+    }
+
+    /// # Safety
+    /// The processor has SSE 4.2.
+    #[inline]
+    pub(super) unsafe fn crc32_u64(mut crc: u64, word: u64) -> u64 {
+        // SAFETY: the instruction is there, by the caller, and changes nothing but this register.
+        unsafe {
+            asm!("crc32 {}, {}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack, preserves_flags))
+        };
+        crc
+    }
 }
 
+#[inline(never)]
 fn append_words_portable<const N: usize>(crc: u32, head: u32, tail: [u64; N]) -> u32 {
     let crc = ::crc32c::crc32c_append(crc, &head.to_be_bytes());
     tail.iter().fold(crc, |crc, word| ::crc32c::crc32c_append(crc, &word.to_be_bytes()))
