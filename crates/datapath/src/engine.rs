@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::QueueCounters;
@@ -249,6 +250,13 @@ impl Engine {
     pub fn has_lent(&self) -> bool {
         let mut queues = self.active.iter().filter_map(|&place| self.queues.get(place as usize)?.as_ref());
         queues.any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
+    }
+
+    /// How long until some queue has something to do that no descriptor announces; `None` where there is no such thing.
+    #[must_use]
+    pub fn due_in(&self) -> Option<Duration> {
+        let queues = self.active.iter().filter_map(|&place| self.queues.get(place as usize)?.as_ref());
+        queues.filter_map(|queue| queue.port.due_in()).min()
     }
 
     /// Tells the programs whose devices have ended.
@@ -614,7 +622,7 @@ fn deliver(
 ) -> bool {
     let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
     let delivery = queue.port.deliver(batch, frames);
-    debug_assert_eq!(delivery.frames + delivery.dropped.total(), frames.len() as u32);
+    debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
     queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
     queue.counters.dropped(&delivery.dropped);
     if !queue.dirty {

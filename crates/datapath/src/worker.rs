@@ -176,8 +176,9 @@ struct Running {
     epoll: Option<OwnedFd>,
 }
 
-/// How long a worker sleeps at most while a device has slots of a program, whose return wakes nobody.
-const LENT_POLL: Duration = Duration::from_millis(1);
+/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or frames are
+/// held back for a time.
+const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 /// Empty steps between two looks at the clock.
 const STEPS_PER_CLOCK: u32 = 16;
 const BELL: u64 = u64::MAX;
@@ -264,10 +265,14 @@ impl Running {
         let Some(set) = &self.epoll else { return Ok(()) };
         let mut events: [epoll::Event; 32] =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
-        let most = self
-            .engine
-            .has_lent()
-            .then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: LENT_POLL.subsec_nanos().into() });
+        // A queue's clock may stand still in somebody's hand, so it is never relied on for longer.
+        let lent = self.engine.has_lent().then_some(UNANNOUNCED_POLL);
+        let due = self.engine.due_in().map(|due| due.min(UNANNOUNCED_POLL));
+        let most = lent
+            .into_iter()
+            .chain(due)
+            .min()
+            .map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
         let ready = match epoll::wait(set.as_fd(), &mut events, most.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             result => result?,

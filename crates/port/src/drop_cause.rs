@@ -22,7 +22,8 @@ pub enum DropCause {
     TooShort,
     /// To a port where it came from. Counted at the source.
     ToSelf,
-    /// To a learned or forced port that has left. Counted at the source.
+    /// To a learned or forced port that has left. Counted at the source; at the destination where an impairment still held it when
+    /// the port ended.
     PortGone,
     /// To be flooded where there is no other port. Counted at the source.
     NoDestination,
@@ -31,11 +32,15 @@ pub enum DropCause {
     KernelDropped,
     /// The destination is an interface that is down or gone. Counted at the destination.
     LinkDown,
+    /// Dropped on purpose, by the plan of an impaired port. Counted at the destination.
+    Impaired,
+    /// An impaired port held as many frames back as it has memory for. Counted at the destination.
+    HoldFull,
 }
 
 impl DropCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::NoSpace,
         Self::NotBound,
         Self::RingStopped,
@@ -47,6 +52,8 @@ impl DropCause {
         Self::NoDestination,
         Self::KernelDropped,
         Self::LinkDown,
+        Self::Impaired,
+        Self::HoldFull,
     ];
 
     /// The name used everywhere, snake_case.
@@ -64,6 +71,8 @@ impl DropCause {
             Self::NoDestination => "no_destination",
             Self::KernelDropped => "kernel_dropped",
             Self::LinkDown => "link_down",
+            Self::Impaired => "impaired",
+            Self::HoldFull => "hold_full",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The contract between a driver and the datapath.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use ringroad_ring::region::RegionId;
 
@@ -27,6 +28,8 @@ pub struct Delivery {
     pub bytes: u64,
     /// Frames that were not, by cause.
     pub dropped: DropTally,
+    /// Frames that the queue took over: it puts them into the port or drops them later, and accounts for them then itself.
+    pub taken_over: u32,
 }
 
 /// One queue of a port: a ring pair, served by exactly one worker. Nothing here blocks, allocates or logs.
@@ -59,7 +62,7 @@ pub trait PortQueue: Send {
 
     /// Puts the frames of `batch` that `frames` names into the port, in that order: with one copy each, or, where the batch
     /// offers its buffers to this queue's region, by taking the buffers themselves.
-    /// Every frame is either in the returned count or in its tally.
+    /// Every frame is in one of the returned counts or in the tally.
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery;
 
     /// The region that the queue's buffers lie in, where it can pass them on or take others' without a copy.
@@ -107,6 +110,12 @@ pub trait PortQueue: Send {
 
     /// Whether frames wait that were not received yet, without borrowing them.
     fn has_waiting(&mut self) -> bool;
+
+    /// How long until it has something to do that no descriptor announces; a sleeping datapath looks again by then. `None` where
+    /// there is no such thing.
+    fn due_in(&self) -> Option<Duration> {
+        None
+    }
 
     /// Why the queue stands still or gives no more frames, for people; `None` while it works.
     fn fault(&self) -> Option<String> {

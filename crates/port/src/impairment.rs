@@ -1,0 +1,153 @@
+//! Impairment: a port that loses, doubles, reorders, damages and delays frames exactly as told, and says what it did.
+//!
+//! An [`ImpairedQueue`] wraps a queue. What the datapath delivers to it passes the [`ImpairmentPlan`] before it reaches the
+//! program; what the program sends is left alone. Frames are numbered from 0 in the order in which they are delivered to their
+//! queue, and the plan says of each number what becomes of it, whatever else happens: the same plan and the same frames give the
+//! same result, always. Each frame goes through these stages:
+//!
+//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages and
+//!    [`Reorder::by`] never see it.
+//! 2. **corrupt**: one bit is flipped.
+//! 3. **duplicate**: it will be delivered twice in a row, both times as it is now.
+//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count), then it
+//!    joins the line behind the last of them.
+//! 5. **delay**: it leaves the line at the first step of the datapath at which its arrival lies its delay back and nothing is
+//!    in front of it. A frame never overtakes one in front, so that only **reorder** changes the order.
+//!
+//! Frames that cannot pass at once are copied into memory that is allocated with the queue ([`ImpairmentPlan::hold_frames`]).
+//! Where that is full they are dropped as [`DropCause::HoldFull`](crate::drop_cause::DropCause::HoldFull); what is still held
+//! when the port ends is counted as [`DropCause::PortGone`](crate::drop_cause::DropCause::PortGone). A copy made by **duplicate** counts as
+//! replicated. So a port's account stays exact once nothing is held any more.
+
+mod hold;
+mod plan;
+mod queue;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::Clock;
+use crate::counters::QueueCounters;
+use crate::port_queue::PortQueue;
+
+pub use plan::{Corruption, Delay, Fate, ImpairmentPlan, Pattern, PlanError, Reorder, Within};
+pub use queue::ImpairedQueue;
+
+/// The impairment of a port: makes its queues impaired ones, and tells at any time what was done.
+#[derive(Debug, Clone)]
+pub struct Impairment {
+    plan: Arc<ImpairmentPlan>,
+    clock: Clock,
+    records: Vec<Arc<Record>>,
+}
+
+/// What an impairment has done so far, in frames. At any moment at which no frame is on its way:
+/// `arrived + duplicated = dropped + overflowed + abandoned + held + passed`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ImpairmentCounters {
+    /// Delivered to the port by the datapath.
+    pub arrived: u64,
+    /// Dropped by the plan.
+    pub dropped: u64,
+    /// Copies made beyond the first.
+    pub duplicated: u64,
+    /// Taken aside. Where none of the frames behind it is left to pass it, such a frame is in its old place in the end.
+    pub reordered: u64,
+    /// With a bit flipped.
+    pub corrupted: u64,
+    /// With a delay of their own; those behind them may be late too.
+    pub delayed: u64,
+    /// Dropped because [`ImpairmentPlan::hold_frames`] were held already, or longer than 128 KiB.
+    pub overflowed: u64,
+    /// Still held when the port ended.
+    pub abandoned: u64,
+    /// Held now, copies included.
+    pub held: u64,
+    /// Given to the port's own ring, copies included. That may have dropped some: the port's counters tell.
+    pub passed: u64,
+}
+
+/// The counters of one queue. Written by the worker that serves it only.
+#[derive(Debug, Default)]
+struct Record {
+    arrived: AtomicU64,
+    dropped: AtomicU64,
+    duplicated: AtomicU64,
+    reordered: AtomicU64,
+    corrupted: AtomicU64,
+    delayed: AtomicU64,
+    overflowed: AtomicU64,
+    abandoned: AtomicU64,
+    held: AtomicU64,
+    passed: AtomicU64,
+}
+
+/// One writer: a relaxed load and store. Wraps, so that a gauge can be moved down by adding a negative number.
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+impl Record {
+    fn add_to(&self, sum: &mut ImpairmentCounters) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        sum.arrived += get(&self.arrived);
+        sum.dropped += get(&self.dropped);
+        sum.duplicated += get(&self.duplicated);
+        sum.reordered += get(&self.reordered);
+        sum.corrupted += get(&self.corrupted);
+        sum.delayed += get(&self.delayed);
+        sum.overflowed += get(&self.overflowed);
+        sum.abandoned += get(&self.abandoned);
+        sum.held += get(&self.held);
+        sum.passed += get(&self.passed);
+    }
+}
+
+impl Impairment {
+    /// An impairment by `plan`, with no queue yet. Delays are measured by `clock`, which a test can hold in its hand.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the plan holds a value out of range.
+    pub fn new(plan: ImpairmentPlan, clock: Clock) -> Result<Self, PlanError> {
+        Ok(Self { plan: Arc::new(plan.checked()?), clock, records: Vec::new() })
+    }
+
+    /// Puts the impairment before `port`, the next queue of the port, whose account is `counters`.
+    #[must_use]
+    pub fn wrap(&mut self, port: Box<dyn PortQueue>, counters: Arc<QueueCounters>) -> ImpairedQueue {
+        let queue = self.records.len() as u16;
+        let record = Arc::<Record>::default();
+        self.records.push(Arc::clone(&record));
+        ImpairedQueue::new(port, counters, Arc::clone(&self.plan), queue, self.clock.clone(), record)
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &ImpairmentPlan {
+        &self.plan
+    }
+
+    /// What was done so far, all queues together. Each value is of some moment; what a program has received is in them.
+    #[must_use]
+    pub fn counters(&self) -> ImpairmentCounters {
+        let mut sum = ImpairmentCounters::default();
+        self.records.iter().for_each(|record| record.add_to(&mut sum));
+        sum
+    }
+
+    /// What the plan has for frame `number` of queue `queue`: what was done to it, unless there was no room to hold it.
+    #[must_use]
+    pub fn fate(&self, queue: u16, number: u64) -> Fate {
+        self.plan.fate(queue, number)
+    }
+
+    /// The number and fate of every frame that has arrived at queue `queue` so far and did not pass untouched.
+    pub fn affected(&self, queue: u16) -> impl Iterator<Item = (u64, Fate)> + '_ {
+        let record = self.records.get(usize::from(queue));
+        let arrived = record.map_or(0, |record| record.arrived.load(Ordering::Relaxed));
+        (0..arrived)
+            .map(move |number| (number, self.fate(queue, number)))
+            .filter(|(_, fate)| *fate != Fate::default())
+    }
+}

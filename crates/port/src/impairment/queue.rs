@@ -1,0 +1,371 @@
+//! The queue that impairs what is delivered to another.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::hold::{HeldBytes, Hold, NotHeld};
+use super::plan::{Fate, ImpairmentPlan, Pattern};
+use super::{Record, add};
+use crate::batch::{BATCH_FRAMES, Batch};
+use crate::clock::Clock;
+use crate::counters::QueueCounters;
+use crate::drop_cause::{DropCause, DropTally};
+use crate::port_queue::{Delivery, PortQueue};
+
+/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue. What that
+/// one gives is passed on as it is.
+pub struct ImpairedQueue {
+    port: Box<dyn PortQueue>,
+    counters: Arc<QueueCounters>,
+    plan: Arc<ImpairmentPlan>,
+    queue: u16,
+    clock: Clock,
+    record: Arc<Record>,
+    hold: Hold,
+    /// Frames that leave in this order, each when it is due.
+    line: VecDeque<Held>,
+    /// Frames that let others pass, in the order of their arrival.
+    aside: VecDeque<Aside>,
+    /// Number of the next frame.
+    number: u64,
+    /// Frames that the plan did not drop.
+    survivors: u64,
+    /// Frames of the batch in hand that pass at once, before everything in the line.
+    direct: Vec<u16>,
+    /// Frames on their way out of the line.
+    leaving: Batch,
+    leaving_order: Vec<u16>,
+    /// Whether a source said when its frames came.
+    stamped: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: HeldBytes,
+    copies: u8,
+    due_ns: u64,
+    timestamp_ns: u64,
+}
+
+#[derive(Debug)]
+struct Aside {
+    held: Held,
+    /// Goes on when there have been so many survivors.
+    until_survivor: u64,
+    /// Goes on at this time in any case.
+    until_ns: u64,
+}
+
+impl std::fmt::Debug for ImpairedQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImpairedQueue")
+            .field("plan", &self.plan)
+            .field("record", &self.record)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for ImpairedQueue {
+    /// Accounts for the frames that nobody will get any more.
+    fn drop(&mut self) {
+        let held = self.line.iter().chain(self.aside.iter().map(|aside| &aside.held));
+        let copies: u32 = held.map(|held| u32::from(held.copies)).sum();
+        add(&self.record.abandoned, u64::from(copies));
+        add(&self.record.held, u64::from(copies).wrapping_neg());
+        self.drop_frames(DropCause::PortGone, copies);
+    }
+}
+
+impl ImpairedQueue {
+    pub(super) fn new(
+        port: Box<dyn PortQueue>,
+        counters: Arc<QueueCounters>,
+        plan: Arc<ImpairmentPlan>,
+        queue: u16,
+        clock: Clock,
+        record: Arc<Record>,
+    ) -> Self {
+        let most = plan.hold_frames as usize;
+        Self {
+            port,
+            counters,
+            queue,
+            clock,
+            record,
+            hold: Hold::new(plan.hold_frames),
+            plan,
+            line: VecDeque::with_capacity(most),
+            aside: VecDeque::with_capacity(most),
+            number: 0,
+            survivors: 0,
+            direct: Vec::with_capacity(BATCH_FRAMES),
+            leaving: Batch::new(),
+            leaving_order: Vec::with_capacity(BATCH_FRAMES),
+            stamped: false,
+        }
+    }
+
+    fn drop_frames(&self, cause: DropCause, frames: u32) {
+        let mut dropped = DropTally::default();
+        dropped.add(cause, frames);
+        self.counters.dropped(&dropped);
+    }
+
+    /// Takes one frame of the batch.
+    fn admit(&mut self, batch: &mut Batch, frame: u16, now_ns: u64) {
+        if self.line.front().is_some_and(|held| held.due_ns <= now_ns) {
+            self.send_direct(batch);
+            self.send_due(now_ns);
+        }
+        let number = self.number;
+        self.number += 1;
+        let fate = self.plan.fate(self.queue, number);
+        if fate.drop {
+            add(&self.record.dropped, 1);
+            return self.drop_frames(DropCause::Impaired, 1);
+        }
+        self.survivors += 1;
+        let fragments = batch.frame(usize::from(frame));
+        let bit = match fate.corrupt {
+            true => self.plan.bit(self.queue, number, fragments.iter().map(|fragment| fragment.len()).sum()),
+            false => None,
+        };
+        if bit.is_none() && !fate.reorder && fate.delay_ns == 0 && self.line.is_empty() {
+            self.pass(batch, frame, fate.duplicate);
+        } else {
+            self.hold_frame(batch, frame, bit, &fate, now_ns);
+        }
+        while self.aside.front().is_some_and(|aside| aside.until_survivor <= self.survivors) {
+            self.rejoin();
+        }
+    }
+
+    /// Lets a frame of the batch pass untouched.
+    fn pass(&mut self, batch: &mut Batch, frame: u16, duplicate: bool) {
+        let copies = 1 + usize::from(duplicate);
+        if self.direct.len() + copies > BATCH_FRAMES {
+            self.send_direct(batch);
+        }
+        if duplicate {
+            // Its buffer cannot be in two slots.
+            batch.set_replicated(usize::from(frame));
+            self.count_duplicate();
+        }
+        self.direct.extend(std::iter::repeat_n(frame, copies));
+    }
+
+    fn count_duplicate(&self) {
+        add(&self.record.duplicated, 1);
+        self.counters.replicated(1);
+    }
+
+    /// Copies a frame of the batch, to be sent later.
+    fn hold_frame(&mut self, batch: &Batch, frame: u16, bit: Option<usize>, fate: &Fate, now_ns: u64) {
+        let frame = usize::from(frame);
+        let bytes = match self.hold.put(batch.frame(frame)) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                add(&self.record.overflowed, 1);
+                let cause = if why == NotHeld::Full { DropCause::HoldFull } else { DropCause::TooLong };
+                return self.drop_frames(cause, 1);
+            }
+        };
+        if let Some(bit) = bit {
+            self.hold.flip(&bytes, bit);
+            add(&self.record.corrupted, 1);
+        }
+        if fate.duplicate {
+            self.count_duplicate();
+        }
+        let copies = 1 + u8::from(fate.duplicate);
+        add(&self.record.held, u64::from(copies));
+        add(&self.record.delayed, u64::from(fate.delay_ns != 0));
+        let due_ns = now_ns.saturating_add(fate.delay_ns);
+        let held = Held { bytes, copies, due_ns, timestamp_ns: batch.timestamp_ns(frame) };
+        if fate.reorder {
+            add(&self.record.reordered, 1);
+            let patience_ns = self.plan.reorder.patience_ns.unwrap_or(u64::MAX);
+            self.aside.push_back(Aside {
+                held,
+                until_survivor: self.survivors + u64::from(self.plan.reorder.by),
+                until_ns: now_ns.saturating_add(patience_ns),
+            });
+        } else {
+            self.line.push_back(held);
+        }
+    }
+
+    /// Puts the frame that stepped aside first back into the line.
+    fn rejoin(&mut self) {
+        self.line.extend(self.aside.pop_front().map(|aside| aside.held));
+    }
+
+    /// Delivers the frames of the batch that pass at once.
+    fn send_direct(&mut self, batch: &mut Batch) {
+        if self.direct.is_empty() {
+            return;
+        }
+        let delivery = self.port.deliver(batch, &self.direct);
+        self.account(&delivery, self.direct.len());
+        self.direct.clear();
+    }
+
+    /// Delivers what is due, from the front of the line. Says whether there was something.
+    fn send_due(&mut self, now_ns: u64) -> bool {
+        while self.aside.front().is_some_and(|aside| aside.until_ns <= now_ns) {
+            self.rejoin();
+        }
+        let mut any = false;
+        loop {
+            self.leaving.reset(BATCH_FRAMES);
+            self.leaving_order.clear();
+            let due = self.line.iter().take_while(|held| held.due_ns <= now_ns);
+            for (number, held) in (0u16..).zip(due) {
+                let copies = usize::from(held.copies);
+                if !self.leaving.has_room(held.bytes.fragments())
+                    || self.leaving_order.len() + copies > BATCH_FRAMES
+                {
+                    break;
+                }
+                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used again.
+                unsafe { self.hold.append_to(&held.bytes, &mut self.leaving) };
+                if self.stamped {
+                    self.leaving.push_timestamp(held.timestamp_ns);
+                }
+                self.leaving_order.extend(std::iter::repeat_n(number, copies));
+            }
+            if self.leaving_order.is_empty() {
+                return any;
+            }
+            any = true;
+            let delivery = self.port.deliver(&mut self.leaving, &self.leaving_order);
+            let copies = self.leaving_order.len();
+            add(&self.record.held, (copies as u64).wrapping_neg());
+            self.account(&delivery, copies);
+            for held in self.line.drain(..self.leaving.frames()) {
+                self.hold.free(held.bytes);
+            }
+        }
+    }
+
+    fn account(&self, delivery: &Delivery, frames: usize) {
+        add(&self.record.passed, frames as u64);
+        self.counters.delivered(u64::from(delivery.frames), delivery.bytes);
+        self.counters.dropped(&delivery.dropped);
+    }
+
+    fn holds(&self) -> bool {
+        !self.line.is_empty() || !self.aside.is_empty()
+    }
+}
+
+impl PortQueue for ImpairedQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        // Asked at every step of the datapath: what is due leaves also when nothing new comes.
+        if self.holds() && self.send_due(self.clock.now_ns()) {
+            self.counters.wakeups(self.port.flush());
+        }
+        self.port.receive(batch);
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.port.longest_frame_bytes()
+    }
+
+    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so where there are
+    /// no others they hold nobody back.
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let behind = self.port.room(frame_bytes);
+        let held = self.record.held.load(Ordering::Relaxed) as usize;
+        let room = behind.saturating_sub(held).min(self.hold.room(frame_bytes));
+        let room = if self.plan.duplicate == Pattern::Never { room } else { room / 2 };
+        if self.line.is_empty() { room.max(behind.min(1)) } else { room }
+    }
+
+    fn await_room(&mut self) -> bool {
+        self.port.await_room()
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.port.release(fragments);
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let now_ns = self.clock.now_ns();
+        self.stamped |= batch.has_timestamps();
+        add(&self.record.arrived, frames.len() as u64);
+        if self.holds() {
+            self.send_due(now_ns);
+        }
+        for &frame in frames {
+            self.admit(batch, frame, now_ns);
+        }
+        self.send_direct(batch);
+        self.send_due(now_ns);
+        Delivery { taken_over: frames.len() as u32, ..Delivery::default() }
+    }
+
+    fn reclaim(&mut self, batch: &Batch) {
+        self.port.reclaim(batch);
+    }
+
+    fn lent(&self) -> u64 {
+        self.port.lent()
+    }
+
+    fn returned(&mut self) -> u64 {
+        self.port.returned()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        self.port.missed_frames()
+    }
+
+    fn flush(&mut self) -> u32 {
+        self.port.flush()
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.port.prepare_sleep(sleeping);
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.wake_descriptor()
+    }
+
+    fn drain_wake(&mut self) {
+        self.port.drain_wake();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.port.has_waiting()
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        let line = self.line.front().map(|held| held.due_ns);
+        let aside = self.aside.front().map(|aside| aside.until_ns).filter(|&until_ns| until_ns != u64::MAX);
+        let next = line.into_iter().chain(aside).min();
+        let own = next.map(|next| Duration::from_nanos(next.saturating_sub(self.clock.now_ns())));
+        own.into_iter().chain(self.port.due_in()).min()
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.port.fault()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.port.is_gone()
+    }
+
+    fn end(&mut self) {
+        self.port.end();
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        self.port.delivery_fault()
+    }
+}
