@@ -12,8 +12,11 @@ use ringroad_drivers::device::Role;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::registry::{open_device, plan_device};
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
+use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::impairment::{Impairment, ImpairmentPlan};
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
+use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, PortPlacement};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
@@ -150,17 +153,52 @@ impl Embedded {
     /// # Errors
     /// [`OpenError`].
     pub fn open_with(&self, name: &str, options: &OpenOptions) -> Result<Port, OpenError> {
-        self.open_parsed(&name.parse()?, options)
+        self.open_parsed(&name.parse()?, options, None)
     }
 
-    fn open_parsed(&self, name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
+    /// Opens a port that does to the frames it receives what `plan` says ([`impairment`](crate::impairment)), and what tells what was
+    /// done. What the port sends is left alone. A device is held back where frames would be lost for want of room, as without a plan.
+    ///
+    /// Delays are measured by `clock`. Held frames leave when the datapath looks: on a thread ([`Embedded::on_thread`]) as they are
+    /// due, with a manual clock within a millisecond; else when some port is synced or [`Embedded::step`] is called.
+    /// [`Queue::wait`] looks in time by itself; after [`Queue::arm`] no descriptor tells of frames held in a datapath without a
+    /// thread.
+    ///
+    /// # Errors
+    /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes, whose frames pass no
+    /// datapath.
+    pub fn open_impaired(
+        &self,
+        name: &str,
+        options: &OpenOptions,
+        plan: ImpairmentPlan,
+        clock: Clock,
+    ) -> Result<(Port, Impairment), OpenError> {
+        let mut impairment = Impairment::new(plan, clock)?;
+        let port = self.open_parsed(&name.parse()?, options, Some(&mut impairment))?;
+        Ok((port, impairment))
+    }
+
+    fn open_parsed(
+        &self,
+        name: &PortName,
+        options: &OpenOptions,
+        impairment: Option<&mut Impairment>,
+    ) -> Result<Port, OpenError> {
         let sizes = Sizes::of(name, options);
         match &name.base {
-            PortBase::Switch { switch, port } => self.open_switch_port(name, switch, port, &sizes, options),
+            PortBase::Switch { switch, port } => {
+                self.open_switch_port(name, switch, port, &sizes, options, impairment)
+            }
+            PortBase::Pipe { .. } if impairment.is_some() => Err(OpenError::NotHere {
+                name: name.base.to_string(),
+                place: "impaired",
+                why: "the frames of a pipe pass no datapath; use a port of a switch, such as vale0:a",
+            }),
             PortBase::Pipe { parent, id, side } => {
                 self.open_pipe(name, &format!("{parent}/{id}"), *side, &sizes, options)
             }
-            _ => self.open_device(name, &sizes, options),
+            _ => self.open_device(name, &sizes, options, impairment),
         }
     }
 
@@ -203,13 +241,14 @@ impl Embedded {
         port: &str,
         sizes: &Sizes,
         options: &OpenOptions,
+        impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
         let full_name = name.base.to_string();
         let home = match &name.options.share {
             Some(other) => self.home_of(other)?,
             None => make_home(sizes, 0, options)?,
         };
-        let (shm, queues) = place_shm(&home, &full_name)?;
+        let (shm, queues) = place_shm(&home, &full_name, impairment)?;
         let index = {
             let mut inner = self.lock();
             let index = inner.fabric.attach(switch, port, queues)?;
@@ -236,7 +275,13 @@ impl Embedded {
         known.ok_or_else(|| FabricError::NoSuchPort(port.to_owned()).into())
     }
 
-    fn open_device(&self, name: &PortName, sizes: &Sizes, options: &OpenOptions) -> Result<Port, OpenError> {
+    fn open_device(
+        &self,
+        name: &PortName,
+        sizes: &Sizes,
+        options: &OpenOptions,
+        impairment: Option<&mut Impairment>,
+    ) -> Result<Port, OpenError> {
         let shared = name.options.share.as_ref().map(|other| self.home_of(other)).transpose()?;
         // The rings of a shared region come in as many pairs as it has.
         let queues = shared.as_ref().map(|home| home.queues()).or(options.queues);
@@ -252,7 +297,7 @@ impl Embedded {
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
         let full_name = name.base.to_string();
-        let (shm, queues) = place_shm(&home, &full_name)?;
+        let (shm, queues) = place_shm(&home, &full_name, impairment)?;
         let device_queues = std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect();
         let wire = {
             let mut inner = self.lock();
@@ -384,21 +429,28 @@ fn make_home(sizes: &Sizes, device_buffers: u32, options: &OpenOptions) -> Resul
     Ok(ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, device_buffers, options.huge_pages)?)
 }
 
-/// A port in `home`, and the datapath's side of it.
-fn place_shm(home: &Arc<ShmRegion>, name: &str) -> Result<(ShmPort, Vec<QueueParts>), OpenError> {
+/// A port in `home`, and the datapath's side of it, with the impairment before it.
+fn place_shm(
+    home: &Arc<ShmRegion>,
+    name: &str,
+    mut impairment: Option<&mut Impairment>,
+) -> Result<(ShmPort, Vec<QueueParts>), OpenError> {
     let shm = home.place(name)?;
     let mut queues = Vec::new();
     for queue in 0..shm.placement().tx_rings.len() as u16 {
         let counters = Arc::<QueueCounters>::default();
-        let port = shm.queue(queue, Arc::clone(&counters))?;
-        queues.push(QueueParts { port: Box::new(port), counters });
+        let mut port: Box<dyn PortQueue> = Box::new(shm.queue(queue, Arc::clone(&counters))?);
+        if let Some(impairment) = &mut impairment {
+            port = Box::new(impairment.wrap(port, Arc::clone(&counters)));
+        }
+        queues.push(QueueParts { port, counters });
     }
     Ok((shm, queues))
 }
 
 /// A device in an embedded datapath of its own, stepped by the port's syncs.
 pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
-    Embedded::new().open_parsed(name, options)
+    Embedded::new().open_parsed(name, options, None)
 }
 
 /// The rings of a port whose other side is a datapath: elsewhere, or `engine`, with a device behind it or not.

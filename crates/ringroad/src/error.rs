@@ -3,6 +3,7 @@
 use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::device::DeviceError;
+use ringroad_port::impairment::PlanError;
 use ringroad_port::port_name::PortNameError;
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;
@@ -35,6 +36,9 @@ pub enum OpenError {
     /// An embedded datapath refused the port.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// An impairment plan holds a value out of range.
+    #[error(transparent)]
+    Impairment(#[from] PlanError),
     /// The kernel refused something small.
     #[error("{what}: {source}")]
     System {

@@ -52,7 +52,9 @@ pub use queue::{Interest, Queue};
 pub use ring::{Forwarded, RxRing, TxRing};
 
 pub use ringroad_control as control;
+pub use ringroad_port::clock::Clock;
 pub use ringroad_port::drop_cause::DropCause;
+pub use ringroad_port::impairment;
 pub use ringroad_port::port_name::{PortBase, PortName, PortNameError};
 pub use ringroad_ring::layout::{Slot, slot_flags};
 pub use ringroad_ring::region::HugePages;

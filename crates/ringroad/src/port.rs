@@ -170,6 +170,11 @@ impl Waitable for Port {
         self.queues.iter().any(|queue| queue.is_ready(interest))
     }
 
+    fn due_in(&self) -> Option<Duration> {
+        // All queues of a port are of one datapath.
+        self.queues.first().and_then(|queue| queue.rx.due_in())
+    }
+
     fn waiter(&self) -> &Waiter {
         &self.waiter
     }

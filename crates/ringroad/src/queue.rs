@@ -149,6 +149,10 @@ impl Waitable for Queue {
         Queue::is_ready(self, interest)
     }
 
+    fn due_in(&self) -> Option<Duration> {
+        self.rx.due_in()
+    }
+
     fn waiter(&self) -> &Waiter {
         &self.waiter
     }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ringroad_datapath::engine::Engine;
 use ringroad_port::port_queue::PortQueue;
@@ -69,6 +70,14 @@ impl Half {
                 engine.lock().unwrap_or_else(PoisonError::into_inner).step();
                 Ok(true)
             }
+        }
+    }
+
+    /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds none.
+    fn due_in(&self) -> Option<Duration> {
+        match &self.other {
+            OtherSide::Here { engine, .. } => engine.lock().unwrap_or_else(PoisonError::into_inner).due_in(),
+            OtherSide::Elsewhere(_) => None,
         }
     }
 
@@ -507,6 +516,10 @@ impl RxRing {
             }
         }
         Some(put)
+    }
+
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        self.half.due_in()
     }
 
     pub(crate) fn announce_sleep(&mut self) {

@@ -29,6 +29,8 @@ impl Binding {
 }
 
 const BINDING: u64 = u64::MAX;
+/// How long a program sleeps at most while a datapath that it steps holds frames back.
+const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 
 /// An epoll set over the queues of a port, or one of them.
 #[derive(Debug)]
@@ -91,6 +93,8 @@ pub(crate) trait Waitable {
     fn disarm(&mut self) -> Result<(), PortError>;
     fn is_ready(&self, interest: Interest) -> bool;
     fn waiter(&self) -> &Waiter;
+    /// How long until the datapath behind it, if syncs step that, has something to do that wakes nobody.
+    fn due_in(&self) -> Option<Duration>;
 
     /// Sleeps until ready; `Ok(false)` when the time is up or a signal came before that.
     fn wait_for(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
@@ -100,12 +104,18 @@ pub(crate) trait Waitable {
                 return Ok(true);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let woken = self.waiter().wait(left);
+            // The clock by which it is due may be one that stands still until somebody moves it.
+            let due = self
+                .due_in()
+                .map(|due| due.min(UNANNOUNCED_POLL))
+                .filter(|&due| left.is_none_or(|left| due < left));
+            let woken = self.waiter().wait(due.or(left));
             self.disarm()?;
             if self.is_ready(interest) {
                 return Ok(true);
             }
             match woken? {
+                Woken::Timeout if due.is_some() => {}
                 Woken::Timeout | Woken::Signal => return Ok(false),
                 Woken::Event => {}
             }
