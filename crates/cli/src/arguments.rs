@@ -9,7 +9,7 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, recv,
-    reload, replay, status, top, unlink, up,
+    reload, replay, status, top, trial, unlink, up,
 };
 use crate::failure::Failure;
 
@@ -81,8 +81,10 @@ pub(crate) enum Command {
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned
     Macs(macs::Macs),
-    /// Send frames at full speed or at a given rate
-    Gen(r#gen::Gen),
+    /// Send frames at full speed or at a given rate, and measure what arrives
+    Gen(Box<r#gen::Gen>),
+    /// Run one trial of RFC 2544 and print its result as JSON
+    Trial(Box<trial::Trial>),
     /// Receive and count frames
     Recv(recv::Recv),
     /// Forward frames between two ports
@@ -134,14 +136,18 @@ pub(crate) struct PortSizes {
 impl PortSizes {
     /// Opens `name` with these sizes.
     pub(crate) fn open(&self, name: &str, global: &Global) -> Result<Port, Failure> {
-        let options = OpenOptions {
+        Ok(Port::open_with(&self.device(name), &self.open_options(global))?)
+    }
+
+    /// The same as options of the library, for names that [`Self::device`] made.
+    pub(crate) fn open_options(&self, global: &Global) -> OpenOptions {
+        OpenOptions {
             queues: self.queues,
             slots: self.slots,
             buffer_bytes: self.buf_size,
             socket: global.socket.clone(),
             ..OpenOptions::default()
-        };
-        Ok(Port::open_with(&self.device(name), &options)?)
+        }
     }
 
     /// The name of `device` with what is asked of devices alone.
@@ -192,6 +198,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "give seconds above 0, like 10 or 0.5".to_owned())
+}
+
+/// A span of time that may be none, s.
+pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    number
+        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
+        .ok_or_else(|| "give seconds from 0 to 86400, like 2 or 0.5".to_owned())
 }
 
 /// A count as people write it: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.

@@ -19,6 +19,7 @@ pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod trial;
 pub(crate) mod unlink;
 pub(crate) mod up;
 
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
+        Command::Trial(verb) => verb.run(global, output),
         Command::Recv(verb) => verb.run(global, output),
         Command::Fwd(verb) => verb.run(global, output),
         Command::Capture(verb) => verb.run(global, output),

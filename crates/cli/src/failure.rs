@@ -135,7 +135,9 @@ from_words!(
     ringroad::PortError,
     ringroad::StartError,
     ringroad_traffic::pacing::RateError,
-    ringroad_traffic::stream::StreamError,
+    ringroad_generator::SessionError,
+    ringroad_generator::PlanError,
+    ringroad_traffic::definition::StreamError,
 );
 
 #[cfg(test)]

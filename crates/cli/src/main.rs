@@ -12,6 +12,7 @@ mod arguments;
 mod commands;
 mod failure;
 mod forwarder;
+mod frame_options;
 mod output;
 mod port_wait;
 mod receiver;

@@ -4,9 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringroad::{Interest, Port, RxRing, prefetch_read, slot_flags};
 use ringroad_capture::{CaptureSummary, CaptureWriter};
+use ringroad_generator::Clock;
+use ringroad_generator::clock::ClockReader;
+use ringroad_traffic::meter::{Digest, Meter, MeterSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
-use ringroad_traffic::sequence::{SequenceCounts, SequenceTracker};
-use ringroad_traffic::stream::read_sequence;
+use ringroad_traffic::signature::FormSet;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -15,8 +17,8 @@ use crate::run::{Progress, Run};
 
 /// Slots that are prefetched ahead of the one being read.
 const PREFETCH_SLOTS: u32 = 8;
-/// As much of a frame as a sequence number needs: Ethernet, IPv4, UDP and the number.
-const HEAD_BYTES: usize = 64;
+/// Digests of so many frames go to the meter at once.
+const DIGESTS: usize = 256;
 
 /// When to stop receiving, besides the run's own end.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,8 +31,36 @@ pub(crate) struct ReceiveLimits {
 /// What is done with each frame besides counting it.
 #[derive(Debug, Default)]
 pub(crate) struct FrameUse {
-    pub(crate) sequence: Option<SequenceTracker>,
+    pub(crate) check: Option<Check>,
     pub(crate) capture: Option<CaptureWriter>,
+}
+
+/// Test frames, read and measured.
+#[derive(Debug)]
+pub(crate) struct Check {
+    meter: Meter,
+    clock: ClockReader,
+    digests: Vec<Digest>,
+}
+
+impl Check {
+    /// Of `meter`, timed by `clock`.
+    pub(crate) fn new(meter: Meter, clock: &Clock) -> Self {
+        Self { meter, clock: clock.reader(), digests: Vec::with_capacity(DIGESTS) }
+    }
+
+    #[inline]
+    fn look_at(&mut self, frame: &[u8], arrival_ns: u64) {
+        self.digests.push(Digest::new(frame, FormSet::ALL, arrival_ns));
+        if self.digests.len() == DIGESTS {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.meter.record(&self.digests);
+        self.digests.clear();
+    }
 }
 
 /// What was received.
@@ -46,12 +76,9 @@ pub(crate) struct ReceiveSummary {
     pub(crate) seconds: f64,
     /// Traffic over that time.
     pub(crate) rate: TrafficRate,
-    /// Sequence numbers, where checked.
+    /// What became of test frames, where checked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) sequence: Option<SequenceCounts>,
-    /// Frames without a sequence number, where checked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unnumbered_frames: Option<u64>,
+    pub(crate) test_frames: Option<MeterSummary>,
     /// What the capture file holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capture: Option<CaptureCounts>,
@@ -79,14 +106,13 @@ impl CaptureCounts {
 pub(crate) struct Receiver {
     frames: u64,
     bytes: u64,
-    unnumbered: u64,
     usage: FrameUse,
     gathered: Vec<u8>,
 }
 
 impl Receiver {
     pub(crate) fn new(usage: FrameUse) -> Self {
-        Self { frames: 0, bytes: 0, unnumbered: 0, usage, gathered: Vec::new() }
+        Self { frames: 0, bytes: 0, usage, gathered: Vec::new() }
     }
 
     /// Receives until a limit, the end of the run, or a failure. The summary tells what came in either case; the
@@ -104,15 +130,16 @@ impl Receiver {
         let mut meter =
             RateMeter::new(TrafficSnapshot { now_ns: times.first_ns, ..TrafficSnapshot::default() });
         meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: times.last_ns });
-        let checked = self.usage.sequence.is_some();
         let summary = ReceiveSummary {
             port: port.info().name.clone(),
             frames: self.frames,
             bytes: self.bytes,
             seconds: times.last_ns.saturating_sub(times.first_ns) as f64 / 1e9,
             rate: meter.overall(),
-            sequence: self.usage.sequence.as_ref().map(SequenceTracker::counts),
-            unnumbered_frames: checked.then_some(self.unnumbered),
+            test_frames: self.usage.check.as_mut().map(|check| {
+                check.settle();
+                check.meter.report().summary()
+            }),
             capture: None,
         };
         (summary, ended)
@@ -179,9 +206,10 @@ impl Receiver {
 
     /// Takes up to `limit` whole frames of `rx`.
     fn take(&mut self, rx: &mut RxRing, limit: u64) -> Result<(), Failure> {
-        let touched = self.usage.sequence.is_some() || self.usage.capture.is_some();
+        let touched = self.usage.check.is_some() || self.usage.capture.is_some();
         // Where the port does not know when frames came one clock reading serves the burst: they became visible together.
         let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
+        let arrival_ns = self.usage.check.as_mut().map_or(0, |check| check.clock.now_ns());
         let available = rx.available();
         let mut taken = 0;
         let mut left = limit;
@@ -207,7 +235,7 @@ impl Receiver {
                 {
                     prefetch_read(address);
                 }
-                result = self.look_at(rx, taken, slots, now_ns);
+                result = self.look_at(rx, taken, slots, now_ns, arrival_ns);
             }
             taken += slots;
             if result.is_err() {
@@ -223,31 +251,32 @@ impl Receiver {
     }
 
     /// Reads the frame of `slots` slots that starts `first` after the ring's first.
-    fn look_at(&mut self, rx: &RxRing, first: u32, slots: u32, now_ns: u64) -> Result<(), Failure> {
-        if let Some(tracker) = &mut self.usage.sequence {
-            let mut head = [0; HEAD_BYTES];
-            let len = rx.frame(first).read(&mut head);
-            match head.get(..len).and_then(read_sequence) {
-                Some(number) => tracker.record(number),
-                None => self.unnumbered += 1,
+    fn look_at(
+        &mut self,
+        rx: &RxRing,
+        first: u32,
+        slots: u32,
+        now_ns: u64,
+        arrival_ns: u64,
+    ) -> Result<(), Failure> {
+        let mut len = 0;
+        for offset in first..first + slots {
+            let bytes = rx.frame(offset);
+            if self.gathered.len() < len + bytes.len() {
+                self.gathered.resize(len + bytes.len(), 0);
             }
+            len += self.gathered.get_mut(len..).map_or(0, |room| bytes.read(room));
+        }
+        let frame = self.gathered.get(..len).unwrap_or_default();
+        if let Some(check) = &mut self.usage.check {
+            check.look_at(frame, arrival_ns);
         }
         let Some(capture) = &mut self.usage.capture else { return Ok(()) };
         let came_ns = match rx.timestamp_ns(first) {
             0 => now_ns,
             known_ns => known_ns,
         };
-        self.gathered.clear();
-        for offset in first..first + slots {
-            let bytes = rx.frame(offset);
-            let start = self.gathered.len();
-            self.gathered.resize(start + bytes.len(), 0);
-            if let Some(room) = self.gathered.get_mut(start..) {
-                bytes.read(room);
-            }
-        }
-        let len = u32::try_from(self.gathered.len()).unwrap_or(u32::MAX);
-        Ok(capture.write_frame(came_ns, &self.gathered, len)?)
+        Ok(capture.write_frame(came_ns, frame, u32::try_from(len).unwrap_or(u32::MAX))?)
     }
 }
 

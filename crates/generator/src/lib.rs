@@ -1,6 +1,32 @@
-//! Generator, receiver, trial, replay and scripts over any port.
+//! Generator, receiver and trials over any port.
 //!
-//! [`clock`] is what everything is timed by.
+//! A [`Plan`] names ports and the loads between them. A [`Session`] opens the ports, gives each queue a thread that sends
+//! and receives, starts and stops loads together, and ends with a [`Report`]: the load offered beside the one intended, what
+//! the sender's timing was worth, and for each stream what came, was lost, came twice, late, out of order or damaged. A
+//! [`TrialPlan`] runs one trial of RFC 2544 that way and gives a verdict.
+//!
+//! What is pure in this (frames, signatures, schedules, counting) is in `ringroad-traffic`; here are threads, rings and the
+//! [`clock`].
 
 pub mod affinity;
 pub mod clock;
+mod control;
+mod error;
+mod lineup;
+pub mod plan;
+mod queue_task;
+mod receiver;
+pub mod report;
+mod sender;
+pub mod series;
+pub mod session;
+mod shared;
+pub mod trial;
+
+pub use crate::clock::Clock;
+pub use crate::error::SessionError;
+pub use crate::plan::{Load, Plan, PlanError, PlannedPort};
+pub use crate::report::Report;
+pub use crate::session::{Session, SessionOptions, Threads};
+pub use crate::shared::FrameCount;
+pub use crate::trial::{TrialPlan, TrialReport, Verdict};

@@ -21,6 +21,7 @@
 //! stream, the field, what was given, and what could be.
 
 mod error;
+mod reversed;
 
 use std::path::PathBuf;
 

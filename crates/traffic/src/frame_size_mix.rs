@@ -1,6 +1,7 @@
 //! The sizes of a stream's frames, one after the other.
 
 mod genome;
+mod text;
 
 use std::fmt;
 
@@ -8,6 +9,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::text::FrameSizeMixError;
 use crate::definition::{Problem, StreamError};
 use crate::line_rate::FrameSize;
 use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};

@@ -2,7 +2,7 @@
 //!
 //! Everything here is arithmetic over bytes, counters and nanoseconds that the caller hands in: no port, no clock, no
 //! thread. [`definition`] says what streams are, [`frame_source`] makes their frames, [`stream_mix`] those of several
-//! streams; [`stream`] makes plain ones. [`pacing`] says how many are due, [`line_rate`] converts between frames per
+//! streams. [`pacing`] says how many are due, [`line_rate`] converts between frames per
 //! second and bits per second, [`rate_meter`] turns counters into rates, [`sequence`] tells loss, duplication and
 //! reordering from the numbers that the frames carry, [`signature`] is how they carry them, [`meter`] counts and measures
 //! all of that per stream, [`mac_address`] is how people write addresses.

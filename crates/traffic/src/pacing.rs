@@ -18,7 +18,7 @@ mod rate_spec;
 use serde::Serialize;
 
 pub use self::departure_error::{DepartureError, DepartureErrorReport, Spread};
-pub use self::load_shape::{LoadShape, MAX_BURST_FRAMES};
+pub use self::load_shape::{LoadShape, LoadShapeError, MAX_BURST_FRAMES};
 pub use self::rate_spec::{RateError, RateSpec};
 use crate::line_rate::{BitLayer, FCS_BYTES, FrameSize};
 use crate::random::SplitMix64;

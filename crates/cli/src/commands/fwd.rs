@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use ringroad::{Embedded, OpenOptions, Port};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::line_rate::FrameSize;
-use ringroad_traffic::stream::{FrameFields, FrameStream, FrameTemplate, Variation};
 use serde::Serialize;
 
 use crate::arguments::{Global, PortSizes, RunLimits};
@@ -239,9 +240,10 @@ impl Fwd {
 
     /// Sends made-up frames from both ports, or the first.
     fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
-        let template = FrameTemplate::new(&FrameFields::default(), self.size, Variation::default());
-        let mut stream = match template {
-            Ok(template) => FrameStream::new(template, 0),
+        let definition =
+            StreamDefinition { size: Some(FrameSizeMix::Fixed(self.size)), ..StreamDefinition::default() };
+        let mut stream = match definition.compile(0) {
+            Ok(stream) => stream,
             Err(error) => return (<[DirectionCounts; 2]>::default(), Err(error.into())),
         };
         let burst = self.burst;
@@ -251,7 +253,7 @@ impl Fwd {
                 let tx = queue.tx();
                 let batch = tx.available().min(burst);
                 for _ in 0..batch {
-                    counts.frames += u64::from(tx.send(stream.frame())?);
+                    counts.frames += u64::from(tx.send(stream.next_frame(0))?);
                 }
                 tx.sync()?;
             }

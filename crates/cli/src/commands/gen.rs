@@ -1,351 +1,208 @@
-//! `ringroad gen`: a generator of frames.
+//! `ringroad gen`: a generator, and the meter at the other end.
 
-use std::net::Ipv4Addr;
+pub(super) mod summary;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
-use ringroad::{Interest, Port, TxRing, prefetch_write};
-use ringroad_traffic::line_rate::FrameSize;
-use ringroad_traffic::mac_address::MacAddress;
-use ringroad_traffic::pacing::{DEFAULT_BACKLOG_FRAMES, OfferedLoad, Pacer, RateSpec};
-use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
-use ringroad_traffic::stream::{FrameFields, FrameStream, FrameTemplate, PayloadPattern, Variation};
+use clap::{Args, ValueEnum};
+use ringroad::PortInfo;
+use ringroad_generator::session::DEFAULT_BURST_FRAMES;
+use ringroad_generator::{Clock, Load, Plan, PlannedPort, Session, SessionOptions, Threads};
+use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
-use crate::arguments::{Global, PortSizes, RunLimits, count};
+use self::summary::text;
+use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
 use crate::failure::Failure;
-use crate::output::Output;
-use crate::output::rates::{CONVENTION, frame_rate, grouped, traffic_rate};
-use crate::port_wait::Idleness;
-use crate::run::{Progress, Run, pin};
+use crate::frame_options::{FrameOptions, with_template};
+use crate::output::{Output, json};
+use crate::run::{Progress, StopFlag};
 
-/// Slots whose buffers are fetched for writing ahead of the one being filled.
-const PREFETCH_SLOTS: u32 = 8;
-/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
-const AWAKE_NS: u64 = 100_000;
-/// Longest time without progress in which the other side takes the last frames.
-const DRAIN_NS: u64 = 1_000_000_000;
+/// Longest wait between two looks at the stop flag.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the last frames may take to arrive, s, where nothing else is said.
+const DRAIN_S: f64 = 0.5;
 
-/// Send frames at full speed or at a given rate
+/// Send frames at full speed or at a given rate, and measure what arrives
 ///
-/// Frames are Ethernet, IPv4 and UDP with right checksums; each carries its number, which `recv --check` verifies. A
-/// frame size counts the 4 bytes of FCS, as standards do, although ports of memory carry none: a frame of 64 bytes
+/// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and a checksum of its own.
+/// With --to this program receives too, and tells loss, duplicates, reordering, damage, latency and jitter; a receiver of
+/// its own is `ringroad recv --check`.
+///
+/// A frame size counts the 4 bytes of FCS, as standards do, although ports of memory carry none: a frame of 64 bytes
 /// takes 60 in its slot. Rates in bit/s count L1 bits, as line rate does: frame with FCS, preamble and gap, 84 bytes
 /// for a frame of 64; say L2 for frames with FCS alone.
 #[derive(Debug, Args)]
 pub(crate) struct Gen {
     /// Port to send from
-    #[arg(value_name = "PORT")]
-    port: String,
-    /// Frame size in bytes, FCS included; in the slot 4 less
-    #[arg(long, value_name = "BYTES", default_value = "64")]
-    size: FrameSize,
-    /// Offered rate: max, 1Mpps, 10Gbit, 1GbitL2, 50%@10G
-    #[arg(long, default_value = "max")]
+    #[arg(value_name = "PORT", required_unless_present = "plan")]
+    port: Option<String>,
+    /// Port where the frames should arrive; may be given several times
+    #[arg(long, value_name = "PORT")]
+    to: Vec<String>,
+    /// Send from each port of --to back to PORT too, with the addresses exchanged
+    #[arg(long, requires = "to")]
+    bidirectional: bool,
+    /// Do what this TOML file says: any number of ports and loads; `ringroad gen --show-plan` writes one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "to", "bidirectional", "show_plan"])]
+    plan: Option<PathBuf>,
+    /// Print the plan that the arguments make, as TOML, and send nothing
+    #[arg(long)]
+    show_plan: bool,
+    /// Offered rate of each direction: max, 1Mpps, 10Gbit, 1GbitL2, 50%@10G
+    #[arg(long, default_value = "max", help_heading = "Load")]
     rate: RateSpec,
+    /// How frames lie in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
+    #[arg(long, default_value = "constant", help_heading = "Load")]
+    shape: LoadShape,
     /// End after so many frames, such as 1000000 or 1M
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Load")]
     count: Option<u64>,
+    /// What a sender that was held up may catch up, frames; the rest is skipped
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
+    catch_up: u32,
+    /// How long the last frames may take to arrive, s
+    #[arg(long, value_name = "S", default_value_t = DRAIN_S, value_parser = seconds_or_none, help_heading = "Load")]
+    drain: f64,
+    #[command(flatten)]
+    frames: FrameOptions,
     /// Most frames per sync
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
     burst: u32,
-    /// Destination Ethernet address
-    #[arg(long, value_name = "MAC", default_value_t = FrameFields::default().destination, help_heading = "Frame")]
-    dst_mac: MacAddress,
-    /// Source Ethernet address
-    #[arg(long, value_name = "MAC", default_value_t = FrameFields::default().source, help_heading = "Frame")]
-    src_mac: MacAddress,
-    /// Source IPv4 address
-    #[arg(long, value_name = "IP", default_value_t = FrameFields::default().ipv4_source, help_heading = "Frame")]
-    src_ip: Ipv4Addr,
-    /// Destination IPv4 address
-    #[arg(long, value_name = "IP", default_value_t = FrameFields::default().ipv4_destination, help_heading = "Frame")]
-    dst_ip: Ipv4Addr,
-    /// Source UDP port, of the first flow
-    #[arg(long, value_name = "N", default_value_t = FrameFields::default().udp_source_port, help_heading = "Frame")]
-    src_port: u16,
-    /// Destination UDP port
-    #[arg(long, value_name = "N", default_value_t = FrameFields::default().udp_destination_port, help_heading = "Frame")]
-    dst_port: u16,
-    /// Flows, told apart by their UDP source port
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Frame")]
-    flows: u32,
-    /// Let flows have source Ethernet addresses of their own too
-    #[arg(long, help_heading = "Frame")]
-    flow_macs: bool,
-    /// Send frames without numbers, which costs less
-    #[arg(long, help_heading = "Frame")]
-    no_sequence: bool,
+    /// Threads: one for each queue of each port, or one for all
+    #[arg(long, value_enum, default_value_t = ThreadChoice::Queue)]
+    threads: ThreadChoice,
+    /// Never sleep: the least latency, for a processor per thread
+    #[arg(long)]
+    busy: bool,
     #[command(flatten)]
     sizes: PortSizes,
     #[command(flatten)]
     limits: RunLimits,
 }
 
-/// What was sent.
-#[derive(Debug, Serialize)]
-struct Summary {
-    port: String,
-    /// Frames that the other side took.
-    frames: u64,
-    /// Their bytes, without FCS.
-    bytes: u64,
-    seconds: f64,
-    /// Traffic from the first frame until the last was handed over.
-    rate: TrafficRate,
-    size_bytes: u32,
-    intended_rate: RateSpec,
-    /// Frames per second meant; absent for "max".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    intended_fps: Option<f64>,
-    offered: OfferedLoad,
-    /// Frames that were due and found the ring full.
-    waited_frames: u64,
-    /// Frames handed over that the other side did not take.
-    unsent_frames: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ThreadChoice {
+    Queue,
+    One,
 }
 
-/// Account of frames that find the ring full, each counted once.
-#[derive(Debug, Default)]
-struct Waiting {
-    now: u64,
-    total: u64,
-}
-
-impl Waiting {
-    #[inline]
-    fn after(&mut self, due: u32, sent: u32) {
-        let left = u64::from(due - sent);
-        let known = self.now.saturating_sub(u64::from(sent));
-        self.total += left.saturating_sub(known);
-        self.now = left;
-    }
+#[derive(Serialize)]
+struct IntervalLine<'a> {
+    interval: &'a ringroad_generator::series::Interval,
 }
 
 impl Gen {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let mut stream = FrameStream::new(self.template()?, 0);
-        pin(self.limits.cpu.first().copied())?;
-        let mut port = self.sizes.open(&self.port, global)?;
-        let slot_bytes = port.tx().buffer_bytes().min(65535) as usize;
-        if self.size.slot_bytes() > slot_bytes {
-            return Err(Failure::new(
-                format!("frames of {} bytes do not fit buffers of {slot_bytes}", self.size.slot_bytes()),
-                "choose larger buffers with --buf-size, or a smaller --size",
-            ));
+        let plan = match &self.plan {
+            Some(file) => read_plan(file)?,
+            None => self.planned()?,
+        };
+        if self.show_plan {
+            let text = toml::to_string(&plan)
+                .map_err(|error| Failure::new(format!("writing the plan: {error}"), ""))?;
+            return output.line(text.trim_end());
         }
-        output.ready(&[port.info()])?;
-        let run = Run::start(&self.limits)?;
-        let mut pacer = Pacer::new(&self.rate, self.size, DEFAULT_BACKLOG_FRAMES, 0)?;
+        let options = SessionOptions {
+            clock: Clock::new(),
+            threads: match self.threads {
+                ThreadChoice::Queue => Threads::PerQueue,
+                ThreadChoice::One => Threads::One,
+            },
+            cpus: self.limits.cpu.clone(),
+            burst: self.burst,
+            busy: self.busy,
+        };
+        let mut session = Session::open(plan, &self.sizes.open_options(global), &options)?;
+        let infos: Vec<&PortInfo> = session.ports().iter().collect();
+        output.ready(&infos)?;
+        let stop = StopFlag::on_signals()?;
+        session.start();
+        let told = self.watch(&mut session, &stop, output);
+        let (report, ended) = session.finish(Duration::from_secs_f64(self.drain));
+        output.result(&report, text)?;
+        told.and(ended.map_err(Failure::from))
+    }
+
+    /// Waits until all is sent, telling what happens meanwhile.
+    fn watch(&self, session: &mut Session, stop: &StopFlag, output: &Output) -> Result<(), Failure> {
         let mut progress = Progress::new(output, &self.limits, "sent");
-        let mut waiting = Waiting::default();
-        let ended = self.send(&mut port, &mut stream, &mut pacer, &mut waiting, &run, &mut progress);
-        let end_ns = run.now_ns();
-        let offered = pacer.offered_load(end_ns);
-        let ended = ended.and_then(|()| drain(&mut port, &run));
-        progress.finish();
-        let unsent_frames: u64 = port.queues().iter_mut().map(|queue| u64::from(queue.tx().pending())).sum();
-        let frames = offered.sent_frames.saturating_sub(unsent_frames);
-        let bytes = frames * self.size.slot_bytes() as u64;
-        let mut meter = RateMeter::new(TrafficSnapshot::default());
-        meter.update(TrafficSnapshot { frames, bytes, now_ns: end_ns });
-        let summary = Summary {
-            port: port.info().name.clone(),
-            frames,
-            bytes,
-            seconds: end_ns as f64 / 1e9,
-            rate: meter.overall(),
-            size_bytes: self.size.bytes(),
-            intended_rate: self.rate,
-            intended_fps: self.rate.frame_rate_fps(self.size)?,
-            offered,
-            waited_frames: waiting.total,
-            unsent_frames,
-        };
-        output.result(&summary, text)?;
-        ended
-    }
-
-    fn template(&self) -> Result<FrameTemplate, Failure> {
-        let fields = FrameFields {
-            destination: self.dst_mac,
-            source: self.src_mac,
-            ipv4_source: self.src_ip,
-            ipv4_destination: self.dst_ip,
-            udp_source_port: self.src_port,
-            udp_destination_port: self.dst_port,
-            payload: PayloadPattern::default(),
-        };
-        let variation = Variation {
-            sequence_numbers: !self.no_sequence,
-            flows: self.flows,
-            flows_in_source_address: self.flow_macs,
-        };
-        Ok(FrameTemplate::new(&fields, self.size, variation)?)
-    }
-
-    fn send(
-        &self,
-        port: &mut Port,
-        stream: &mut FrameStream,
-        pacer: &mut Pacer,
-        waiting: &mut Waiting,
-        run: &Run,
-        progress: &mut Progress,
-    ) -> Result<(), Failure> {
-        let slot_bytes = self.size.slot_bytes() as u64;
-        let mut left = self.count.unwrap_or(u64::MAX);
-        let mut sent = 0u64;
-        let queues = port.queues().len();
-        let mut turn = 0;
-        let mut idleness = Idleness::default();
-        while left > 0 {
-            let now_ns = run.now_ns();
-            if run.is_over(now_ns) {
+        let loads = session.plan().loads.len();
+        let limit_ns =
+            self.limits.duration.map_or(u64::MAX, |limit| limit.as_nanos().try_into().unwrap_or(u64::MAX));
+        let mut next_interval_ns = self.limits.interval.map(|_| 0);
+        while !session.wait_sent(LOOK) && !stop.is_set() {
+            let now_ns = session.elapsed_ns();
+            // A plan's loads may go on without end.
+            if now_ns >= limit_ns {
                 break;
             }
-            progress.look(now_ns, sent, sent * slot_bytes)?;
-            let due = pacer.due(now_ns, self.burst).min(u32::try_from(left).unwrap_or(u32::MAX));
-            if due == 0 {
-                rest_until(pacer.next_due_ns().unwrap_or(now_ns), now_ns, run);
-                continue;
-            }
-            let Some(queue) = port.queues().get_mut(turn) else { break };
-            turn = (turn + 1) % queues;
-            let filled = fill(queue.tx(), stream, due);
-            queue.tx().sync()?;
-            pacer.record_sent(filled);
-            waiting.after(due, filled);
-            sent += u64::from(filled);
-            left -= u64::from(filled);
-            if filled > 0 {
-                idleness.busy();
-            } else if idleness.is_long() {
-                port.wait(Interest::Tx, Some(run.wait_limit(now_ns)))?;
+            if let (Some(interval), Some(next_ns)) = (self.limits.interval, &mut next_interval_ns) {
+                let interval_ns: u64 = interval.as_nanos().try_into().unwrap_or(u64::MAX);
+                if *next_ns == 0 {
+                    *next_ns = interval_ns;
+                } else if now_ns >= *next_ns {
+                    *next_ns = next_ns.saturating_add(interval_ns);
+                    self.tell(session, output)?;
+                }
+            } else {
+                let sent = (0..loads).map(|load| session.sent(load));
+                let (frames, bytes) =
+                    sent.fold((0, 0), |sum, sent| (sum.0 + sent.frames, sum.1 + sent.bytes));
+                progress.look(now_ns, frames, bytes)?;
             }
         }
+        progress.finish();
         Ok(())
     }
-}
 
-/// Sleeps while `due_ns` is far, and comes back to look when it is near.
-fn rest_until(due_ns: u64, now_ns: u64, run: &Run) {
-    let far_ns = due_ns.saturating_sub(now_ns).saturating_sub(AWAKE_NS);
-    if far_ns > 0 {
-        std::thread::sleep(Duration::from_nanos(far_ns).min(run.wait_limit(now_ns)));
-    } else {
-        std::hint::spin_loop();
+    fn tell(&self, session: &mut Session, output: &Output) -> Result<(), Failure> {
+        let interval = session.interval();
+        if output.is_json() {
+            return output.line(&json::line(&IntervalLine { interval })?);
+        }
+        output.note(&summary::interval(interval));
+        Ok(())
     }
-}
 
-/// Fills up to `most` slots where they lie and gives them away.
-#[inline]
-fn fill(tx: &mut TxRing, stream: &mut FrameStream, most: u32) -> u32 {
-    let available = tx.available();
-    let batch = available.min(most);
-    for offset in 0..PREFETCH_SLOTS.min(batch) {
-        tx.prefetch_address(offset).into_iter().for_each(prefetch_write);
-    }
-    for offset in 0..batch {
-        if offset + PREFETCH_SLOTS < available
-            && let Some(address) = tx.prefetch_address(offset + PREFETCH_SLOTS)
-        {
-            prefetch_write(address);
+    /// The plan that the arguments make.
+    fn planned(&self) -> Result<Plan, Failure> {
+        let Some(port) = self.port.as_deref().map(|port| self.sizes.device(port)) else {
+            return Err(Failure::usage("no port is given", "name the port to send from"));
+        };
+        let to: Vec<String> = self.to.iter().map(|port| self.sizes.device(port)).collect();
+        let streams = self.frames.streams()?;
+        let receivers: Vec<&str> = to.iter().map(String::as_str).collect();
+        let load = |from: &str, to: &[&str], streams| Load {
+            rate: self.rate,
+            shape: self.shape,
+            frames: self.count,
+            duration: self.limits.duration.map(|duration| duration.as_secs_f64()),
+            catch_up_frames: self.catch_up,
+            ..Load::new(from, to, streams)
+        };
+        let mut loads = vec![load(&port, &receivers, streams.clone())];
+        if self.bidirectional {
+            let back: Vec<_> =
+                streams.iter().map(ringroad_traffic::definition::StreamDefinition::reversed).collect();
+            loads.extend(receivers.iter().map(|from| load(from, &[&port], back.clone())));
         }
-        let frame = stream.frame();
-        let len = tx.buffer(offset).write(frame);
-        tx.set(offset, len as u16, 0);
-    }
-    tx.advance(batch);
-    batch
-}
-
-/// Syncs until the other side has taken every slot, or has taken none for a while.
-pub(super) fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
-    let mut pending = u64::MAX;
-    let mut progress_ns = run.now_ns();
-    let mut idleness = Idleness::default();
-    loop {
-        port.sync()?;
-        let left: u64 = port.queues().iter_mut().map(|queue| u64::from(queue.tx().pending())).sum();
-        let now_ns = run.now_ns();
-        if left < pending {
-            (pending, progress_ns) = (left, now_ns);
-            idleness.busy();
-        }
-        if left == 0 || now_ns - progress_ns > DRAIN_NS {
-            return Ok(());
-        }
-        if idleness.is_long() {
-            // A port wakes its program when a slot comes back, not when the last one has: look again soon.
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        let ports = std::iter::once(&port).chain(&to).map(|name| PlannedPort::new(name)).collect();
+        Ok(Plan { ports, loads })
     }
 }
 
-fn text(summary: &Summary) -> String {
-    let mut lines = vec![
-        format!(
-            "{}: {} frames of {} bytes in {:.3} s: {}",
-            summary.port,
-            grouped(summary.frames),
-            summary.size_bytes,
-            summary.seconds,
-            traffic_rate(&summary.rate)
-        ),
-        format!("  {CONVENTION}"),
-    ];
-    if let Some(intended_fps) = summary.intended_fps {
-        lines.push(format!(
-            "  offered {} of {} meant ({}); {} frames skipped for being late",
-            frame_rate(summary.offered.sent_fps()),
-            frame_rate(intended_fps),
-            summary.intended_rate,
-            grouped(summary.offered.skipped_frames),
-        ));
-    }
-    lines.push(format!("  {} frames found the ring full and waited", grouped(summary.waited_frames)));
-    if summary.unsent_frames > 0 {
-        lines.push(format!(
-            "  {} more frames were left in the ring: nobody took them",
-            grouped(summary.unsent_frames)
-        ));
-    }
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use ringroad::Embedded;
-    use ringroad_traffic::stream::read_sequence;
-
-    use super::*;
-
-    #[test]
-    fn a_frame_that_waits_is_counted_once() {
-        let mut waiting = Waiting::default();
-        for (due, sent) in [(10, 10), (10, 4), (10, 0), (10, 6), (10, 10), (3, 0)] {
-            waiting.after(due, sent);
-        }
-        // 6 wait; 4 more come; 6 of those 10 go and the rest follows; 3 wait at the end.
-        assert_eq!(waiting.total, 6 + 4 + 3);
-    }
-
-    #[test]
-    fn slots_are_filled_with_frames_in_order_and_never_more_than_there_are() {
-        let pipe = Embedded::new();
-        let (mut near, mut far) = (pipe.open("x{1@slots=16").unwrap(), pipe.open("x}1").unwrap());
-        let template =
-            FrameTemplate::new(&FrameFields::default(), FrameSize::MIN, Variation::default()).unwrap();
-        let mut stream = FrameStream::new(template, 0);
-        assert_eq!(fill(near.tx(), &mut stream, 10), 10);
-        assert_eq!(fill(near.tx(), &mut stream, 10), 5);
-        near.tx().sync().unwrap();
-        assert_eq!(far.rx().sync().unwrap(), 15);
-        for number in 0..15 {
-            let mut frame = [0; 60];
-            assert_eq!(far.rx().frame(number).read(&mut frame), 60);
-            assert_eq!(read_sequence(&frame), Some(u64::from(number)));
+fn read_plan(file: &Path) -> Result<Plan, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("reading {}: {error}", file.display()), ""))?;
+    let advice = "see docs/generator.md for how plans are written";
+    let mut plan = Plan::from_toml(&text)
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display()), advice))?;
+    for load in &mut plan.loads {
+        for stream in &mut load.streams {
+            *stream = with_template(std::mem::take(stream))?;
         }
     }
+    Ok(plan)
 }

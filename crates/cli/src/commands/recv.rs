@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad_capture::{CaptureFormat, CaptureWriter};
-use ringroad_traffic::sequence::SequenceTracker;
+use ringroad_generator::Clock;
+use ringroad_traffic::meter::{Meter, MeterConfig};
 
+use super::r#gen::summary::{counts, delay};
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped, traffic_rate};
-use crate::receiver::{CaptureCounts, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
+use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
 
 /// Receive and count frames
@@ -21,8 +23,8 @@ use crate::run::{Progress, Run, pin};
 pub(crate) struct Recv {
     #[command(flatten)]
     pub(super) reception: Reception,
-    /// Verify the numbers of frames that `ringroad gen` sent: lost, duplicate, reordered. They are reported; the exit
-    /// status stays 0
+    /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency. That is reported; the
+    /// exit status stays 0
     #[arg(long)]
     check: bool,
     /// Write the frames to this capture file: pcapng by its extension, else pcap; - is standard output
@@ -53,8 +55,8 @@ pub(crate) struct Reception {
 
 impl Recv {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let sequence = self.check.then(SequenceTracker::new);
-        self.reception.run(global, output, sequence, self.write.as_deref(), self.snaplen)
+        let check = self.check.then(check).transpose()?;
+        self.reception.run(global, output, check, self.write.as_deref(), self.snaplen)
     }
 }
 
@@ -64,7 +66,7 @@ impl Reception {
         &self,
         global: &Global,
         output: &Output,
-        sequence: Option<SequenceTracker>,
+        check: Option<Check>,
         file: Option<&Path>,
         snaplen_bytes: u32,
     ) -> Result<(), Failure> {
@@ -78,7 +80,7 @@ impl Reception {
         output.ready(&[port.info()])?;
         let run = Run::start(&self.limits)?;
         let mut progress = Progress::new(output, &self.limits, "received");
-        let mut receiver = Receiver::new(FrameUse { sequence, capture });
+        let mut receiver = Receiver::new(FrameUse { check, capture });
         let limits = ReceiveLimits { count: self.count, idle_exit: self.idle_exit };
         let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &mut progress);
         if let (Some(capture), Some(file)) = (receiver.take_capture(), file) {
@@ -96,6 +98,11 @@ impl Reception {
     }
 }
 
+fn check() -> Result<Check, Failure> {
+    let meter = Meter::new(MeterConfig { streams: None, latency: true, start_ns: 0 });
+    Ok(Check::new(meter.map_err(|error| Failure::new(error.to_string(), ""))?, &Clock::new()))
+}
+
 fn text(summary: &ReceiveSummary) -> String {
     let mut lines = vec![
         format!(
@@ -108,14 +115,21 @@ fn text(summary: &ReceiveSummary) -> String {
         ),
         format!("  {CONVENTION}"),
     ];
-    if let Some(counts) = &summary.sequence {
+    if let Some(test) = &summary.test_frames {
+        let streams = &test.streams;
+        for stream in streams.iter().filter(|_| streams.len() > 1).chain(&test.total) {
+            let name = match stream.wire_streams.as_slice() {
+                [number] => format!("stream {number}"),
+                several => format!("{} streams", several.len()),
+            };
+            lines.push(format!("  {name}: {}", counts(stream)));
+            lines.extend(delay(stream).map(|delay| format!("    {delay}")));
+        }
         lines.push(format!(
-            "  numbers checked: {} lost, {} duplicate, {} reordered, {} too late to tell; {} frames without number",
-            grouped(counts.lost),
-            grouped(counts.duplicates),
-            grouped(counts.reordered),
-            grouped(counts.stale),
-            grouped(summary.unnumbered_frames.unwrap_or(0)),
+            "  {} frames without signature, {} damaged, {} of more streams than are told apart",
+            grouped(test.port.foreign_frames),
+            grouped(test.port.corrupted_unattributed),
+            grouped(test.port.unknown_stream_frames),
         ));
     }
     if let Some(capture) = &summary.capture {

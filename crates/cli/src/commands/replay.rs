@@ -9,18 +9,23 @@ use hdrhistogram::Histogram;
 use ringroad::{Interest, Port, PortError};
 use ringroad_capture::CaptureReader;
 use ringroad_traffic::line_rate::{FCS_BYTES, FrameSize};
+use ringroad_traffic::mac_address::MacAddress;
 use ringroad_traffic::pacing::{RateError, RateSpec};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use ringroad_traffic::rewrite::{AddressRewrite, PrefixMap};
 use serde::Serialize;
 
 use crate::arguments::{Global, PortSizes, RunLimits};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped, traffic_rate};
+use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 
 /// Closer to its time than this a frame is awaited awake.
 const AWAKE_NS: u64 = 100_000;
+/// Longest time without progress in which the other side takes the last frames.
+const DRAIN_NS: u64 = 1_000_000_000;
 /// Frames handed over at once where several are due.
 const BURST_FRAMES: usize = 256;
 
@@ -46,6 +51,15 @@ pub(crate) struct Replay {
     /// Send the file so many times; 0 is without end
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     rounds: u64,
+    /// Destination Ethernet address for every frame
+    #[arg(long, value_name = "MAC", help_heading = "Frame")]
+    dst_mac: Option<MacAddress>,
+    /// Source Ethernet address for every frame
+    #[arg(long, value_name = "MAC", help_heading = "Frame")]
+    src_mac: Option<MacAddress>,
+    /// Map IP addresses, as 10.0.0.0/8=198.18.0.0/8; checksums follow. May be given several times, the first that fits counts
+    #[arg(long, value_name = "PREFIX=PREFIX", help_heading = "Frame")]
+    map_ip: Vec<PrefixMap>,
     #[command(flatten)]
     sizes: PortSizes,
     #[command(flatten)]
@@ -182,6 +196,9 @@ struct Player<'a> {
     port: &'a mut Port,
     run: &'a Run,
     progress: &'a mut Progress,
+    rewrite: AddressRewrite,
+    /// The frame with its new addresses.
+    rewritten: Vec<u8>,
     schedule: Schedule,
     lateness: Histogram<u64>,
     /// When the frames that are not yet handed over were due.
@@ -215,6 +232,12 @@ impl Replay {
             port: &mut port,
             run: &run,
             progress: &mut progress,
+            rewrite: AddressRewrite {
+                source: self.src_mac,
+                destination: self.dst_mac,
+                ip: self.map_ip.clone(),
+            },
+            rewritten: Vec::new(),
             schedule: Schedule::new(pace),
             lateness,
             held: Vec::with_capacity(BURST_FRAMES),
@@ -229,7 +252,7 @@ impl Replay {
         };
         let ended = player.play(&mut reader, self.rounds);
         // What was accepted before a fault of the file is sent all the same.
-        let ended = player.hand_over().and(super::r#gen::drain(player.port, &run)).and(ended);
+        let ended = player.hand_over().and(drain(player.port, &run)).and(ended);
         let summary = player.summary();
         progress.finish();
         output.result(&summary, text)?;
@@ -242,7 +265,21 @@ impl Player<'_> {
         loop {
             while let Some(frame) = reader.next_frame()? {
                 let due_ns = self.schedule.due_ns(frame.timestamp_ns, frame.bytes.len())?;
-                if !self.await_time(due_ns)? || !self.put(frame.bytes, due_ns)? {
+                if !self.await_time(due_ns)? {
+                    return Ok(());
+                }
+                let taken = if self.rewrite.is_empty() {
+                    self.put(frame.bytes, due_ns)?
+                } else {
+                    let mut bytes = std::mem::take(&mut self.rewritten);
+                    bytes.clear();
+                    bytes.extend_from_slice(frame.bytes);
+                    self.rewrite.apply(&mut bytes);
+                    let taken = self.put(&bytes, due_ns)?;
+                    self.rewritten = bytes;
+                    taken
+                };
+                if !taken {
                     return Ok(());
                 }
                 if (frame.bytes.len() as u64) < u64::from(frame.original_len) {
@@ -353,6 +390,29 @@ impl Player<'_> {
             waited_frames: self.waited,
             unsent_slots: u64::from(self.port.tx().pending()),
             timing_error,
+        }
+    }
+}
+
+/// Syncs until the other side has taken every slot, or has taken none for a while.
+fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
+    let mut pending = u64::MAX;
+    let mut progress_ns = run.now_ns();
+    let mut idleness = Idleness::default();
+    loop {
+        port.sync()?;
+        let left: u64 = port.queues().iter_mut().map(|queue| u64::from(queue.tx().pending())).sum();
+        let now_ns = run.now_ns();
+        if left < pending {
+            (pending, progress_ns) = (left, now_ns);
+            idleness.busy();
+        }
+        if left == 0 || now_ns - progress_ns > DRAIN_NS {
+            return Ok(());
+        }
+        if idleness.is_long() {
+            // A port wakes its program when a slot comes back, not when the last one has: look again soon.
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 }

@@ -34,6 +34,16 @@ pub(crate) fn traffic_rate(rate: &TrafficRate) -> String {
     format!("{}, {:.3} Gbit/s L2, {:.3} Gbit/s L1", frame_rate(rate.rate_fps), rate.l2_gbps, rate.l1_gbps)
 }
 
+/// A span of time in ns, in the unit that fits.
+pub(crate) fn span(span_ns: f64) -> String {
+    match span_ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
 /// Bytes in the largest binary unit that leaves at least 1.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -87,6 +97,15 @@ mod tests {
             now_ns: 21_000_000_000,
         });
         assert_eq!(traffic_rate(&rate), "14.881 Mpps, 7.619 Gbit/s L2, 10.000 Gbit/s L1");
+    }
+
+    #[test]
+    fn spans_take_the_unit_that_fits() {
+        for (span_ns, text) in
+            [(0.0, "0 ns"), (999.0, "999 ns"), (1500.0, "1.5 µs"), (2.5e6, "2.50 ms"), (3e9, "3.00 s")]
+        {
+            assert_eq!(span(span_ns), text);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use ringroad::Embedded;
 use ringroad_capture::{CaptureFormat, CaptureReader};
-use ringroad_traffic::line_rate::FrameSize;
-use ringroad_traffic::stream::{FrameFields, FrameTemplate, Variation};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::meter::MeterConfig;
 
 use super::*;
 use crate::arguments::{Global, RunLimits};
@@ -33,23 +33,24 @@ fn exactly_the_count_is_taken_and_the_rest_stays_in_the_ring() {
 }
 
 #[test]
-fn sequence_numbers_tell_what_is_missing_doubled_and_late() {
+fn test_frames_tell_what_is_missing_doubled_and_late() {
     let pipe = Embedded::new();
     let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
-    let template = FrameTemplate::new(&FrameFields::default(), FrameSize::MIN, Variation::default()).unwrap();
-    let mut frame = [0; 60];
+    let mut stream = StreamDefinition::default().compile(0).unwrap();
+    let frames: Vec<Vec<u8>> = (0..8).map(|_| stream.next_frame(0).to_vec()).collect();
     for number in [0, 1, 3, 4, 3, 7, 6] {
-        template.write_into(number, &mut frame).unwrap();
-        assert!(near.tx().send(&frame).unwrap());
+        assert!(near.tx().send(&frames[number]).unwrap());
     }
     assert!(near.tx().send(&[0xff; 60]).unwrap());
     near.tx().sync().unwrap();
+    let meter = Meter::new(MeterConfig { streams: None, latency: true, start_ns: 0 }).unwrap();
     let mut receiver =
-        Receiver::new(FrameUse { sequence: Some(SequenceTracker::new()), ..FrameUse::default() });
+        Receiver::new(FrameUse { check: Some(Check::new(meter, &Clock::system())), ..FrameUse::default() });
     let (summary, _) = receive(&mut receiver, &mut far, count(8));
-    let expected = SequenceCounts { received: 7, lost: 2, duplicates: 1, reordered: 1, stale: 0 };
-    assert_eq!(summary.sequence, Some(expected));
-    assert_eq!(summary.unnumbered_frames, Some(1));
+    let test_frames = summary.test_frames.unwrap();
+    let total = test_frames.total.unwrap();
+    assert_eq!((total.received, total.lost, total.duplicates, total.reordered), (7, 2, 1, 1));
+    assert_eq!(test_frames.port.foreign_frames, 1);
 }
 
 #[test]

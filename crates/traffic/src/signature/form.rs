@@ -96,6 +96,12 @@ impl FormSet {
         Self(self.0 | 1 << form as u8)
     }
 
+    /// These and those of `others`.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// Whether `form` is one of them.
     #[inline]
     #[must_use]

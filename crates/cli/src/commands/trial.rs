@@ -1,0 +1,118 @@
+//! `ringroad trial`: one trial of RFC 2544.
+
+use clap::Args;
+use ringroad_generator::session::DEFAULT_BURST_FRAMES;
+use ringroad_generator::{Clock, Load, Plan, PlannedPort, SessionOptions, Threads, TrialPlan};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
+
+use crate::arguments::{Global, PortSizes, seconds_or_none};
+use crate::failure::Failure;
+use crate::frame_options::FrameOptions;
+use crate::output::{Output, json};
+use crate::run::StopFlag;
+
+/// Run one trial of RFC 2544 and print its result as JSON
+///
+/// Learning frames from the receiving side, a wait, the load for its time, a wait for the last frames, a verdict: pass,
+/// fail, or invalid where the generator could not do what was asked. The exit status is 0 for any verdict; a trial that
+/// could not be run at all ends with another.
+#[derive(Debug, Args)]
+pub(crate) struct Trial {
+    /// Port to send from
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Port where the frames should arrive
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Offered rate of each direction: max, 1Mpps, 10Gbit, 1GbitL2, 50%@10G
+    #[arg(long, default_value = "max")]
+    rate: RateSpec,
+    /// How frames lie in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
+    #[arg(long, default_value = "constant")]
+    shape: LoadShape,
+    /// How long the load lasts, s
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = above_nothing)]
+    duration: f64,
+    /// Send in both directions at once
+    #[arg(long)]
+    bidirectional: bool,
+    /// Greatest part of the frames that may be lost, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    acceptable_loss: f64,
+    /// Greatest part of the load that the generator may fall short, in percent, before the trial is invalid
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
+    tolerance: f64,
+    /// Send no learning frames
+    #[arg(long)]
+    no_learning: bool,
+    /// Wait between learning frames and load, s
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds_or_none)]
+    settle: f64,
+    /// Wait for the last frames, s
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds_or_none)]
+    drain: f64,
+    /// What a sender that was held up may catch up, frames
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES)]
+    catch_up: u32,
+    #[command(flatten)]
+    frames: FrameOptions,
+    /// Most frames per sync
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    burst: u32,
+    /// CPUs for the threads, of which each port has one for each queue; in turn
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    cpu: Vec<usize>,
+    /// Never sleep: the least latency, for a processor per thread
+    #[arg(long)]
+    busy: bool,
+    #[command(flatten)]
+    sizes: PortSizes,
+}
+
+impl Trial {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let (from, to) = (self.sizes.device(&self.from), self.sizes.device(&self.to));
+        let streams = self.frames.streams()?;
+        let load = |from: &str, to: &str, streams| Load {
+            rate: self.rate,
+            shape: self.shape,
+            catch_up_frames: self.catch_up,
+            ..Load::new(from, &[to], streams)
+        };
+        let mut loads = vec![load(&from, &to, streams.clone())];
+        if self.bidirectional {
+            loads.push(load(&to, &from, streams.iter().map(StreamDefinition::reversed).collect()));
+        }
+        let ports = [&from, &to].map(|name| PlannedPort::new(name)).to_vec();
+        let trial = TrialPlan {
+            learning: !self.no_learning,
+            settle_s: self.settle,
+            drain_s: self.drain,
+            acceptable_loss_ratio: self.acceptable_loss / 100.0,
+            tolerance_ratio: self.tolerance / 100.0,
+            ..TrialPlan::new(Plan { ports, loads }, self.duration)
+        };
+        let options = SessionOptions {
+            clock: Clock::new(),
+            threads: Threads::PerQueue,
+            cpus: self.cpu.clone(),
+            burst: self.burst,
+            busy: self.busy,
+        };
+        let stop = StopFlag::on_signals()?;
+        let report = trial.run(&self.sizes.open_options(global), &options, &|| stop.is_set())?;
+        output.line(&json::line(&report)?)
+    }
+}
+
+fn above_nothing(text: &str) -> Result<f64, String> {
+    seconds_or_none(text).and_then(|seconds| {
+        if seconds > 0.0 { Ok(seconds) } else { Err("give seconds above 0, like 60 or 0.5".to_owned()) }
+    })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse().ok();
+    number.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| "give 0 to 100".to_owned())
+}

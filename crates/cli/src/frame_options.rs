@@ -1,0 +1,315 @@
+//! The arguments that say which frames are sent, for all commands that send some.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ringroad_capture::CaptureReader;
+use ringroad_traffic::definition::{StreamDefinition, StreamList};
+use ringroad_traffic::frame_size_mix::FrameSizeMix;
+use ringroad_traffic::header::{
+    DEFAULT_SOURCE_PORT, DISCARD_PORT, Ethernet, Header, HexBytes, Icmp, Ipv4, Ipv6, Tcp, Udp, Vlan, Vxlan,
+};
+use ringroad_traffic::mac_address::MacAddress;
+
+use crate::arguments::count;
+use crate::failure::Failure;
+
+/// What the frames say.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Frames")]
+pub(crate) struct FrameOptions {
+    /// Frame size in bytes, FCS included; in the slot 4 less. 64, 64,512,1518 in turn, 64-1518, imix, or sizes with weights:
+    /// 64:7,594:4,1518:1
+    #[arg(long, value_name = "SIZES", default_value = "64")]
+    size: FrameSizeMix,
+    /// Protocol above IP
+    #[arg(long, value_enum, default_value_t = Protocol::Udp)]
+    protocol: Protocol,
+    /// Destination Ethernet address
+    #[arg(long, value_name = "MAC", default_value_t = Ethernet::default().destination)]
+    dst_mac: MacAddress,
+    /// Source Ethernet address
+    #[arg(long, value_name = "MAC", default_value_t = Ethernet::default().source)]
+    src_mac: MacAddress,
+    /// VLAN of the frames; two are the outer and the inner one
+    #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1..=2)]
+    vlan: Vec<u16>,
+    /// Source IP address, IPv4 or IPv6
+    #[arg(long, value_name = "IP", default_value_t = Ipv4::default().source.into())]
+    src_ip: IpAddr,
+    /// Destination IP address, of the same family
+    #[arg(long, value_name = "IP", default_value_t = Ipv4::default().destination.into())]
+    dst_ip: IpAddr,
+    /// Source UDP or TCP port, of the first flow
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SOURCE_PORT)]
+    src_port: u16,
+    /// Destination UDP or TCP port
+    #[arg(long, value_name = "N", default_value_t = DISCARD_PORT)]
+    dst_port: u16,
+    /// Put all of that into a VXLAN tunnel with this network identifier
+    #[arg(long, value_name = "VNI")]
+    vxlan: Option<u32>,
+    /// Flows, told apart by their source port, and by their source IP address where there are not ports enough
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
+    flows: u64,
+    /// Let flows have source Ethernet addresses of their own too
+    #[arg(long)]
+    flow_macs: bool,
+    /// Send frames without number, time and checksum in their last bytes: nothing can be measured of them
+    #[arg(long)]
+    no_signature: bool,
+    /// Send this frame instead: its bytes without FCS, in hexadecimal digits
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["pcap", "size", "vlan", "vxlan"])]
+    frame: Option<HexBytes>,
+    /// Send a frame of a capture file instead: FILE, or FILE#N for the one behind N others
+    #[arg(long, value_name = "FILE[#N]", conflicts_with_all = ["size", "vlan", "vxlan"])]
+    pcap: Option<String>,
+    /// Send this stream instead, as TOML: 'size = "imix", packet = [{ethernet = {}}, {ipv6 = {}}, {udp = {}}]'; may be given
+    /// several times
+    #[arg(long = "stream", value_name = "TOML", conflicts_with_all = ["frame", "pcap", "size"])]
+    stream: Vec<String>,
+    /// Send the streams that this TOML file defines
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["frame", "pcap", "size", "stream"])]
+    streams: Option<PathBuf>,
+}
+
+/// What stands above IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    Udp,
+    /// Without a connection: each frame a segment of its own
+    Tcp,
+    /// Echo requests
+    Icmp,
+}
+
+impl FrameOptions {
+    /// The streams that were asked for.
+    pub(crate) fn streams(&self) -> Result<Vec<StreamDefinition>, Failure> {
+        let mut list = if let Some(file) = &self.streams {
+            read_list(file)?
+        } else if self.stream.is_empty() {
+            StreamList { streams: vec![self.single()?] }
+        } else {
+            let streams: Result<_, _> = self.stream.iter().map(|text| inline(text)).collect();
+            StreamList { streams: streams? }
+        };
+        list.name_streams().map_err(|error| Failure::new(error.to_string(), ""))?;
+        list.streams.into_iter().map(with_template).collect()
+    }
+
+    fn single(&self) -> Result<StreamDefinition, Failure> {
+        let plain = StreamDefinition {
+            signature: !self.no_signature,
+            flows: self.flows,
+            flow_macs: self.flow_macs,
+            ..StreamDefinition::default()
+        };
+        if let Some(frame) = &self.frame {
+            return Ok(plain.with_template(frame.0.clone()));
+        }
+        if let Some(place) = &self.pcap {
+            let (file, index) = match place.rsplit_once('#') {
+                Some((file, index)) => (
+                    file,
+                    index.parse().map_err(|_| {
+                        Failure::usage(
+                            format!("\"{index}\" is no number of a frame"),
+                            "write FILE#N, counted from 0",
+                        )
+                    })?,
+                ),
+                None => (place.as_str(), 0),
+            };
+            return Ok(plain.with_template(frame_of(Path::new(file), index)?));
+        }
+        Ok(StreamDefinition { size: Some(self.size.clone()), packet: Some(self.packet()?), ..plain })
+    }
+
+    fn packet(&self) -> Result<Vec<Header>, Failure> {
+        let ethernet = Header::Ethernet(Ethernet {
+            source: self.src_mac,
+            destination: self.dst_mac,
+            ..Ethernet::default()
+        });
+        let mut packet = Vec::new();
+        if let Some(vni) = self.vxlan {
+            packet.extend([
+                Header::Ethernet(Ethernet::default()),
+                Header::Ipv4(Ipv4::default()),
+                Header::Udp(Udp::default()),
+                Header::Vxlan(Vxlan { vni }),
+            ]);
+        }
+        packet.push(ethernet);
+        packet.extend(self.vlan.iter().map(|id| Header::Vlan(Vlan { id: *id, ..Vlan::default() })));
+        let is_ipv6 = self.src_ip.is_ipv6();
+        packet.push(match (self.src_ip, self.dst_ip) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Header::Ipv4(Ipv4 { source, destination, ..Ipv4::default() })
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Header::Ipv6(Ipv6 { source, destination, ..Ipv6::default() })
+            }
+            (source, destination) => {
+                return Err(Failure::usage(
+                    format!("{source} and {destination} are of different families"),
+                    "give both --src-ip and --dst-ip as IPv4 or as IPv6 addresses",
+                ));
+            }
+        });
+        packet.push(match self.protocol {
+            Protocol::Udp => {
+                Header::Udp(Udp { source: self.src_port, destination: Some(self.dst_port), ..Udp::default() })
+            }
+            Protocol::Tcp => {
+                Header::Tcp(Tcp { source: self.src_port, destination: self.dst_port, ..Tcp::default() })
+            }
+            Protocol::Icmp if is_ipv6 => Header::Icmpv6(Icmp::default()),
+            Protocol::Icmp => Header::Icmp(Icmp::default()),
+        });
+        Ok(packet)
+    }
+}
+
+fn read_list(file: &Path) -> Result<StreamList, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("reading {}: {error}", file.display()), ""))?;
+    let list = toml::Deserializer::parse(&text)
+        .map_err(|error| in_file(file, &error.to_string()))
+        .and_then(|toml| StreamList::read(toml).map_err(|error| in_file(file, &error.to_string())))?;
+    if list.streams.is_empty() {
+        return Err(in_file(file, "it defines no [[stream]]"));
+    }
+    Ok(list)
+}
+
+fn in_file(file: &Path, error: &str) -> Failure {
+    Failure::new(
+        format!("{}: {}", file.display(), error.trim_end()),
+        "see docs/generator.md for how streams are defined",
+    )
+}
+
+/// A stream as one writes it on a command line: what a table in a file would hold, with or without braces.
+fn inline(text: &str) -> Result<StreamDefinition, Failure> {
+    let braced = text.trim().starts_with('{');
+    let text = if braced { format!("stream = [{text}]") } else { format!("stream = [{{{text}}}]") };
+    let told = |error: String| {
+        Failure::usage(
+            format!("--stream: {}", error.trim_end()),
+            "see docs/generator.md for how streams are defined",
+        )
+    };
+    let toml = toml::Deserializer::parse(&text).map_err(|error| told(error.to_string()))?;
+    let mut list = StreamList::read(toml).map_err(|error| told(error.to_string()))?;
+    if list.streams.len() != 1 {
+        return Err(told("give one stream; for several give --stream several times".to_owned()));
+    }
+    let mut stream = list.streams.remove(0);
+    if stream.name == "stream 0" {
+        // Named by its place among all.
+        stream.name.clear();
+    }
+    Ok(stream)
+}
+
+/// The stream with the frame of the capture file that it names, if it names one.
+pub(crate) fn with_template(stream: StreamDefinition) -> Result<StreamDefinition, Failure> {
+    match stream.pcap.clone() {
+        Some(template) => Ok(stream.with_template(frame_of(&template.file, template.index)?)),
+        None => Ok(stream),
+    }
+}
+
+/// Frame number `index` of a capture file.
+fn frame_of(file: &Path, index: u64) -> Result<Vec<u8>, Failure> {
+    let mut reader = CaptureReader::open(file)?;
+    let mut frames = 0;
+    while let Some(frame) = reader.next_frame()? {
+        if frames == index {
+            return Ok(frame.bytes.to_vec());
+        }
+        frames += 1;
+    }
+    Err(Failure::new(
+        format!("{} has no frame number {index}: it has {frames}", file.display()),
+        "frames are counted from 0",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        frames: FrameOptions,
+    }
+
+    fn streams(arguments: &[&str]) -> Result<Vec<StreamDefinition>, Failure> {
+        let all = std::iter::once("gen").chain(arguments.iter().copied());
+        Parsed::try_parse_from(all).unwrap().frames.streams()
+    }
+
+    /// First frame of the only stream.
+    fn frame(arguments: &[&str]) -> Vec<u8> {
+        streams(arguments).unwrap()[0].compile(0).unwrap().next_frame(0).to_vec()
+    }
+
+    #[test]
+    fn without_arguments_it_is_a_short_udp_datagram() {
+        let frame = frame(&[]);
+        assert_eq!(frame.len(), 60);
+        let packet = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+        assert!(matches!(packet.transport, Some(etherparse::TransportSlice::Udp(_))));
+    }
+
+    #[test]
+    fn headers_stand_as_asked() {
+        let frame = frame(&[
+            "--vlan",
+            "10,20",
+            "--src-ip",
+            "2001:db8::1",
+            "--dst-ip",
+            "2001:db8::2",
+            "--protocol",
+            "tcp",
+            "--size",
+            "128",
+        ]);
+        let packet = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+        assert_eq!(packet.vlan_ids().iter().map(|id| id.value()).collect::<Vec<_>>(), [10, 20]);
+        assert!(packet.net.unwrap().ipv6_ref().is_some());
+        assert!(matches!(packet.transport, Some(etherparse::TransportSlice::Tcp(_))));
+    }
+
+    #[test]
+    fn streams_can_be_given_in_line() {
+        let both =
+            streams(&["--stream", "size = 128, weight = 2", "--stream", "{name = \"b\", size = \"imix\"}"])
+                .unwrap();
+        let named: Vec<_> = both.iter().map(|stream| (stream.name.as_str(), stream.weight)).collect();
+        assert_eq!(named, [("stream 0", 2), ("b", 1)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (arguments, told) in [
+            (vec!["--src-ip", "::1"], "different families"),
+            (vec!["--pcap", "/nonexistent"], "/nonexistent"),
+            (vec!["--streams", "/nonexistent"], "/nonexistent"),
+            (vec!["--stream", "size = 63"], "64 to 65539"),
+            (vec!["--stream", "sice = 64"], "sice"),
+            (vec!["--stream", "size = "], "--stream"),
+        ] {
+            let failure = streams(&arguments).unwrap_err().to_string();
+            assert!(failure.contains(told), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the threads of a session and its owner tell each other: a command per load, counters, an end.
+//!
+//! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it changed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Shared by all threads of a session.
+#[derive(Debug)]
+pub(crate) struct Control {
+    version: AtomicU64,
+    ended: AtomicBool,
+    loads: Vec<LoadControl>,
+    /// How many lanes are sending, or due to.
+    sending: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// The owner's command for one load.
+#[derive(Debug, Default)]
+struct LoadControl {
+    /// Number of the start; 0 is none yet.
+    starts: AtomicU64,
+    /// When that start is, ns.
+    start_ns: AtomicU64,
+    stopped: AtomicBool,
+}
+
+/// What a load should do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// Number of the start; 0 is none yet.
+    pub(crate) starts: u64,
+    pub(crate) start_ns: u64,
+    pub(crate) stopped: bool,
+}
+
+/// What one lane (a load on one queue) has done; written by its thread once per burst.
+#[derive(Debug, Default)]
+pub(crate) struct LaneCounters {
+    pub(crate) frames: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl LaneCounters {
+    #[inline]
+    pub(crate) fn set(&self, frames: u64, bytes: u64) {
+        self.frames.store(frames, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (self.frames.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Control {
+    pub(crate) fn new(loads: usize) -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            loads: (0..loads).map(|_| LoadControl::default()).collect(),
+            sending: Mutex::new(0),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Changes whenever a command does.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn command(&self, load: usize) -> Command {
+        let load = &self.loads[load];
+        let starts = load.starts.load(Ordering::Acquire);
+        Command {
+            starts,
+            start_ns: load.start_ns.load(Ordering::Relaxed),
+            stopped: load.stopped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Starts `load`, which has `lanes` lanes, at `start_ns`.
+    pub(crate) fn start(&self, load: usize, lanes: usize, start_ns: u64) {
+        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) += lanes;
+        let load = &self.loads[load];
+        load.start_ns.store(start_ns, Ordering::Relaxed);
+        load.stopped.store(false, Ordering::Relaxed);
+        load.starts.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self, load: usize) {
+        self.loads[load].stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the threads see the commands given before, all at once.
+    pub(crate) fn publish(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A lane has sent what it should.
+    pub(crate) fn lane_done(&self) {
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        *sending = sending.saturating_sub(1);
+        self.changed.notify_all();
+    }
+
+    /// Waits until no lane is sending, `limit` at most; whether that is so.
+    pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        while *sending > 0 && !self.is_ended() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            sending = self.changed.wait_timeout(sending, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Tells all threads to end.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,105 @@
+//! Why a session could not be made, or ended early.
+
+use ringroad_traffic::definition::StreamError;
+use ringroad_traffic::frame_source::ShareError;
+use ringroad_traffic::meter::MeterConfigError;
+use ringroad_traffic::pacing::RateError;
+use ringroad_traffic::stream_mix::MixError;
+
+use crate::plan::PlanError;
+
+/// Why a session could not be made, or ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The plan contradicts itself.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A load's stream cannot be made.
+    #[error("load \"{load}\": {source}")]
+    Stream {
+        /// The load.
+        load: String,
+        /// What is wrong.
+        source: StreamError,
+    },
+    /// A load's stream cannot be shared by the queues of its port.
+    #[error("load \"{load}\": {source}")]
+    Share {
+        /// The load.
+        load: String,
+        /// What is wrong.
+        source: ShareError,
+    },
+    /// The weights of a load's streams do not go together.
+    #[error("load \"{load}\": {source}")]
+    Mix {
+        /// The load.
+        load: String,
+        /// What is wrong.
+        source: MixError,
+    },
+    /// A load's rate or shape cannot be offered.
+    #[error("load \"{load}\": {source}")]
+    Rate {
+        /// The load.
+        load: String,
+        /// What is wrong.
+        source: RateError,
+    },
+    /// A port cannot be opened.
+    #[error("port {port}: {source}")]
+    Open {
+        /// The port.
+        port: String,
+        /// What is wrong.
+        source: ringroad::OpenError,
+    },
+    /// The frames of a load do not fit its port.
+    #[error(
+        "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose larger buffers or smaller frames"
+    )]
+    FrameTooLong {
+        /// The load.
+        load: String,
+        /// Bytes of the longest frame.
+        frame_bytes: usize,
+        /// The port.
+        port: String,
+        /// Bytes that the port carries.
+        most: usize,
+    },
+    /// The number of ports handed in is not the plan's.
+    #[error("the plan has {planned} ports and {given} were given")]
+    PortCount {
+        /// Ports of the plan.
+        planned: usize,
+        /// Ports given.
+        given: usize,
+    },
+    /// A port failed while it was in use.
+    #[error("port {port}: {source}")]
+    Port {
+        /// The port.
+        port: String,
+        /// What happened.
+        source: ringroad::PortError,
+    },
+    /// A thread could not be started or pinned.
+    #[error("{what}: {source}")]
+    Thread {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A thread of the session panicked, which is a defect of this program.
+    #[error("a thread of the generator failed; this is a defect: please report it")]
+    Panic,
+    /// A meter could not be made.
+    #[error(transparent)]
+    Meter(#[from] MeterConfigError),
+    /// A histogram could not be made.
+    #[error("making a histogram: {0}")]
+    Histogram(#[from] hdrhistogram::CreationError),
+}

@@ -1,0 +1,192 @@
+//! From a plan and open ports to tasks: compiles streams, numbers them on the wire, and deals lanes out to queues.
+
+use std::sync::{Arc, Mutex};
+
+use ringroad::{Port, PortInfo};
+use ringroad_traffic::line_rate::{BitLayer, FCS_BYTES};
+use ringroad_traffic::meter::{Meter, MeterConfig};
+use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
+use ringroad_traffic::signature::FormSet;
+use ringroad_traffic::stream_mix::StreamMix;
+
+use crate::control::{Control, LaneCounters};
+use crate::error::SessionError;
+use crate::plan::{Load, MAX_WIRE_STREAMS, Plan, PlanError};
+use crate::queue_task::QueueTask;
+use crate::receiver::{ReceiveCounters, Receiver};
+use crate::sender::{Lane, LaneAccount, LaneState, Sender};
+
+/// A stream as one queue sends it: signatures name it by its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WireStream {
+    pub(crate) load: usize,
+    /// Index in the load.
+    pub(crate) stream: usize,
+    pub(crate) signed: bool,
+}
+
+/// Everything of a session but its threads.
+#[derive(Debug)]
+pub(crate) struct Lineup {
+    pub(crate) tasks: Vec<QueueTask>,
+    pub(crate) info: Vec<PortInfo>,
+    /// By port.
+    pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
+    /// By port, then queue.
+    pub(crate) received: Vec<Vec<Arc<ReceiveCounters>>>,
+    /// By load, then queue.
+    pub(crate) sent: Vec<Vec<Arc<LaneCounters>>>,
+    pub(crate) wire_streams: Vec<WireStream>,
+    pub(crate) control: Arc<Control>,
+}
+
+impl Lineup {
+    /// Deals `plan` out to the queues of `ports`, which are in the plan's order.
+    pub(crate) fn new(
+        plan: &Plan,
+        ports: Vec<Port>,
+        burst: u32,
+        start_ns: u64,
+    ) -> Result<Self, SessionError> {
+        if ports.len() != plan.ports.len() {
+            return Err(SessionError::PortCount { planned: plan.ports.len(), given: ports.len() });
+        }
+        let control = Arc::new(Control::new(plan.loads.len()));
+        let mut wiring = Wiring { streams: Vec::new(), sent: Vec::new(), forms: FormSet::NONE };
+        let info: Vec<PortInfo> = ports.iter().map(|port| port.info().clone()).collect();
+        let mut queues: Vec<Vec<_>> = ports.into_iter().map(Port::into_queues).collect();
+        // By port, then queue.
+        let mut lanes: Vec<Vec<Vec<Lane>>> =
+            queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
+        for (index, load) in plan.loads.iter().enumerate() {
+            let Some(port) = plan.port_index(&load.from) else { continue };
+            let most = queues[port].iter_mut().map(|queue| queue.tx().max_frame_bytes()).min().unwrap_or(0);
+            let dealt = wiring.deal(index, load, queues[port].len())?;
+            for (queue, lane) in dealt.into_iter().enumerate() {
+                let frame_bytes = lane.mix.longest_slot_bytes();
+                if frame_bytes > most {
+                    let port = info[port].name.clone();
+                    return Err(SessionError::FrameTooLong {
+                        load: load.name.clone(),
+                        frame_bytes,
+                        port,
+                        most,
+                    });
+                }
+                lanes[port][queue].push(lane);
+            }
+        }
+        let forms = if plan.loads.is_empty() { FormSet::ALL } else { wiring.forms };
+        let (mut tasks, mut meters, mut received) = (Vec::new(), Vec::new(), Vec::new());
+        for (port, (queues, lanes)) in queues.into_iter().zip(lanes).enumerate() {
+            let meter = Arc::new(Mutex::new(Meter::new(wiring.expected_at(plan, port, start_ns))?));
+            let mut counters = Vec::new();
+            for (queue, lanes) in queues.into_iter().zip(lanes) {
+                let counter = Arc::new(ReceiveCounters::default());
+                counters.push(Arc::clone(&counter));
+                let receiver = Receiver::new(Arc::clone(&meter), forms, counter);
+                let sender = Sender::new(lanes, Arc::clone(&control), burst);
+                tasks.push(QueueTask { port, queue, sender, receiver });
+            }
+            meters.push(meter);
+            received.push(counters);
+        }
+        Ok(Self { tasks, info, meters, received, sent: wiring.sent, wire_streams: wiring.streams, control })
+    }
+}
+
+/// Numbers on the wire, as they are dealt out.
+struct Wiring {
+    streams: Vec<WireStream>,
+    sent: Vec<Vec<Arc<LaneCounters>>>,
+    forms: FormSet,
+}
+
+impl Wiring {
+    /// The lanes of a load, one for each of `queues` queues.
+    fn deal(&mut self, index: usize, load: &Load, queues: usize) -> Result<Vec<Lane>, SessionError> {
+        let mut lanes = Vec::with_capacity(queues);
+        let mut counters = Vec::with_capacity(queues);
+        for queue in 0..queues {
+            let first_wire_stream = self.streams.len();
+            let mut sources = Vec::with_capacity(load.streams.len());
+            for (stream, definition) in load.streams.iter().enumerate() {
+                let wire = match u16::try_from(self.streams.len()) {
+                    Ok(wire) if usize::from(wire) < MAX_WIRE_STREAMS => wire,
+                    _ => return Err(PlanError::TooManyStreams.into()),
+                };
+                let source = definition
+                    .compile(wire)
+                    .map_err(|source| SessionError::Stream { load: load.name.clone(), source })?
+                    .share(queue as u32, queues as u32)
+                    .map_err(|source| SessionError::Share { load: load.name.clone(), source })?;
+                let forms = source.forms();
+                self.streams.push(WireStream { load: index, stream, signed: forms != FormSet::NONE });
+                self.forms = self.forms.and(forms);
+                sources.push((source, definition.weight));
+            }
+            let mix = StreamMix::new(sources)
+                .map_err(|source| SessionError::Mix { load: load.name.clone(), source })?;
+            let departures = Departures::new(
+                &load.rate,
+                &load.shape,
+                mean_slot_bytes(&mix),
+                1.0 / queues as f64,
+                load.catch_up_frames,
+                0,
+            )
+            .map_err(|source| SessionError::Rate { load: load.name.clone(), source })?;
+            let counter = Arc::new(LaneCounters::default());
+            counters.push(Arc::clone(&counter));
+            lanes.push(Lane {
+                load: index,
+                first_wire_stream,
+                mix,
+                departures,
+                frame_limit: load.frames.map_or(u64::MAX, |frames| part(frames, queue, queues)),
+                duration_ns: load.duration_ns().unwrap_or(u64::MAX),
+                delay_ns: load.delay_ns(),
+                counters: counter,
+                account: LaneAccount {
+                    frames: 0,
+                    bytes: 0,
+                    offered: OfferedLoad::default(),
+                    timing: DepartureError::new()?,
+                    first_ns: None,
+                    last_ns: 0,
+                },
+                state: LaneState::Idle,
+                starts: 0,
+            });
+        }
+        self.sent.push(counters);
+        Ok(lanes)
+    }
+
+    /// What the meter of a port is to expect: the signed streams of the loads that lead to it. Without any load, all.
+    fn expected_at(&self, plan: &Plan, port: usize, start_ns: u64) -> MeterConfig {
+        if plan.loads.is_empty() {
+            return MeterConfig { streams: None, latency: true, start_ns };
+        }
+        let leads_here = |load: &Load| load.to.iter().any(|label| plan.port_index(label) == Some(port));
+        let expected = self
+            .streams
+            .iter()
+            .enumerate()
+            .filter(|(_, wire)| wire.signed && leads_here(&plan.loads[wire.load]))
+            .map(|(number, _)| number as u16)
+            .collect();
+        MeterConfig { streams: Some(expected), latency: true, start_ns }
+    }
+}
+
+/// Mean length of the frames, bytes without FCS.
+pub(crate) fn mean_slot_bytes(mix: &StreamMix) -> f64 {
+    mix.mean_bits(BitLayer::L2) / 8.0 - f64::from(FCS_BYTES)
+}
+
+/// What falls to part `index` of `parts` when `whole` is dealt out.
+fn part(whole: u64, index: usize, parts: usize) -> u64 {
+    let (index, parts) = (index as u64, parts as u64);
+    whole / parts + u64::from(index < whole % parts)
+}

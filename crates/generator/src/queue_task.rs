@@ -1,0 +1,56 @@
+//! One queue's work: it sends and receives in turns. A thread has one task, or several that it serves in turn.
+
+use std::time::Duration;
+
+use ringroad::{Interest, PortError, Queue};
+
+use crate::clock::ClockReader;
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+
+/// A queue and both its sides.
+#[derive(Debug)]
+pub(crate) struct QueueTask {
+    /// Index of the port in the plan.
+    pub(crate) port: usize,
+    pub(crate) queue: Queue,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Whether frames moved.
+    pub(crate) busy: bool,
+    /// When there will be something to send, ns; `None` where nothing will.
+    pub(crate) next_due_ns: Option<u64>,
+    /// Frames are due and the ring has no room.
+    pub(crate) blocked: bool,
+}
+
+impl QueueTask {
+    /// Sends what is due and takes what came.
+    #[inline]
+    pub(crate) fn turn(&mut self, clock: &mut ClockReader) -> Result<Turn, PortError> {
+        let (tx, rx) = self.queue.split();
+        let sent = self.sender.turn(tx, clock)?;
+        let received = self.receiver.turn(rx, clock)?;
+        Ok(Turn {
+            busy: sent.frames > 0 || received > 0,
+            next_due_ns: sent.next_due_ns,
+            blocked: sent.blocked,
+        })
+    }
+
+    /// Slots handed over that the other side has not taken.
+    pub(crate) fn unsent_slots(&mut self) -> u32 {
+        self.queue.tx().pending()
+    }
+
+    /// Sleeps until frames come, or there is room where `turn` found none, at most `limit`.
+    pub(crate) fn rest(&mut self, blocked: bool, limit: Duration) -> Result<(), PortError> {
+        let interest = if blocked { Interest::Both } else { Interest::Rx };
+        self.queue.wait(interest, Some(limit)).map(|_| ())
+    }
+}

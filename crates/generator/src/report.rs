@@ -1,0 +1,250 @@
+//! What came of a session.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use ringroad_traffic::line_rate::BitLayer;
+use ringroad_traffic::meter::{MeterReport, PortCounts, StreamReport, StreamSummary};
+use ringroad_traffic::pacing::{DepartureError, DepartureErrorReport, LoadShape, OfferedLoad, RateSpec};
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use serde::Serialize;
+
+use crate::clock::ClockError;
+use crate::plan::{Load, Plan};
+use crate::sender::Lane;
+use crate::series::Interval;
+use crate::session::Worked;
+use crate::shared::{FrameCount, Shared};
+
+/// What came of a session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The clock that timed it, and its error.
+    pub clock: ClockError,
+    /// By port.
+    pub ports: Vec<PortReport>,
+    /// By load.
+    pub loads: Vec<LoadReport>,
+    /// The time series, where one was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+}
+
+/// What a port sent and received.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortReport {
+    /// What loads call it.
+    pub port: String,
+    /// Its full name.
+    pub name: String,
+    /// Driver that serves it.
+    pub driver: String,
+    /// The mechanism in use, in words.
+    pub mode: String,
+    /// What was handed over.
+    pub sent: FrameCount,
+    /// Slots handed over that the other side never took.
+    pub unsent_slots: u64,
+    /// How long frames were due and the ring had no room, ns, summed over the queues.
+    pub blocked_ns: u64,
+    /// What came, apart from the streams.
+    pub received: PortCounts,
+}
+
+/// What a load sent, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadReport {
+    /// Its name.
+    pub load: String,
+    /// The port that sent.
+    pub from: String,
+    /// The rate meant.
+    pub intended_rate: RateSpec,
+    /// How frames should lie in time.
+    pub shape: LoadShape,
+    /// The rate meant, frames/s of the mean length; absent for as fast as it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intended_fps: Option<f64>,
+    /// Mean frame size, bytes with FCS.
+    pub mean_size_bytes: f64,
+    /// The load really offered, beside the one meant.
+    pub offered: OfferedLoad,
+    /// What was sent.
+    pub sent: FrameCount,
+    /// The same over the time from the start to the end of the load.
+    pub rate: TrafficRate,
+    /// What the sender's timing was worth; absent for as fast as it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timing: Option<DepartureErrorReport>,
+    /// What came of all streams, by port that should receive them.
+    pub arrivals: Vec<Arrival>,
+    /// The streams one by one; absent where there is one, which is the load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamOutcome>,
+}
+
+/// What came of a load or stream at one port.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Arrival {
+    /// The port's label.
+    pub port: String,
+    /// What came.
+    #[serde(flatten)]
+    pub stream: StreamSummary,
+}
+
+/// What came of one stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamOutcome {
+    /// Its name.
+    pub stream: String,
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// What came, by port that should receive it.
+    pub arrivals: Vec<Arrival>,
+}
+
+impl Report {
+    /// Puts the accounts of all threads together.
+    pub(crate) fn new(
+        plan: &Plan,
+        shared: &Shared,
+        workeds: &mut [Worked],
+        intervals: Vec<Interval>,
+    ) -> Self {
+        let clock =
+            workeds.iter().map(|worked| worked.clock_error).reduce(ClockError::merge).unwrap_or_default();
+        let meters: Vec<MeterReport> = shared
+            .meters
+            .iter()
+            .map(|meter| meter.lock().unwrap_or_else(PoisonError::into_inner).report())
+            .collect();
+        let ports = plan.ports.iter().enumerate().map(|(index, port)| {
+            let info = &shared.info[index];
+            let mut report = PortReport {
+                port: port.label().to_owned(),
+                name: info.name.clone(),
+                driver: info.driver.clone(),
+                mode: info.mode.clone(),
+                sent: FrameCount::default(),
+                unsent_slots: 0,
+                blocked_ns: 0,
+                received: meters[index].port,
+            };
+            for task in
+                workeds.iter_mut().flat_map(|worked| &mut worked.tasks).filter(|task| task.port == index)
+            {
+                report.unsent_slots += u64::from(task.unsent_slots());
+                report.blocked_ns += task.sender.blocked_ns();
+                for lane in task.sender.lanes() {
+                    report.sent.frames += lane.account.frames;
+                    report.sent.bytes += lane.account.bytes;
+                }
+            }
+            report
+        });
+        let ports = ports.collect();
+        let lanes: Vec<&Lane> =
+            workeds.iter().flat_map(|worked| &worked.tasks).flat_map(|task| task.sender.lanes()).collect();
+        let meters: Vec<_> = meters.iter().map(by_wire_stream).collect();
+        let loads = plan.loads.iter().enumerate().map(|(index, load)| {
+            let lanes: Vec<&Lane> = lanes.iter().copied().filter(|lane| lane.load == index).collect();
+            LoadReport::new(plan, load, &lanes, &meters)
+        });
+        Self { clock, ports, loads: loads.collect(), intervals }
+    }
+}
+
+impl LoadReport {
+    fn new(plan: &Plan, load: &Load, lanes: &[&Lane], meters: &[ByWireStream<'_>]) -> Self {
+        let sent = lanes.iter().map(|lane| (lane.account.frames, lane.account.bytes)).collect::<FrameCount>();
+        let offered =
+            lanes.iter().map(|lane| lane.account.offered).fold(OfferedLoad::default(), OfferedLoad::merge);
+        let intended_fps: Option<f64> = lanes.iter().map(|lane| lane.departures.intended_fps()).sum();
+        let timing = lanes
+            .iter()
+            .map(|lane| lane.account.timing.clone())
+            .reduce(|mut all: DepartureError, timing| {
+                all.merge(&timing);
+                all
+            })
+            .filter(|_| intended_fps.is_some())
+            .map(|timing| timing.report());
+        let mut meter = RateMeter::new(TrafficSnapshot::default());
+        meter.update(TrafficSnapshot { frames: sent.frames, bytes: sent.bytes, now_ns: offered.elapsed_ns });
+        let streams: Vec<(StreamOutcome, Vec<StreamReport>)> =
+            (0..load.streams.len()).map(|stream| outcome(plan, load, stream, lanes, meters)).collect();
+        let arrivals = load.to.iter().enumerate().filter_map(|(place, port)| {
+            let all = streams.iter().filter_map(|(_, reports)| reports.get(place)).cloned();
+            let total = all.reduce(|mut total, report| {
+                total.merge(&report);
+                total
+            })?;
+            Some(Arrival { port: port.clone(), stream: total.summary() })
+        });
+        let arrivals = arrivals.collect();
+        let streams = if streams.len() > 1 {
+            streams.into_iter().map(|(outcome, _)| outcome).collect()
+        } else {
+            Vec::new()
+        };
+        Self {
+            load: load.name.clone(),
+            from: load.from.clone(),
+            intended_rate: load.rate,
+            shape: load.shape,
+            intended_fps,
+            mean_size_bytes: lanes.first().map_or(0.0, |lane| lane.mix.mean_bits(BitLayer::L2) / 8.0),
+            offered,
+            sent,
+            rate: meter.overall(),
+            timing,
+            arrivals,
+            streams,
+        }
+    }
+}
+
+/// A meter's streams by their number on the wire.
+type ByWireStream<'a> = HashMap<u16, &'a StreamReport>;
+
+fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
+    meter
+        .streams
+        .iter()
+        .flat_map(|report| report.wire_streams().iter().map(move |number| (*number, report)))
+        .collect()
+}
+
+/// What came of stream number `stream` of a load: in numbers, and whole, by port that should receive it. Nothing came of
+/// a stream without signatures, as far as a meter can tell.
+fn outcome(
+    plan: &Plan,
+    load: &Load,
+    stream: usize,
+    lanes: &[&Lane],
+    meters: &[ByWireStream<'_>],
+) -> (StreamOutcome, Vec<StreamReport>) {
+    let sent = |lane: &Lane| lane.mix.sources().get(stream).map_or(0, |source| source.next_sequence());
+    let mut arrivals = Vec::new();
+    for port in load.to.iter().filter_map(|label| plan.port_index(label)) {
+        let parts = lanes.iter().filter_map(|lane| {
+            let wire_stream = (lane.first_wire_stream + stream) as u16;
+            let mut part = (*meters[port].get(&wire_stream)?).clone();
+            part.complete(sent(lane));
+            Some(part)
+        });
+        arrivals.extend(parts.reduce(|mut all, part| {
+            all.merge(&part);
+            all
+        }));
+    }
+    let named =
+        |(port, report): (&String, &StreamReport)| Arrival { port: port.clone(), stream: report.summary() };
+    let outcome = StreamOutcome {
+        stream: load.streams[stream].name.clone(),
+        sent_frames: lanes.iter().map(|lane| sent(lane)).sum(),
+        arrivals: load.to.iter().zip(&arrivals).map(named).collect(),
+    };
+    (outcome, arrivals)
+}

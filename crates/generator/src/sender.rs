@@ -1,0 +1,392 @@
+//! The sending side of one queue: lanes, each a load's share on this queue, put their frames into the transmit ring when
+//! they are due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use ringroad::{PortError, TxRing, prefetch_write};
+use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
+use ringroad_traffic::stream_mix::StreamMix;
+
+use crate::clock::ClockReader;
+use crate::control::{Control, LaneCounters};
+
+/// Slots whose buffers are fetched for writing ahead of the one being filled.
+const PREFETCH_SLOTS: u32 = 8;
+/// Frames of one burst that share a reading of the clock.
+const FRAMES_PER_TIMESTAMP: u32 = 8;
+
+/// A load's share on one queue.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) load: usize,
+    /// Number on the wire of the first stream; the others follow.
+    pub(crate) first_wire_stream: usize,
+    pub(crate) mix: StreamMix,
+    pub(crate) departures: Departures,
+    /// Frames of each start.
+    pub(crate) frame_limit: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) delay_ns: u64,
+    pub(crate) counters: Arc<LaneCounters>,
+    pub(crate) account: LaneAccount,
+    pub(crate) state: LaneState,
+    pub(crate) starts: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaneState {
+    Idle,
+    /// Frames left, and when it ends, ns.
+    Sending {
+        left: u64,
+        end_ns: u64,
+    },
+}
+
+/// What a lane did, over all its starts.
+#[derive(Debug)]
+pub(crate) struct LaneAccount {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    /// Loads offered in the starts that are over.
+    pub(crate) offered: OfferedLoad,
+    pub(crate) timing: DepartureError,
+    /// When the first and the last frame were handed over, ns.
+    pub(crate) first_ns: Option<u64>,
+    pub(crate) last_ns: u64,
+}
+
+/// The lanes of one queue.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    lanes: Vec<Lane>,
+    control: Arc<Control>,
+    seen_version: u64,
+    burst: u32,
+    /// Lanes that send, by the time of their next frame; unused where there is one lane.
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Lane and due time of each frame of the burst, ns after the lane's start, for its timing error.
+    burst_log: Vec<(usize, f64)>,
+    active: usize,
+    /// When the first lane ends by its time, ns; 0 where one is through already.
+    next_end_ns: u64,
+    /// Since when frames are due and the ring has no room, ns.
+    blocked_since_ns: Option<u64>,
+    blocked_ns: u64,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SendTurn {
+    pub(crate) frames: u32,
+    /// When there will be something to send, ns; `None` where nothing will.
+    pub(crate) next_due_ns: Option<u64>,
+    /// Frames are due and the ring has no room.
+    pub(crate) blocked: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(lanes: Vec<Lane>, control: Arc<Control>, burst: u32) -> Self {
+        Self {
+            burst_log: Vec::with_capacity(burst as usize),
+            queue: BinaryHeap::with_capacity(lanes.len()),
+            lanes,
+            control,
+            seen_version: 0,
+            burst,
+            active: 0,
+            next_end_ns: u64::MAX,
+            blocked_since_ns: None,
+            blocked_ns: 0,
+        }
+    }
+
+    /// How long frames were due and the ring had no room, ns.
+    pub(crate) fn blocked_ns(&self) -> u64 {
+        self.blocked_ns
+    }
+
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// Sends what is due.
+    #[inline]
+    pub(crate) fn turn(&mut self, tx: &mut TxRing, clock: &mut ClockReader) -> Result<SendTurn, PortError> {
+        let now_ns = clock.now_ns();
+        if self.seen_version != self.control.version() {
+            self.obey(now_ns);
+        }
+        if self.active == 0 {
+            if tx.pending() > 0 {
+                tx.sync()?;
+            }
+            return Ok(SendTurn { frames: 0, next_due_ns: None, blocked: false });
+        }
+        if tx.available() < self.burst {
+            tx.sync()?;
+        }
+        let frames = match self.lanes.as_mut_slice() {
+            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.burst_log)?,
+            _ => self.fill_by_time(tx, now_ns, clock)?,
+        };
+        if frames > 0 {
+            tx.sync()?;
+            self.account(clock.now_ns());
+        }
+        if now_ns >= self.next_end_ns {
+            self.end_lanes(now_ns);
+        }
+        Ok(self.outcome(frames, now_ns))
+    }
+
+    /// Takes commands: starts and stops.
+    #[cold]
+    fn obey(&mut self, now_ns: u64) {
+        self.seen_version = self.control.version();
+        for lane in &mut self.lanes {
+            let command = self.control.command(lane.load);
+            if command.starts != lane.starts {
+                if lane.state != LaneState::Idle {
+                    lane.finish(now_ns);
+                    self.control.lane_done();
+                }
+                lane.starts = command.starts;
+                let origin_ns = command.start_ns.saturating_add(lane.delay_ns);
+                lane.departures.restart(origin_ns);
+                lane.account.timing.pause();
+                let end_ns = origin_ns.saturating_add(lane.duration_ns);
+                lane.state = LaneState::Sending { left: lane.frame_limit, end_ns };
+            }
+            if let (true, LaneState::Sending { end_ns, .. }) = (command.stopped, &mut lane.state) {
+                *end_ns = now_ns.min(*end_ns);
+            }
+        }
+        self.end_lanes(now_ns);
+    }
+
+    /// Fills slots from several lanes, the frame that is due first before the others.
+    fn fill_by_time(
+        &mut self,
+        tx: &mut TxRing,
+        now_ns: u64,
+        clock: &mut ClockReader,
+    ) -> Result<u32, PortError> {
+        let mut filled = 0;
+        while filled < self.burst {
+            let Some(Reverse((_, index))) = self.queue.peek().copied() else { break };
+            let lane = &mut self.lanes[index];
+            if !lane.departures.is_due(now_ns) {
+                break;
+            }
+            if lane.is_over(now_ns) {
+                self.next_end_ns = 0;
+                self.queue.pop();
+                continue;
+            }
+            if fill(lane, index, tx, 1, now_ns, clock, &mut self.burst_log)? == 0 {
+                // No room.
+                break;
+            }
+            filled += 1;
+            self.queue.pop();
+            // A lane without a rate is always due: behind the others that are, or they would never have a turn.
+            let due_ns = match lane.departures.intended_fps() {
+                Some(_) => lane.departures.next_due_ns(),
+                None => now_ns,
+            };
+            self.queue.push(Reverse((due_ns, index)));
+        }
+        Ok(filled)
+    }
+
+    /// Notes when the burst was handed over.
+    #[inline]
+    fn account(&mut self, left_ns: u64) {
+        for (index, due_ns) in self.burst_log.drain(..) {
+            let lane = &mut self.lanes[index];
+            lane.account.first_ns.get_or_insert(left_ns);
+            lane.account.last_ns = left_ns;
+            lane.counters.set(lane.account.frames, lane.account.bytes);
+            if lane.is_through() {
+                self.next_end_ns = 0;
+            }
+            if lane.departures.intended_fps().is_some() {
+                let left_ns = left_ns.saturating_sub(lane.departures.origin_ns());
+                lane.account.timing.record(due_ns, left_ns as f64);
+            }
+        }
+    }
+
+    /// Ends lanes that are through, and lines the others up.
+    #[cold]
+    fn end_lanes(&mut self, now_ns: u64) {
+        self.queue.clear();
+        self.next_end_ns = u64::MAX;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let LaneState::Sending { end_ns, .. } = lane.state else { continue };
+            if lane.is_over(now_ns) {
+                lane.finish(now_ns);
+                self.control.lane_done();
+            } else {
+                self.next_end_ns = self.next_end_ns.min(end_ns);
+                self.queue.push(Reverse((lane.departures.next_due_ns(), index)));
+            }
+        }
+        self.active = self.queue.len();
+    }
+
+    fn outcome(&mut self, frames: u32, now_ns: u64) -> SendTurn {
+        let next_due_ns = match self.lanes.as_slice() {
+            _ if self.active == 0 => None,
+            [lane] => Some(lane.departures.next_due_ns()),
+            _ => self.queue.peek().map(|Reverse((due_ns, _))| *due_ns),
+        };
+        let blocked = frames == 0 && next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        match (blocked, self.blocked_since_ns) {
+            (true, None) => self.blocked_since_ns = Some(now_ns),
+            (false, Some(since_ns)) => {
+                self.blocked_ns += now_ns.saturating_sub(since_ns);
+                self.blocked_since_ns = None;
+            }
+            _ => {}
+        }
+        SendTurn { frames, next_due_ns, blocked }
+    }
+
+    /// Ends what is still sending, as the session does.
+    pub(crate) fn finish(&mut self, now_ns: u64) {
+        for lane in &mut self.lanes {
+            if lane.state != LaneState::Idle {
+                lane.finish(now_ns);
+                self.control.lane_done();
+            }
+        }
+        self.active = 0;
+    }
+}
+
+impl Lane {
+    /// Whether it has sent all that it should.
+    #[inline]
+    fn is_through(&self) -> bool {
+        matches!(self.state, LaneState::Sending { left: 0, .. })
+    }
+
+    #[inline]
+    fn is_over(&self, now_ns: u64) -> bool {
+        match self.state {
+            LaneState::Idle => true,
+            LaneState::Sending { left, end_ns } => left == 0 || now_ns >= end_ns,
+        }
+    }
+
+    /// Adds the load offered in this start, which ends at `now_ns` or ended before.
+    fn finish(&mut self, now_ns: u64) {
+        if let LaneState::Sending { left, end_ns } = self.state {
+            // A load that ends by its time ends there, not when the thread saw it; one that ends by its count ended
+            // with its last frame.
+            let over_ns = if left == 0 { self.account.last_ns } else { end_ns.min(now_ns) };
+            let offered = self.departures.offered_load(over_ns);
+            let earlier = self.account.offered;
+            self.account.offered =
+                OfferedLoad { elapsed_ns: earlier.elapsed_ns + offered.elapsed_ns, ..earlier.merge(offered) };
+        }
+        self.state = LaneState::Idle;
+    }
+}
+
+/// Fills up to `most` slots with the frames of `lane` that are due, and gives them away. Fewer where there is no room.
+#[inline]
+fn fill(
+    lane: &mut Lane,
+    index: usize,
+    tx: &mut TxRing,
+    most: u32,
+    now_ns: u64,
+    clock: &mut ClockReader,
+    log: &mut Vec<(usize, f64)>,
+) -> Result<u32, PortError> {
+    let LaneState::Sending { left, end_ns } = lane.state else { return Ok(0) };
+    if now_ns >= end_ns {
+        return Ok(0);
+    }
+    let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
+    let filled = if lane.mix.longest_slot_bytes() <= tx.buffer_bytes() as usize {
+        fill_slots(lane, index, tx, most, now_ns, clock, log)
+    } else {
+        send_long(lane, index, tx, most, now_ns, log)?
+    };
+    lane.state = LaneState::Sending { left: left - u64::from(filled), end_ns };
+    Ok(filled)
+}
+
+/// Frames that fit one slot each, written where they lie.
+#[inline]
+fn fill_slots(
+    lane: &mut Lane,
+    index: usize,
+    tx: &mut TxRing,
+    most: u32,
+    now_ns: u64,
+    clock: &mut ClockReader,
+    log: &mut Vec<(usize, f64)>,
+) -> u32 {
+    let available = tx.available();
+    let batch = available.min(most);
+    for offset in 0..PREFETCH_SLOTS.min(batch) {
+        tx.prefetch_address(offset).into_iter().for_each(prefetch_write);
+    }
+    let (mut timestamp_ns, mut until_reading) = (now_ns, FRAMES_PER_TIMESTAMP);
+    let mut filled = 0;
+    while filled < batch && lane.departures.is_due(now_ns) {
+        if filled + PREFETCH_SLOTS < available
+            && let Some(address) = tx.prefetch_address(filled + PREFETCH_SLOTS)
+        {
+            prefetch_write(address);
+        }
+        if until_reading == 0 {
+            (timestamp_ns, until_reading) = (clock.now_ns(), FRAMES_PER_TIMESTAMP);
+        }
+        until_reading -= 1;
+        let (frame, _) = lane.mix.next_frame(timestamp_ns);
+        let len = tx.buffer(filled).write(frame);
+        tx.set(filled, len as u16, 0);
+        log.push((index, lane.departures.next_due()));
+        lane.departures.depart(len);
+        lane.account.bytes += len as u64;
+        filled += 1;
+    }
+    lane.account.frames += u64::from(filled);
+    tx.advance(filled);
+    filled
+}
+
+/// Frames that may need several slots each.
+fn send_long(
+    lane: &mut Lane,
+    index: usize,
+    tx: &mut TxRing,
+    most: u32,
+    now_ns: u64,
+    log: &mut Vec<(usize, f64)>,
+) -> Result<u32, PortError> {
+    let mut sent = 0;
+    while sent < most && lane.departures.is_due(now_ns) {
+        let slots = lane.mix.next_size().div_ceil(tx.buffer_bytes() as usize);
+        if (tx.available() as usize) < slots {
+            break;
+        }
+        let (frame, _) = lane.mix.next_frame(now_ns);
+        let len = frame.len();
+        tx.send(frame)?;
+        log.push((index, lane.departures.next_due()));
+        lane.departures.depart(len);
+        lane.account.bytes += len as u64;
+        sent += 1;
+    }
+    lane.account.frames += u64::from(sent);
+    Ok(sent)
+}

@@ -1,0 +1,98 @@
+//! The time series of a session: what was sent and came in each interval.
+
+use std::sync::PoisonError;
+
+use ringroad_traffic::meter::IntervalReport;
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use serde::Serialize;
+
+use crate::plan::Plan;
+use crate::shared::{FrameCount, Shared};
+
+/// Streams of one port of which an interval tells each; of more it tells the sum.
+const MOST_STREAMS: usize = 32;
+
+/// What was sent and came in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Interval {
+    /// When it began, s after the start.
+    pub from_s: f64,
+    /// When it ended, s after the start.
+    pub until_s: f64,
+    /// By load.
+    pub loads: Vec<LoadInterval>,
+    /// By port.
+    pub ports: Vec<PortInterval>,
+}
+
+/// What a load sent in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadInterval {
+    /// The load.
+    pub load: String,
+    /// What it sent.
+    pub sent: TrafficRate,
+}
+
+/// What a port received in an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortInterval {
+    /// The port's label.
+    pub port: String,
+    /// All frames.
+    pub received: TrafficRate,
+    /// Of them the test frames, with the streams one by one where they are at most 32.
+    pub test_frames: IntervalReport,
+}
+
+/// The intervals so far.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    intervals: Vec<Interval>,
+    last_ns: Option<u64>,
+    sent: Vec<RateMeter>,
+    received: Vec<RateMeter>,
+}
+
+impl Series {
+    /// Ends an interval at `now_ns`; the first began at `start_ns`.
+    pub(crate) fn next(&mut self, plan: &Plan, shared: &Shared, start_ns: u64, now_ns: u64) -> &Interval {
+        let last_ns = *self.last_ns.get_or_insert(start_ns);
+        let meters =
+            |count| (0..count).map(|_| RateMeter::new(snapshot(FrameCount::default(), start_ns))).collect();
+        if self.sent.len() != plan.loads.len() || self.received.len() != plan.ports.len() {
+            (self.sent, self.received) = (meters(plan.loads.len()), meters(plan.ports.len()));
+        }
+        let loads = plan.loads.iter().zip(&mut self.sent).enumerate().map(|(index, (load, meter))| {
+            LoadInterval { load: load.name.clone(), sent: meter.update(snapshot(shared.sent(index), now_ns)) }
+        });
+        let ports = plan.ports.iter().zip(&mut self.received).enumerate().map(|(index, (port, meter))| {
+            let mut test_frames =
+                shared.meters[index].lock().unwrap_or_else(PoisonError::into_inner).interval(now_ns);
+            if test_frames.streams.len() > MOST_STREAMS {
+                test_frames.streams.clear();
+            }
+            let received = meter.update(snapshot(shared.received(index), now_ns));
+            PortInterval { port: port.label().to_owned(), received, test_frames }
+        });
+        let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 / 1e9;
+        let interval = Interval {
+            from_s: seconds(last_ns),
+            until_s: seconds(now_ns),
+            loads: loads.collect(),
+            ports: ports.collect(),
+        };
+        self.last_ns = Some(now_ns);
+        self.intervals.push(interval);
+        // One was pushed just now.
+        &self.intervals[self.intervals.len() - 1]
+    }
+
+    pub(crate) fn into_intervals(self) -> Vec<Interval> {
+        self.intervals
+    }
+}
+
+fn snapshot(count: FrameCount, now_ns: u64) -> TrafficSnapshot {
+    TrafficSnapshot { frames: count.frames, bytes: count.bytes, now_ns }
+}

@@ -1,0 +1,450 @@
+//! A session: ports open, threads running, loads started and stopped together, and what came of it.
+//!
+//! Each queue of each port has a thread, or the caller's own thread serves them all in turn. All loads of one start begin
+//! at the same moment of one clock.
+
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringroad::{OpenOptions, Port, PortInfo};
+
+use crate::clock::{Clock, ClockError, ClockReader};
+use crate::control::Control;
+use crate::error::SessionError;
+use crate::lineup::Lineup;
+use crate::plan::Plan;
+use crate::queue_task::QueueTask;
+use crate::report::Report;
+use crate::series::{Interval, Series};
+use crate::shared::{FrameCount, Shared};
+
+/// Most frames per sync where nothing else is said.
+pub const DEFAULT_BURST_FRAMES: u32 = 256;
+/// Between the command and the common start, ns: threads see the command before.
+const START_AHEAD_NS: u64 = 200_000;
+/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
+const AWAKE_NS: u64 = 100_000;
+/// A thread stays awake so long after the last frame, ns.
+const SPIN_NS: u64 = 200_000;
+/// Longest sleep, so that commands are seen soon.
+const LONGEST_REST: Duration = Duration::from_millis(5);
+/// Longest time without progress in which the other side takes the last frames, ns.
+const FLUSH_NS: u64 = 1_000_000_000;
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Threads {
+    /// A thread for each queue of each port.
+    #[default]
+    PerQueue,
+    /// One thread for all.
+    One,
+    /// Nobody until the caller calls [`Session::turn`]: for simulations.
+    Caller,
+}
+
+/// How a session works.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// The clock of all threads.
+    pub clock: Clock,
+    /// Who does the work.
+    pub threads: Threads,
+    /// Processors for the threads, in turn; none leaves it to the kernel.
+    pub cpus: Vec<usize>,
+    /// Most frames per sync, 1 to 4096.
+    pub burst: u32,
+    /// Whether threads never sleep: the least latency, for a processor each.
+    pub busy: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::new(),
+            threads: Threads::PerQueue,
+            cpus: Vec::new(),
+            burst: DEFAULT_BURST_FRAMES,
+            busy: false,
+        }
+    }
+}
+
+/// Ports open, and threads that serve them.
+#[derive(Debug)]
+pub struct Session {
+    plan: Plan,
+    shared: Shared,
+    control: Arc<Control>,
+    clock: ClockReader,
+    threads: Vec<JoinHandle<Worked>>,
+    /// The tasks, where the caller does the work.
+    own: Option<Worker>,
+    started_ns: Option<u64>,
+    series: Series,
+}
+
+/// A thread's tasks and clock.
+#[derive(Debug)]
+struct Worker {
+    tasks: Vec<QueueTask>,
+    clock: ClockReader,
+    control: Arc<Control>,
+    busy: bool,
+    idle_since_ns: Option<u64>,
+}
+
+/// What a thread ends with: its tasks, for their accounts, and why it ended if it was no order.
+#[derive(Debug)]
+pub(crate) struct Worked {
+    pub(crate) tasks: Vec<QueueTask>,
+    pub(crate) clock_error: ClockError,
+    failure: Option<(usize, ringroad::PortError)>,
+}
+
+impl Session {
+    /// Opens the plan's ports and makes ready to start.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn open(plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+        let opened: Result<Vec<Port>, SessionError> = plan
+            .ports
+            .iter()
+            .map(|port| {
+                Port::open_with(&port.name, ports)
+                    .map_err(|source| SessionError::Open { port: port.name.clone(), source })
+            })
+            .collect();
+        Self::over(plan, opened?, options)
+    }
+
+    /// The same over ports that are open already, in the plan's order.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn over(mut plan: Plan, ports: Vec<Port>, options: &SessionOptions) -> Result<Self, SessionError> {
+        plan.check()?;
+        let mut clock = options.clock.reader();
+        let lineup = Lineup::new(&plan, ports, options.burst.clamp(1, 4096), clock.now_ns())?;
+        let control = Arc::clone(&lineup.control);
+        let worker = |tasks| Worker {
+            tasks,
+            clock: options.clock.reader(),
+            control: Arc::clone(&control),
+            busy: options.busy,
+            idle_since_ns: None,
+        };
+        let (tasks, shared) = Shared::split(lineup);
+        let (mut threads, mut own) = (Vec::new(), None);
+        let parts: Vec<Vec<QueueTask>> = match options.threads {
+            Threads::PerQueue => tasks.into_iter().map(|task| vec![task]).collect(),
+            Threads::One => vec![tasks],
+            Threads::Caller => {
+                own = Some(worker(tasks));
+                Vec::new()
+            }
+        };
+        for (index, tasks) in parts.into_iter().enumerate() {
+            let cpu = options.cpus.get(index % options.cpus.len().max(1)).copied();
+            let thread = spawn(worker(tasks), index, cpu);
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    control.end();
+                    return Err(SessionError::Thread {
+                        what: cpu.map_or_else(
+                            || format!("starting thread {index}"),
+                            |cpu| format!("running a thread on CPU {cpu}"),
+                        ),
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(Self { plan, shared, control, clock, threads, own, started_ns: None, series: Series::default() })
+    }
+
+    /// What the ports turned out to be, in the plan's order.
+    #[must_use]
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.shared.info
+    }
+
+    /// The plan, with every load named.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Starts all loads at one moment.
+    pub fn start(&mut self) {
+        let all: Vec<usize> = (0..self.plan.loads.len()).collect();
+        self.start_loads(&all);
+    }
+
+    /// Starts some loads, by their index, at one moment; those that are sending begin anew.
+    pub fn start_loads(&mut self, loads: &[usize]) {
+        let now_ns = self.clock.now_ns();
+        // With the caller's own thread there is nobody to wait for.
+        let start_ns = if self.own.is_some() { now_ns } else { now_ns + START_AHEAD_NS };
+        for load in loads.iter().copied().filter(|load| *load < self.plan.loads.len()) {
+            self.control.start(load, self.shared.lanes_of(load), start_ns);
+        }
+        self.control.publish();
+        self.started_ns.get_or_insert(start_ns);
+    }
+
+    /// Stops all loads.
+    pub fn stop(&mut self) {
+        let all: Vec<usize> = (0..self.plan.loads.len()).collect();
+        self.stop_loads(&all);
+    }
+
+    /// Stops some loads, by their index.
+    pub fn stop_loads(&mut self, loads: &[usize]) {
+        for load in loads.iter().copied().filter(|load| *load < self.plan.loads.len()) {
+            self.control.stop(load);
+        }
+        self.control.publish();
+    }
+
+    /// Waits until no load is sending, `limit` at most; whether that is so. A thread that failed ends it too.
+    pub fn wait_sent(&self, limit: Duration) -> bool {
+        self.control.wait_sent(limit)
+    }
+
+    /// Whether a port failed: [`Session::finish`] tells which and why.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.control.is_ended()
+    }
+
+    /// Does a turn of every queue in the caller's thread, where that was asked for; whether frames moved.
+    ///
+    /// # Errors
+    /// [`SessionError::Port`].
+    pub fn turn(&mut self) -> Result<bool, SessionError> {
+        let Some(worker) = &mut self.own else { return Ok(false) };
+        let mut busy = false;
+        for task in &mut worker.tasks {
+            let turn = task.turn(&mut worker.clock).map_err(|source| SessionError::Port {
+                port: self.shared.info[task.port].name.clone(),
+                source,
+            })?;
+            busy |= turn.busy;
+        }
+        Ok(busy)
+    }
+
+    /// What a load has sent so far.
+    #[must_use]
+    pub fn sent(&self, load: usize) -> FrameCount {
+        self.shared.sent(load)
+    }
+
+    /// What a port has received so far, whatever it is.
+    #[must_use]
+    pub fn received(&self, port: usize) -> FrameCount {
+        self.shared.received(port)
+    }
+
+    /// What was sent and came since the last call, by load and port; kept for the report too.
+    pub fn interval(&mut self) -> &Interval {
+        let now_ns = self.clock.now_ns();
+        self.series.next(&self.plan, &self.shared, self.started_ns.unwrap_or(now_ns), now_ns)
+    }
+
+    /// Nanoseconds since the first start, 0 before.
+    pub fn elapsed_ns(&mut self) -> u64 {
+        let now_ns = self.clock.now_ns();
+        self.started_ns.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
+    }
+
+    /// What has come so far, for those who look while it runs. Meters are copied under their locks: not for every second
+    /// at full speed; [`Session::interval`] is.
+    #[must_use]
+    pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
+        self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
+    }
+
+    /// Which load and which of its streams a signature's stream number stands for.
+    #[must_use]
+    pub fn wire_stream(&self, number: u16) -> Option<(usize, usize)> {
+        self.shared.wire_streams.get(usize::from(number)).map(|wire| (wire.load, wire.stream))
+    }
+
+    /// Stops all loads, lets the last frames arrive for `drain`, ends the threads and reports.
+    ///
+    /// # Errors
+    /// Where a port failed; [`SessionError::Panic`]. The report of what came before comes with it.
+    pub fn finish(mut self, drain: Duration) -> (Report, Result<(), SessionError>) {
+        self.stop();
+        self.control.wait_sent(LONGEST_REST * 20);
+        let mut workeds = Vec::new();
+        let mut ended = Ok(());
+        if let Some(mut worker) = self.own.take() {
+            ended = self.drain_own(&mut worker);
+            workeds.push(worker.end(None));
+        } else {
+            self.drain(drain);
+            self.control.end();
+            for thread in self.threads.drain(..) {
+                match thread.join() {
+                    Ok(worked) => workeds.push(worked),
+                    Err(_) => ended = Err(SessionError::Panic),
+                }
+            }
+        }
+        for worked in &mut workeds {
+            if let Some((port, source)) = worked.failure.take() {
+                ended = Err(SessionError::Port { port: self.shared.info[port].name.clone(), source });
+            }
+        }
+        let series = std::mem::take(&mut self.series);
+        (Report::new(&self.plan, &self.shared, &mut workeds, series.into_intervals()), ended)
+    }
+
+    /// Waits for the drain time; a failure ends it.
+    fn drain(&mut self, drain: Duration) {
+        let until_ns = self.clock.now_ns().saturating_add(drain.as_nanos().try_into().unwrap_or(u64::MAX));
+        loop {
+            let now_ns = self.clock.now_ns();
+            if now_ns >= until_ns || self.control.is_ended() {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos(until_ns - now_ns).min(Duration::from_millis(50)));
+        }
+    }
+
+    /// Turns until nothing moves.
+    fn drain_own(&mut self, worker: &mut Worker) -> Result<(), SessionError> {
+        loop {
+            let mut busy = false;
+            for task in &mut worker.tasks {
+                let turn = task.turn(&mut worker.clock).map_err(|source| SessionError::Port {
+                    port: self.shared.info[task.port].name.clone(),
+                    source,
+                })?;
+                busy |= turn.busy;
+            }
+            if !busy {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.control.end();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a thread that is pinned before it serves anything.
+fn spawn(worker: Worker, index: usize, cpu: Option<usize>) -> std::io::Result<JoinHandle<Worked>> {
+    let (pinned, outcome) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(format!("traffic-{index}")).spawn(move || {
+        let result = cpu.map_or(Ok(()), crate::affinity::pin);
+        let failed = result.is_err();
+        // The other end waits for just this.
+        let _ = pinned.send(result);
+        if failed { worker.end(None) } else { worker.run() }
+    })?;
+    outcome.recv().unwrap_or(Ok(()))?;
+    Ok(thread)
+}
+
+impl Worker {
+    fn run(mut self) -> Worked {
+        loop {
+            let (mut busy, mut blocked, mut next_due_ns) = (false, false, u64::MAX);
+            for index in 0..self.tasks.len() {
+                let task = &mut self.tasks[index];
+                match task.turn(&mut self.clock) {
+                    Ok(turn) => {
+                        busy |= turn.busy;
+                        blocked |= turn.blocked;
+                        next_due_ns = next_due_ns.min(turn.next_due_ns.unwrap_or(u64::MAX));
+                    }
+                    Err(error) => {
+                        let failed = task.port;
+                        self.control.end();
+                        return self.end(Some((failed, error)));
+                    }
+                }
+            }
+            if self.control.is_ended() {
+                let flushed = self.flush();
+                return self.end(flushed.err());
+            }
+            if let Err(failure) = self.pause(busy, blocked, next_due_ns) {
+                self.control.end();
+                return self.end(Some(failure));
+            }
+        }
+    }
+
+    /// Between two turns: goes on at once, spins, or sleeps.
+    fn pause(
+        &mut self,
+        busy: bool,
+        blocked: bool,
+        next_due_ns: u64,
+    ) -> Result<(), (usize, ringroad::PortError)> {
+        if busy || self.busy {
+            self.idle_since_ns = None;
+            return Ok(());
+        }
+        let now_ns = self.clock.now_ns();
+        let idle_ns = now_ns - *self.idle_since_ns.get_or_insert(now_ns);
+        let until_due_ns = if blocked { u64::MAX } else { next_due_ns.saturating_sub(now_ns) };
+        if idle_ns < SPIN_NS || until_due_ns <= AWAKE_NS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let limit = LONGEST_REST.min(Duration::from_nanos(until_due_ns - AWAKE_NS));
+        match self.tasks.as_mut_slice() {
+            [task] => task.rest(blocked, limit).map_err(|error| (task.port, error)),
+            // Several queues: a short sleep costs less than arming them all.
+            _ => {
+                std::thread::sleep(limit.min(Duration::from_micros(50)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Syncs until the other side has taken every slot, or has taken none for a while.
+    fn flush(&mut self) -> Result<(), (usize, ringroad::PortError)> {
+        let mut fewest = u32::MAX;
+        let mut progress_ns = self.clock.now_ns();
+        loop {
+            let mut left = 0;
+            for task in &mut self.tasks {
+                task.turn(&mut self.clock).map_err(|error| (task.port, error))?;
+                left += task.unsent_slots();
+            }
+            let now_ns = self.clock.now_ns();
+            if left < fewest {
+                (fewest, progress_ns) = (left, now_ns);
+            }
+            if left == 0 || now_ns - progress_ns > FLUSH_NS {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn end(mut self, failure: Option<(usize, ringroad::PortError)>) -> Worked {
+        let now_ns = self.clock.now_ns();
+        for task in &mut self.tasks {
+            task.sender.finish(now_ns);
+        }
+        Worked { tasks: self.tasks, clock_error: self.clock.error(), failure }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a session and its threads both see.
+
+use std::sync::{Arc, Mutex};
+
+use ringroad::PortInfo;
+use ringroad_traffic::meter::Meter;
+use serde::Serialize;
+
+use crate::control::LaneCounters;
+use crate::lineup::{Lineup, WireStream};
+use crate::queue_task::QueueTask;
+use crate::receiver::ReceiveCounters;
+
+/// Frames, and their bytes without FCS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct FrameCount {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+}
+
+/// A lineup without its tasks.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) info: Vec<PortInfo>,
+    pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
+    pub(crate) wire_streams: Vec<WireStream>,
+    received: Vec<Vec<Arc<ReceiveCounters>>>,
+    sent: Vec<Vec<Arc<LaneCounters>>>,
+}
+
+impl Shared {
+    pub(crate) fn split(lineup: Lineup) -> (Vec<QueueTask>, Self) {
+        let Lineup { tasks, info, meters, received, sent, wire_streams, control: _ } = lineup;
+        (tasks, Self { info, meters, wire_streams, received, sent })
+    }
+
+    /// Lanes of a load: one for each queue of its port.
+    pub(crate) fn lanes_of(&self, load: usize) -> usize {
+        self.sent[load].len()
+    }
+
+    /// What a load has sent.
+    pub(crate) fn sent(&self, load: usize) -> FrameCount {
+        self.sent.get(load).into_iter().flatten().map(|counters| counters.get()).collect()
+    }
+
+    /// What a port has received.
+    pub(crate) fn received(&self, port: usize) -> FrameCount {
+        self.received.get(port).into_iter().flatten().map(|counters| counters.get()).collect()
+    }
+}
+
+impl FromIterator<(u64, u64)> for FrameCount {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(counts: I) -> Self {
+        let add = |sum: Self, (frames, bytes)| Self { frames: sum.frames + frames, bytes: sum.bytes + bytes };
+        counts.into_iter().fold(Self::default(), add)
+    }
+}

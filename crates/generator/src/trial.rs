@@ -1,0 +1,337 @@
+//! One trial of RFC 2544: learning frames, a wait, the load for its time, a wait for the last frames, a verdict.
+//!
+//! A trial that the generator could not carry out as asked is *invalid*, whatever came: its loss says nothing about the
+//! device under test (DUT). Frames are counted after the load has stopped and the wait is over (RFC 2544, section 23).
+
+use std::time::Duration;
+
+use ringroad::{OpenOptions, Port};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::header::{Ethernet, Header};
+use ringroad_traffic::mac_address::MacAddress;
+use ringroad_traffic::meter::StreamSummary;
+use ringroad_traffic::modifier::{ModifierDefinition, Progression};
+use ringroad_traffic::pacing::RateSpec;
+use serde::Serialize;
+
+use crate::error::SessionError;
+use crate::plan::{Load, Plan};
+use crate::report::Report;
+use crate::session::{Session, SessionOptions};
+
+/// Copies of each learning frame: one may be lost while the DUT wakes up.
+const LEARNING_COPIES: u64 = 3;
+/// Rate at which learning frames are sent, frames/s: a DUT that learns slowly follows.
+const LEARNING_FPS: f64 = 10_000.0;
+
+const BROADCAST: MacAddress = MacAddress([0xff; 6]);
+/// IEEE 802's EtherType for local experiments, which no host answers.
+const LOCAL_EXPERIMENT: u16 = 0x88b5;
+
+/// What a trial is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialPlan {
+    /// Ports and loads. All loads get the trial's duration, and must have a port that should receive.
+    pub plan: Plan,
+    /// How long the load lasts, s (RFC 2544, section 24: 60 s for a result, less in a search).
+    pub duration_s: f64,
+    /// Whether receiving ports send frames first from which a DUT learns where addresses are (RFC 2544, section 23).
+    pub learning: bool,
+    /// Wait between learning frames and load, s (RFC 2544, section 23: 2 s).
+    pub settle_s: f64,
+    /// Wait for the last frames, s (RFC 2544, section 23: 2 s).
+    pub drain_s: f64,
+    /// Greatest loss ratio that passes: 0 for RFC 2544's throughput.
+    pub acceptable_loss_ratio: f64,
+    /// Greatest part of the intended frames that may be missing from the offered load, and of the duration that it may
+    /// be off, in a valid trial.
+    pub tolerance_ratio: f64,
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The loss is acceptable.
+    Pass,
+    /// It is not.
+    Fail,
+    /// The generator did not do what was asked; the result says nothing about the DUT.
+    Invalid,
+}
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialReport {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Why it is invalid, one sentence each; empty if it is not.
+    pub reasons: Vec<String>,
+    /// Duration asked for, s.
+    pub intended_duration_s: f64,
+    /// From the start of the load to its end, s: of the load that differed most from what was asked.
+    pub offered_duration_s: f64,
+    /// Frames/s asked for, all loads together; absent for as fast as it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intended_fps: Option<f64>,
+    /// Frames/s really sent, all loads together.
+    pub offered_fps: f64,
+    /// Frames/s that came: distinct intact ones, over the offered duration.
+    pub forwarding_fps: f64,
+    /// Frames that the rate meant; as many as were sent, for as fast as it goes.
+    pub intended_frames: u64,
+    /// Frames sent.
+    pub sent_frames: u64,
+    /// Frames that came, each counted once.
+    pub received_frames: u64,
+    /// Frames sent that did not come intact. A duplicate makes up for none.
+    pub lost_frames: u64,
+    /// Frames meant and not sent.
+    pub unsent_frames: u64,
+    /// Lost of the sent.
+    pub loss_ratio: f64,
+    /// Lost and unsent of the intended: what a search uses that counts the generator's failure as loss.
+    pub loss_ratio_of_intended: f64,
+    /// Greatest loss ratio that passes.
+    pub acceptable_loss_ratio: f64,
+    /// Frames that came a second time.
+    pub duplicate_frames: u64,
+    /// Frames that came after one sent later.
+    pub reordered_frames: u64,
+    /// Frames that came damaged.
+    pub corrupted_frames: u64,
+    /// All of it.
+    pub report: Report,
+}
+
+impl TrialPlan {
+    /// A trial of `plan` with the waits of RFC 2544 and no loss accepted.
+    #[must_use]
+    pub fn new(plan: Plan, duration_s: f64) -> Self {
+        Self {
+            plan,
+            duration_s,
+            learning: true,
+            settle_s: 2.0,
+            drain_s: 2.0,
+            acceptable_loss_ratio: 0.0,
+            tolerance_ratio: 0.001,
+        }
+    }
+
+    /// Runs the trial. `stopped` is asked between the phases and ends the trial early, which makes it invalid.
+    ///
+    /// # Errors
+    /// [`SessionError`] where it cannot begin or a port fails.
+    pub fn run(
+        &self,
+        ports: &OpenOptions,
+        options: &SessionOptions,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<TrialReport, SessionError> {
+        let (plan, learning) = self.with_learning()?;
+        let session = Session::open(plan, ports, options)?;
+        self.run_in(session, &learning, stopped)
+    }
+
+    /// The same over ports that are open already, in the plan's order.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_over(
+        &self,
+        ports: Vec<Port>,
+        options: &SessionOptions,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<TrialReport, SessionError> {
+        let (plan, learning) = self.with_learning()?;
+        let session = Session::over(plan, ports, options)?;
+        self.run_in(session, &learning, stopped)
+    }
+
+    /// The plan with learning loads behind its own, and their indexes.
+    fn with_learning(&self) -> Result<(Plan, Vec<usize>), SessionError> {
+        let mut plan = self.plan.clone();
+        plan.check()?;
+        for load in &mut plan.loads {
+            (load.duration, load.frames) = (Some(self.duration_s), None);
+        }
+        let own = plan.loads.len();
+        if self.learning {
+            let loads: Vec<Load> = plan.loads.iter().flat_map(learning_loads).collect();
+            plan.loads.extend(loads);
+        }
+        let learning = (own..plan.loads.len()).collect();
+        Ok((plan, learning))
+    }
+
+    fn run_in(
+        &self,
+        mut session: Session,
+        learning: &[usize],
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<TrialReport, SessionError> {
+        let look = Duration::from_millis(100);
+        let wait = |session: &Session| while !session.wait_sent(look) && !stopped() {};
+        if !learning.is_empty() {
+            session.start_loads(learning);
+            wait(&session);
+            pause(Duration::from_secs_f64(self.settle_s.max(0.0)), stopped);
+        }
+        let own: Vec<usize> = (0..self.plan.loads.len()).collect();
+        if !stopped() {
+            session.start_loads(&own);
+            wait(&session);
+        }
+        let was_stopped = stopped();
+        let (report, ended) = session.finish(Duration::from_secs_f64(self.drain_s.max(0.0)));
+        ended?;
+        Ok(self.judge(report, was_stopped))
+    }
+
+    fn judge(&self, mut report: Report, was_stopped: bool) -> TrialReport {
+        report.loads.truncate(self.plan.loads.len());
+        let arrivals = || report.loads.iter().flat_map(|load| &load.arrivals);
+        let sum = |of: fn(&StreamSummary) -> u64| arrivals().map(|arrival| of(&arrival.stream)).sum::<u64>();
+        let (received, lost) = (sum(|stream| stream.distinct), sum(|stream| stream.lost));
+        let offered = |of: fn(&crate::report::LoadReport) -> u64| report.loads.iter().map(of).sum::<u64>();
+        let sent = offered(|load| load.offered.sent_frames);
+        let intended = offered(|load| load.offered.intended_frames);
+        let unsent = offered(|load| load.offered.shortfall_frames());
+        let offered_duration_s = report
+            .loads
+            .iter()
+            .map(|load| load.offered.elapsed_ns as f64 / 1e9)
+            .max_by(|a, b| (a - self.duration_s).abs().total_cmp(&(b - self.duration_s).abs()))
+            .unwrap_or(0.0);
+        // A load that should reach several ports is expected at each.
+        let expected = received + lost;
+        let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let loss_ratio = ratio(lost, expected);
+        let mut reasons = Vec::new();
+        if was_stopped {
+            reasons.push("the trial was stopped before its end".to_owned());
+        }
+        if sent == 0 {
+            reasons.push("the generator sent nothing".to_owned());
+        }
+        if ratio(unsent, intended) > self.tolerance_ratio {
+            reasons.push(format!(
+                "the generator sent {:.3} % less than asked ({unsent} of {intended} frames): lower the rate",
+                ratio(unsent, intended) * 100.0
+            ));
+        }
+        if (offered_duration_s - self.duration_s).abs() > self.tolerance_ratio.max(1e-3) * self.duration_s {
+            reasons.push(format!(
+                "the load lasted {offered_duration_s:.6} s instead of {:.6} s",
+                self.duration_s
+            ));
+        }
+        for port in report.ports.iter().filter(|port| port.unsent_slots > 0) {
+            reasons.push(format!(
+                "{} slots of port {} were handed over and never taken: whether their frames are lost is not known",
+                port.unsent_slots, port.port
+            ));
+        }
+        let excess = sum(|stream| stream.excess);
+        if excess > 0 {
+            reasons.push(format!(
+                "{excess} more frames came than were sent: another trial's frames are among them"
+            ));
+        }
+        let verdict = match (reasons.is_empty(), loss_ratio <= self.acceptable_loss_ratio) {
+            (false, _) => Verdict::Invalid,
+            (true, true) => Verdict::Pass,
+            (true, false) => Verdict::Fail,
+        };
+        let per_s =
+            |frames: u64| if offered_duration_s > 0.0 { frames as f64 / offered_duration_s } else { 0.0 };
+        TrialReport {
+            verdict,
+            reasons,
+            intended_duration_s: self.duration_s,
+            offered_duration_s,
+            intended_fps: report.loads.iter().map(|load| load.intended_fps).sum(),
+            offered_fps: per_s(sent),
+            forwarding_fps: per_s(received),
+            intended_frames: intended,
+            sent_frames: sent,
+            received_frames: received,
+            lost_frames: lost,
+            unsent_frames: unsent,
+            loss_ratio,
+            loss_ratio_of_intended: ratio(lost + unsent, expected + unsent),
+            acceptable_loss_ratio: self.acceptable_loss_ratio,
+            duplicate_frames: sum(|stream| stream.duplicates),
+            reordered_frames: sum(|stream| stream.reordered),
+            corrupted_frames: sum(|stream| stream.corrupted),
+            report,
+        }
+    }
+}
+
+/// Waits for `span`, unless it is stopped before.
+fn pause(span: Duration, stopped: &dyn Fn() -> bool) {
+    let until = std::time::Instant::now() + span;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() || stopped() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// Loads from the ports that `load` leads to: for each of its streams frames whose source address is the destination of
+/// the stream's, to everybody. Of addresses drawn at random none is learned.
+fn learning_loads(load: &Load) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for (from, definition) in
+        load.to.iter().flat_map(|from| load.streams.iter().map(move |stream| (from, stream)))
+    {
+        let Some((stream, addresses)) = learning_stream(definition) else { continue };
+        loads.push(Load {
+            name: format!("learning {} of {} at {from}", definition.name, load.name),
+            rate: RateSpec::Frames { rate_fps: LEARNING_FPS },
+            frames: Some(addresses * LEARNING_COPIES),
+            ..Load::new(from, &[], vec![stream])
+        });
+    }
+    loads
+}
+
+/// A stream from which the destination addresses of `definition` are learned, and their number.
+fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u64)> {
+    let destination = match (&definition.frame, definition.packet.as_deref()) {
+        (Some(frame), _) => MacAddress(*frame.0.first_chunk()?),
+        (None, Some([Header::Ethernet(ethernet), ..])) => ethernet.destination,
+        (None, Some(_)) => return None,
+        (None, None) => Ethernet::default().destination,
+    };
+    let varied = definition.modify.iter().find(|modifier| modifier.field == "ethernet.destination");
+    let addresses = match varied.map(|modifier| &modifier.progression) {
+        None => 1,
+        Some(Progression::Increment(steps) | Progression::Decrement(steps)) => steps.count,
+        Some(Progression::List(values)) => values.len() as u64,
+        Some(Progression::Random(_)) => return None,
+    };
+    let ethernet = Ethernet {
+        source: destination,
+        destination: BROADCAST,
+        ether_type: Some(LOCAL_EXPERIMENT),
+        ..Ethernet::default()
+    };
+    let modify = varied.map(|modifier| ModifierDefinition {
+        field: "ethernet.source".to_owned(),
+        every: 1,
+        ..modifier.clone()
+    });
+    let stream = StreamDefinition {
+        name: definition.name.clone(),
+        signature: false,
+        packet: Some(vec![Header::Ethernet(ethernet)]),
+        modify: modify.into_iter().collect(),
+        ..StreamDefinition::default()
+    };
+    Some((stream, addresses))
+}
