@@ -21,7 +21,7 @@ pub enum SessionError {
         /// The load.
         load: String,
         /// What is wrong.
-        source: StreamError,
+        source: Box<StreamError>,
     },
     /// A load's stream cannot be shared by the queues of its port.
     #[error("load \"{load}\": {source}")]

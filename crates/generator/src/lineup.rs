@@ -117,7 +117,10 @@ impl Wiring {
                 };
                 let source = definition
                     .compile(wire)
-                    .map_err(|source| SessionError::Stream { load: load.name.clone(), source })?
+                    .map_err(|source| SessionError::Stream {
+                        load: load.name.clone(),
+                        source: Box::new(source),
+                    })?
                     .share(queue as u32, queues as u32)
                     .map_err(|source| SessionError::Share { load: load.name.clone(), source })?;
                 let forms = source.forms();
