@@ -1,6 +1,7 @@
 //! Fixtures of the end-to-end tests. Every test has a daemon, a socket and a folder of its own, so they run in parallel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod command;
 pub mod conservation;
 pub mod daemon;
 pub mod frames;

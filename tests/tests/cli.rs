@@ -1,39 +1,14 @@
 //! The command line as its users type it, around the real binaries.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, station};
-use serde_json::Value;
-
-/// Starts a command and waits for its first line, which says that it is attached.
-fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut ready = String::new();
-    lines.read_line(&mut ready).unwrap();
-    assert!(ready.contains("\"ready\":true"), "{ready}");
-    (child, lines)
-}
-
-/// The summary: the last line that is not empty.
-fn summary(lines: BufReader<ChildStdout>) -> Value {
-    let last = lines.lines().map(Result::unwrap).filter(|line| !line.is_empty()).last().unwrap();
-    serde_json::from_str(&last).unwrap()
-}
-
-fn run(mut command: Command) -> Output {
-    command.output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     let mut writer = CaptureWriter::create(path, CaptureFormat::from_path(path), 0).unwrap();
@@ -65,7 +40,7 @@ fn paced_frames_arrive_without_loss_and_the_account_is_exact() {
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = summary(lines);
     assert_eq!(received["frames"], 4_000);
-    assert_eq!(received["sequence"]["lost"], 0, "{received}");
+    assert_eq!(received["test_frames"]["total"]["lost"], 0, "{received}");
     assert!(receiver.wait_with_output().unwrap().status.success());
     assert_conserved(&daemon.status());
 }

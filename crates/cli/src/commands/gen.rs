@@ -120,7 +120,10 @@ impl Gen {
         let stop = StopFlag::on_signals()?;
         session.start();
         let told = self.watch(&mut session, &stop, output);
-        let (report, ended) = session.finish(Duration::from_secs_f64(self.drain));
+        // Without a port that should receive there is nothing to wait for.
+        let expects = session.plan().loads.iter().any(|load| !load.to.is_empty());
+        let drain = if expects { Duration::from_secs_f64(self.drain) } else { Duration::ZERO };
+        let (report, ended) = session.finish(drain);
         output.result(&report, text)?;
         told.and(ended.map_err(Failure::from))
     }
@@ -154,7 +157,8 @@ impl Gen {
             }
         }
         progress.finish();
-        Ok(())
+        // What is left of the last interval.
+        if self.limits.interval.is_some() { self.tell(session, output) } else { Ok(()) }
     }
 
     fn tell(&self, session: &mut Session, output: &Output) -> Result<(), Failure> {
