@@ -171,6 +171,12 @@ impl Meter {
         report
     }
 
+    /// Frames of the port up to now.
+    #[must_use]
+    pub fn port_counts(&self) -> PortCounts {
+        self.port
+    }
+
     /// What came up to now. It is a copy: some microseconds for each stream.
     #[must_use]
     pub fn report(&self) -> MeterReport {

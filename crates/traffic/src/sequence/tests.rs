@@ -5,10 +5,21 @@ use proptest::prelude::*;
 use super::*;
 
 fn counts(mut tracker: SequenceTracker, numbers: impl IntoIterator<Item = u64>) -> SequenceCounts {
+    let mut told = SequenceCounts::default();
     for number in numbers {
-        tracker.record(number);
+        let expected = tracker.expected();
+        match tracker.record(number) {
+            Arrival::InOrder { .. } if told.received == 0 => {}
+            Arrival::InOrder { skipped } => assert_eq!(number, expected + skipped),
+            Arrival::Reordered => told.reordered += 1,
+            Arrival::Duplicate => told.duplicates += 1,
+            Arrival::Stale => told.stale += 1,
+        }
+        told.received += 1;
     }
-    tracker.counts()
+    let counts = tracker.counts();
+    assert_eq!(SequenceCounts { lost: counts.lost, ..told }, counts);
+    counts
 }
 
 #[test]
