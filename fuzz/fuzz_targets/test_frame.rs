@@ -71,6 +71,7 @@ fuzz_target!(|data: &[u8]| {
         total.received + total.corrupted
     });
     let port = report.port;
-    let others = port.foreign_frames + port.corrupted_unattributed + port.unknown_stream_frames;
+    let others =
+        port.foreign_frames + port.corrupted_unattributed + port.unknown_stream_frames + port.earlier_frames;
     assert_eq!((port.frames, streams + others), (count, count));
 });

@@ -315,12 +315,8 @@ fn learning_stream(definition: &StreamDefinition) -> Option<(StreamDefinition, u
         Some(Progression::List(values)) => values.len() as u64,
         Some(Progression::Random(_)) => return None,
     };
-    let ethernet = Ethernet {
-        source: destination,
-        destination: BROADCAST,
-        ether_type: Some(LOCAL_EXPERIMENT),
-        ..Ethernet::default()
-    };
+    let ethernet =
+        Ethernet { source: destination, destination: BROADCAST, ether_type: Some(LOCAL_EXPERIMENT) };
     let modify = varied.map(|modifier| ModifierDefinition {
         field: "ethernet.source".to_owned(),
         every: 1,

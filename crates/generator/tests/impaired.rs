@@ -1,5 +1,6 @@
 //! Known loss, duplication, reordering, damage and delay between generator and meter, found exactly: an impaired port of an
 //! embedded switch, and time in the test's hand.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::impairment::{Corruption, Delay, Impairment, ImpairmentPlan, Pattern, Reorder, Within};
 use ringroad::{Embedded, OpenOptions};

@@ -7,6 +7,7 @@
 //! ```text
 //! all frames of the port
 //! ├ foreign: no signature
+//! ├ of a run before
 //! ├ damaged signature ── of a known stream: its corrupted; else the port's
 //! └ intact signature ─── of a known stream: its received; else the port's unknown
 //!     received = in order + reordered + duplicates + stale
@@ -35,7 +36,7 @@ pub use self::report::{MeterReport, MeterSummary, PortCounts, StreamReport, Stre
 
 use self::stream::StreamMeter;
 use crate::sequence::SequenceTracker;
-use crate::signature::{FormSet, Reading, read_signature};
+use crate::signature::{FormSet, Reading, Signature, read_signature};
 
 /// Streams that are accepted as they appear. The frames of further ones are counted as of unknown streams.
 pub const MAX_APPEARING_STREAMS: usize = 1024;
@@ -69,7 +70,8 @@ pub struct MeterConfig {
     pub streams: Option<Vec<u16>>,
     /// Whether latency is measured. It is not if the sender does not set timestamps.
     pub latency: bool,
-    /// When the first interval begins, ns of the caller's clock.
+    /// When the first interval begins, ns of the clock that the timestamps are from. Frames of listed streams that left
+    /// before are counted apart.
     pub start_ns: u64,
 }
 
@@ -89,6 +91,7 @@ const UNKNOWN: u32 = u32::MAX;
 pub struct Meter {
     latency: bool,
     accepts_streams: bool,
+    start_ns: u64,
     /// Index in `streams` by number on the wire.
     indices: Vec<u32>,
     streams: Vec<StreamMeter>,
@@ -106,6 +109,7 @@ impl Meter {
         let mut meter = Self {
             latency: config.latency,
             accepts_streams: config.streams.is_none(),
+            start_ns: config.start_ns,
             indices: Vec::new(),
             streams: Vec::new(),
             port: PortCounts::default(),
@@ -129,6 +133,7 @@ impl Meter {
             self.port.bytes += u64::from(digest.len);
             match &digest.reading {
                 Reading::Intact(signature) => match self.index_or_add(signature.stream) {
+                    Some(_) if self.is_earlier(signature, digest.arrival_ns) => self.port.earlier_frames += 1,
                     Some(index) => {
                         self.streams[index].record(signature, digest.len, digest.arrival_ns, self.latency);
                     }
@@ -181,6 +186,13 @@ impl Meter {
     #[must_use]
     pub fn report(&self) -> MeterReport {
         MeterReport { port: self.port, streams: self.streams.iter().map(StreamMeter::report).collect() }
+    }
+
+    /// Whether a frame of an expected stream left before this meter began: one that some queue held back from a run before.
+    #[inline]
+    fn is_earlier(&self, signature: &Signature, arrival_ns: u64) -> bool {
+        !self.accepts_streams
+            && signature.timestamp_ns(arrival_ns).is_some_and(|departure_ns| departure_ns < self.start_ns)
     }
 
     #[inline]

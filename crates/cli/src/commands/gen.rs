@@ -1,5 +1,6 @@
 //! `ringroad gen`: a generator, and the meter at the other end.
 
+mod live;
 pub(super) mod summary;
 
 use std::path::{Path, PathBuf};
@@ -12,15 +13,18 @@ use ringroad_generator::{Clock, Load, Plan, PlannedPort, Session, SessionOptions
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
+use self::live::LiveTable;
 use self::summary::text;
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::output::{Output, json};
-use crate::run::{Progress, StopFlag};
+use crate::run::StopFlag;
 
 /// Longest wait between two looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time between two drawings of the live table.
+const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
 /// How long the last frames may take to arrive, s, where nothing else is said.
 const DRAIN_S: f64 = 0.5;
 
@@ -130,44 +134,35 @@ impl Gen {
 
     /// Waits until all is sent, telling what happens meanwhile.
     fn watch(&self, session: &mut Session, stop: &StopFlag, output: &Output) -> Result<(), Failure> {
-        let mut progress = Progress::new(output, &self.limits, "sent");
-        let loads = session.plan().loads.len();
-        let limit_ns =
-            self.limits.duration.map_or(u64::MAX, |limit| limit.as_nanos().try_into().unwrap_or(u64::MAX));
-        let mut next_interval_ns = self.limits.interval.map(|_| 0);
+        let mut live = (self.limits.interval.is_none() && output.is_watched()).then(LiveTable::default);
+        let as_ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let limit_ns = self.limits.duration.map_or(u64::MAX, as_ns);
+        let interval_ns = match self.limits.interval {
+            Some(interval) => as_ns(interval),
+            None if live.is_some() => LIVE_INTERVAL_NS,
+            None => u64::MAX,
+        };
+        let mut next_ns = interval_ns;
         while !session.wait_sent(LOOK) && !stop.is_set() {
             let now_ns = session.elapsed_ns();
             // A plan's loads may go on without end.
             if now_ns >= limit_ns {
                 break;
             }
-            if let (Some(interval), Some(next_ns)) = (self.limits.interval, &mut next_interval_ns) {
-                let interval_ns: u64 = interval.as_nanos().try_into().unwrap_or(u64::MAX);
-                if *next_ns == 0 {
-                    *next_ns = interval_ns;
-                } else if now_ns >= *next_ns {
-                    *next_ns = next_ns.saturating_add(interval_ns);
-                    self.tell(session, output)?;
-                }
-            } else {
-                let sent = (0..loads).map(|load| session.sent(load));
-                let (frames, bytes) =
-                    sent.fold((0, 0), |sum, sent| (sum.0 + sent.frames, sum.1 + sent.bytes));
-                progress.look(now_ns, frames, bytes)?;
+            if now_ns < next_ns {
+                continue;
+            }
+            next_ns = next_ns.saturating_add(interval_ns);
+            match &mut live {
+                Some(live) => live.draw(session.interval()),
+                None => tell(session, output)?,
             }
         }
-        progress.finish();
-        // What is left of the last interval.
-        if self.limits.interval.is_some() { self.tell(session, output) } else { Ok(()) }
-    }
-
-    fn tell(&self, session: &mut Session, output: &Output) -> Result<(), Failure> {
-        let interval = session.interval();
-        if output.is_json() {
-            return output.line(&json::line(&IntervalLine { interval })?);
+        if let Some(live) = &mut live {
+            live.clear();
         }
-        output.note(&summary::interval(interval));
-        Ok(())
+        // What is left of the last interval.
+        if self.limits.interval.is_some() { tell(session, output) } else { Ok(()) }
     }
 
     /// The plan that the arguments make.
@@ -195,6 +190,16 @@ impl Gen {
         let ports = std::iter::once(&port).chain(&to).map(|name| PlannedPort::new(name)).collect();
         Ok(Plan { ports, loads })
     }
+}
+
+/// One interval, in a line.
+fn tell(session: &mut Session, output: &Output) -> Result<(), Failure> {
+    let interval = session.interval();
+    if output.is_json() {
+        return output.line(&json::line(&IntervalLine { interval })?);
+    }
+    output.note(&summary::interval(interval));
+    Ok(())
 }
 
 fn read_plan(file: &Path) -> Result<Plan, Failure> {

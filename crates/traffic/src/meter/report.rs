@@ -15,7 +15,7 @@ pub struct MeterReport {
     pub streams: Vec<StreamReport>,
 }
 
-/// Frames at a port. All are the foreign, the damaged and unknown here, and the received and corrupted of the streams.
+/// Frames at a port. All are the foreign, the damaged, the unknown and earlier here, and the received and corrupted of the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PortCounts {
     /// All frames.
@@ -30,6 +30,9 @@ pub struct PortCounts {
     pub corrupted_unattributed: u64,
     /// Frames with the intact signature of a stream that is not known.
     pub unknown_stream_frames: u64,
+    /// Frames of known streams that left before the meter began: of a run before. Only where the streams were listed, and for
+    /// signatures with a time.
+    pub earlier_frames: u64,
 }
 
 /// What came of a stream, or of several merged into one.

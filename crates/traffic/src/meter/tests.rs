@@ -105,6 +105,7 @@ fn what_is_no_stream_of_ours_is_counted_by_cause() {
         foreign_bytes: 77,
         corrupted_unattributed: 2,
         unknown_stream_frames: 1,
+        earlier_frames: 0,
     };
     assert_eq!(summary.port, expected);
     let counts: Vec<_> =
@@ -432,4 +433,24 @@ proptest! {
         prop_assert_eq!(summary.total.as_ref().map_or(0, |total| total.received), fields.len() as u64);
         prop_assert!(serde_json::to_string(&summary).is_ok());
     }
+}
+
+#[test]
+fn frames_of_a_run_before_are_counted_apart() {
+    let signer = Signer::new(SignatureForm::Full, 3, &[]).unwrap();
+    let digest = |sequence, timestamp_ns| {
+        let mut frame = [0; 60];
+        signer.sign(sequence, timestamp_ns, &mut frame[32..]);
+        Digest::new(&frame, FormSet::ALL, 10_000)
+    };
+    let config = MeterConfig { streams: Some(vec![3]), latency: true, start_ns: 5000 };
+    let mut meter = Meter::new(config.clone()).unwrap();
+    meter.record(&[digest(17, 4999), digest(0, 5000), digest(1, 6000)]);
+    let report = meter.report();
+    assert_eq!((report.port.frames, report.port.earlier_frames), (3, 1));
+    assert_eq!((report.streams[0].summary().received, report.streams[0].summary().lost), (2, 0));
+    // Who takes streams as they appear did not say when they begin.
+    let mut meter = Meter::new(MeterConfig { streams: None, ..config }).unwrap();
+    meter.record(&[digest(17, 4999)]);
+    assert_eq!(meter.report().port.earlier_frames, 0);
 }

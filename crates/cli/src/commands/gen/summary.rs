@@ -168,6 +168,7 @@ fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
             if expects { received.unknown_stream_frames } else { 0 },
             "test frames that should not have come here",
         ),
+        (received.earlier_frames, "test frames of a run before"),
         (port.unsent_slots, "slots handed over that nobody took"),
     ] {
         if frames > 0 {
