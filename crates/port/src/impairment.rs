@@ -22,6 +22,8 @@
 mod hold;
 mod plan;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
