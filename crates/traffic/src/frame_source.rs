@@ -8,7 +8,9 @@
 mod compile;
 mod plan;
 
-use self::plan::{LiveChecksum, SizePlan, Sums, add};
+use std::array;
+
+use self::plan::{LiveChecksum, MAX_LIVE_CHECKSUMS, SizePlan, Sums};
 use crate::line_rate::{BitLayer, FrameSize};
 use crate::modifier::{Place, Progress};
 use crate::rotation::Rotation;
@@ -21,6 +23,8 @@ pub struct FrameSource {
     pristine: Box<[u8]>,
     /// The frame that was made last.
     frame: Box<[u8]>,
+    /// Which of `plans` the next frame has.
+    next: usize,
     /// Which of `plans` `frame` has the length and constant words of.
     shown: usize,
     plans: Box<[SizePlan]>,
@@ -60,7 +64,7 @@ impl FrameSource {
     #[inline]
     #[must_use]
     pub fn next_size(&self) -> usize {
-        self.plans.get(self.rotation.current()).map_or(0, |plan| plan.slot_bytes)
+        self.plans.get(self.next).map_or(0, |plan| plan.slot_bytes)
     }
 
     /// The sequence number of the next frame: how many were made before it.
@@ -73,14 +77,15 @@ impl FrameSource {
     /// The next frame, without FCS. `timestamp_ns` goes into its signature.
     #[inline]
     pub fn next_frame(&mut self, timestamp_ns: u64) -> &[u8] {
-        let next = self.rotation.current();
-        if next != self.shown {
-            self.reshape(next);
+        if self.next != self.shown {
+            self.reshape();
         }
-        let Some(plan) = self.plans.get(next) else { return &[] };
+        let Some(plan) = self.plans.get(self.next) else { return &[] };
         let Some(frame) = self.frame.get_mut(..plan.slot_bytes) else { return &[] };
         self.writer.write(plan, timestamp_ns, frame);
-        self.rotation.advance();
+        if self.plans.len() > 1 {
+            self.next = self.rotation.advance();
+        }
         frame
     }
 
@@ -94,7 +99,7 @@ impl FrameSource {
     #[inline]
     pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8]) -> Result<usize, SlotTooShort> {
         let (frame_bytes, slot_bytes) = (self.next_size(), slot.len());
-        let plan = self.plans.get(self.rotation.current());
+        let plan = self.plans.get(self.next);
         let (Some(plan), Some(frame), Some(pristine)) =
             (plan, slot.get_mut(..frame_bytes), self.pristine.get(..frame_bytes))
         else {
@@ -102,27 +107,29 @@ impl FrameSource {
         };
         frame.copy_from_slice(pristine);
         // The pristine frame has those of its only size.
-        if self.plans.len() > 1 {
+        let varies = self.plans.len() > 1;
+        if varies {
             plan.write_words(frame);
         }
         self.writer.write(plan, timestamp_ns, frame);
-        self.rotation.advance();
+        if varies {
+            self.next = self.rotation.advance();
+        }
         Ok(frame_bytes)
     }
 
-    /// Makes `frame` the start of one of another size.
-    #[cold]
-    fn reshape(&mut self, next: usize) {
+    /// Makes `frame` one of the next size.
+    fn reshape(&mut self) {
         if let Some(shown) = self.plans.get(self.shown)
             && let Some(written) = self.frame.get_mut(shown.signature_at..shown.slot_bytes)
             && let Some(before) = self.pristine.get(shown.signature_at..shown.slot_bytes)
         {
             written.copy_from_slice(before);
         }
-        if let Some(plan) = self.plans.get(next) {
+        if let Some(plan) = self.plans.get(self.next) {
             plan.write_words(&mut self.frame);
         }
-        self.shown = next;
+        self.shown = self.next;
     }
 
     /// Makes this the source of sender `index` of `of` senders of one stream: it starts anew, with frame `index` of the
@@ -139,7 +146,7 @@ impl FrameSource {
             modifier.progress.start(index.into(), of.into());
         }
         self.writer.sequence = 0;
-        self.rotation.restart(index);
+        self.next = self.rotation.restart(index);
         Ok(self)
     }
 
@@ -182,7 +189,11 @@ impl FrameSource {
 #[derive(Debug, Clone)]
 struct Writer {
     modifiers: Box<[Modifier]>,
-    checksums: Box<[LiveChecksum]>,
+    /// The first `live` of these.
+    checksums: Box<[LiveChecksum; MAX_LIVE_CHECKSUMS]>,
+    live: usize,
+    /// Whether they are two at most, of which neither counts in the other.
+    plain: bool,
     /// The checksums that the signature counts in.
     signature_counts_in: Sums,
     sequence: u64,
@@ -199,7 +210,30 @@ struct Modifier {
 impl Writer {
     #[inline]
     fn write(&mut self, plan: &SizePlan, timestamp_ns: u64, frame: &mut [u8]) {
-        let mut sums = plan.sums;
+        // With their number known the sums are in registers.
+        match (self.plain, self.live) {
+            (true, 0) => self.write_with::<0, false>(plan, timestamp_ns, frame),
+            (true, 1) => self.write_with::<1, false>(plan, timestamp_ns, frame),
+            (true, _) => self.write_with::<2, false>(plan, timestamp_ns, frame),
+            (false, ..=4) => self.write_with::<4, true>(plan, timestamp_ns, frame),
+            (false, _) => self.write_with::<MAX_LIVE_CHECKSUMS, true>(plan, timestamp_ns, frame),
+        }
+    }
+
+    // Apart, so that none saves the registers that another needs.
+    #[inline(never)]
+    fn write_with<const LIVE: usize, const NESTED: bool>(
+        &mut self,
+        plan: &SizePlan,
+        timestamp_ns: u64,
+        frame: &mut [u8],
+    ) {
+        let mut sums: [u64; LIVE] = array::from_fn(|index| plan.sums[index]);
+        let add = |sums: &mut [u64; LIVE], sum: u64, counts_in: &Sums| {
+            for (total, counted) in sums.iter_mut().zip(counts_in) {
+                *total += sum & counted;
+            }
+        };
         for Modifier { place, progress, counts_in } in &mut self.modifiers {
             add(&mut sums, place.put(frame, progress.current()), counts_in);
             progress.advance();
@@ -208,8 +242,16 @@ impl Writer {
             let sum = plan::sign(signer, self.sequence, timestamp_ns, frame);
             add(&mut sums, sum << plan.signature_sum_shift, &self.signature_counts_in);
         }
-        for checksum in &self.checksums {
-            checksum.write(&mut sums, frame);
+        for index in 0..LIVE {
+            // Where fewer vary, the last are not used.
+            if NESTED && index >= self.live {
+                break;
+            }
+            let checksum = &self.checksums[index];
+            let sum = checksum.write(sums[index], frame);
+            if NESTED {
+                add(&mut sums, sum, &checksum.counts_in);
+            }
         }
         self.sequence = self.sequence.wrapping_add(1);
     }

@@ -53,13 +53,14 @@ impl Rotation {
         self
     }
 
-    /// Starts anew; what is drawn differs with `sender`, so that several senders do not draw the same.
-    pub(crate) fn restart(&mut self, sender: u32) {
+    /// Starts anew and returns the first; what is drawn differs with `sender`, so that several senders do not draw the same.
+    pub(crate) fn restart(&mut self, sender: u32) -> usize {
         self.position = 0;
         if let Some(draw) = &mut self.draw {
             *draw = Draw { seed: SplitMix64::at(draw.seed, sender.into()), place: 0 };
             self.draw_position();
         }
+        self.current()
     }
 
     /// One round.
@@ -77,8 +78,9 @@ impl Rotation {
         self.order.get(self.position).copied().unwrap_or(0).into()
     }
 
+    /// Goes to the next and returns it.
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) -> usize {
         match &mut self.draw {
             None => {
                 let following = self.position + 1;
@@ -89,6 +91,7 @@ impl Rotation {
                 self.draw_position();
             }
         }
+        self.current()
     }
 
     #[inline]

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::plan::{LiveChecksum, MAX_CHECKSUMS, SizePlan, Sums, checksum, in_place, put_word};
+use super::plan::{LiveChecksum, MAX_LIVE_CHECKSUMS, SizePlan, Sums, checksum, counting, put_word, zero};
 use super::{FrameSource, Modifier, Writer};
 use crate::definition::{Problem, StreamDefinition, StreamError};
 use crate::header::{HeaderKind, Layout, Span, set_bits};
 use crate::line_rate::{FCS_BYTES, FrameSize};
 use crate::modifier::{self, FrameMap, MAX_MODIFIERS, Varied};
-use crate::ones_complement::{fold_long, sum_bytes};
+use crate::ones_complement::{counted, sum_bytes};
 use crate::rotation::Rotation;
 use crate::signature::{SignatureForm, Signer};
 
@@ -51,7 +51,7 @@ impl FrameSource {
             set_bits(&mut pristine, varied.bit, varied.bits, 0);
         }
         for at in layout.spans.iter().flat_map(Span::computed) {
-            put_word(&mut pristine, at, 0);
+            put_word(&mut pristine, at as u16, 0);
         }
         let modified_to = varied.iter().map(|varied| varied.bytes().end).max().unwrap_or(0);
         let constant_from = modified_to.max(layout.payload_start());
@@ -70,7 +70,8 @@ impl FrameSource {
         if let Some(first) = plans.first() {
             first.write_words(&mut frame);
         }
-        Ok(Self { pristine, frame, shown: 0, plans, sizes, rotation, writer: blueprint.writer()? })
+        let (next, writer) = (rotation.current(), blueprint.writer()?);
+        Ok(Self { pristine, frame, next, shown: 0, plans, sizes, rotation, writer })
     }
 }
 
@@ -194,9 +195,10 @@ fn coverages(layout: &Layout, varied: &[Varied], signed: bool) -> Result<Vec<Cov
         coverage.live |= coverages.iter().any(|inner| inner.live && coverage.covers(inner.at));
         coverages.push(coverage);
     }
-    if coverages.len() > MAX_CHECKSUMS {
-        let given = format!("{} checksums", coverages.len());
-        let allowed = format!("at most {MAX_CHECKSUMS} to compute, others with checksum = \"zero\"");
+    let live = coverages.iter().filter(|coverage| coverage.live).count();
+    if live > MAX_LIVE_CHECKSUMS {
+        let given = format!("{live} checksums that vary");
+        let allowed = format!("at most {MAX_LIVE_CHECKSUMS}, others with checksum = \"zero\"");
         return Err(StreamError::out_of_range("packet", given, allowed));
     }
     Ok(coverages)
@@ -234,27 +236,30 @@ impl Blueprint {
         scratch.resize(slot_bytes, 0);
         let mut words = Vec::new();
         let mut put = |scratch: &mut Vec<u8>, at: usize, word: u16| {
-            put_word(scratch, at, word);
+            put_word(scratch, at as u16, word);
             words.push((at as u16, word));
         };
         for (at, from) in self.layout.spans.iter().filter_map(Span::computed_length) {
             put(scratch, at, (slot_bytes - from) as u16);
         }
-        let mut sums: Sums = [0; MAX_CHECKSUMS];
-        for (coverage, sum) in self.checksums.iter().zip(&mut sums) {
+        let mut sums = Sums::default();
+        let mut live_sums = sums.iter_mut();
+        for coverage in &self.checksums {
             let end = coverage.end.unwrap_or(slot_bytes);
             let mut total = sum_bytes(&scratch[coverage.start..end], coverage.start);
             if let Some((addresses, protocol)) = &coverage.pseudo_header {
-                let length_and_protocol = fold_long((end - coverage.start) as u64 + u64::from(*protocol));
                 total += sum_bytes(&scratch[addresses.clone()], addresses.start);
-                total += u64::from(in_place(length_and_protocol, coverage.start));
+                for word in [(end - coverage.start) as u16, u16::from(*protocol)] {
+                    total += u64::from(counted(word, coverage.start));
+                }
             }
-            let constant = fold_long(total);
             if coverage.live {
-                *sum = constant.into();
+                if let Some(sum) = live_sums.next() {
+                    *sum = total;
+                }
             } else {
-                let checksum = checksum(constant.into(), coverage.zero_is_none);
-                put(scratch, coverage.at, in_place(checksum, coverage.at));
+                let checksum = checksum(total, zero(coverage.zero_is_none));
+                put(scratch, coverage.at, counted(checksum, coverage.at));
             }
         }
         Ok(SizePlan {
@@ -282,27 +287,28 @@ impl Blueprint {
     }
 
     fn writer(&self) -> Result<Writer, StreamError> {
-        let sums_that = |counts: &mut dyn FnMut(&Coverage) -> Result<bool, StreamError>| {
-            let mut sums: Sums = [0; MAX_CHECKSUMS];
-            for (coverage, sum) in self.checksums.iter().zip(&mut sums) {
-                *sum = if counts(coverage)? { u32::MAX } else { 0 };
-            }
-            Ok(sums)
-        };
+        let live: Vec<&Coverage> = self.checksums.iter().filter(|coverage| coverage.live).collect();
         let modifiers = self.varied.iter().map(|varied| {
-            let sums = sums_that(&mut |coverage| coverage.counts(varied))?;
-            Ok(Modifier { place: varied.place, progress: varied.progress.clone(), counts_in: sums })
+            let counts: Result<Vec<bool>, _> = live.iter().map(|coverage| coverage.counts(varied)).collect();
+            Ok(Modifier {
+                place: varied.place,
+                progress: varied.progress.clone(),
+                counts_in: counting(counts?),
+            })
         });
-        let live = self.checksums.iter().enumerate().filter(|(_, coverage)| coverage.live);
-        let checksums = live.map(|(index, inner)| {
-            let counts_in = sums_that(&mut |outer| Ok(outer.at != inner.at && outer.covers(inner.at)))?;
-            let Coverage { at, zero_is_none, .. } = *inner;
-            Ok(LiveChecksum { index, at, zero_is_none, counts_in })
-        });
+        let mut checksums = [LiveChecksum::default(); MAX_LIVE_CHECKSUMS];
+        for (index, (inner, checksum)) in live.iter().zip(&mut checksums).enumerate() {
+            let outer = live.iter().enumerate();
+            let counts = outer.map(|(other, outer)| other > index && outer.covers(inner.at));
+            *checksum = LiveChecksum::new(inner.at, inner.zero_is_none, counting(counts));
+        }
+        let nested = checksums.iter().any(|checksum| checksum.counts_in != Sums::default());
         Ok(Writer {
             modifiers: modifiers.collect::<Result<_, StreamError>>()?,
-            checksums: checksums.collect::<Result<_, StreamError>>()?,
-            signature_counts_in: sums_that(&mut |coverage| Ok(coverage.end.is_none()))?,
+            checksums: Box::new(checksums),
+            live: live.len(),
+            plain: live.len() <= 2 && !nested,
+            signature_counts_in: counting(live.iter().map(|coverage| coverage.end.is_none())),
             sequence: 0,
         })
     }

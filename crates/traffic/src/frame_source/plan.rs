@@ -1,20 +1,22 @@
 //! What is known of a frame before it is made.
 
-use crate::ones_complement::fold;
+use crate::ones_complement::{fold, sum_halves};
 use crate::signature::{SignatureForm, Signer};
 
-/// Most checksums that are computed in one frame.
-pub(crate) const MAX_CHECKSUMS: usize = 8;
+/// Most checksums that vary in one frame.
+pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;
 
-/// A number for each checksum of the frame: a sum so far, or all ones where something counts in it and 0 where not.
-pub(super) type Sums = [u32; MAX_CHECKSUMS];
+/// A number for each checksum that varies, in the order in which they are written: a sum so far, or all ones where
+/// something counts in it and 0 where not.
+pub(super) type Sums = [u64; MAX_LIVE_CHECKSUMS];
 
-/// Adds `sum` to those `sums` that it `counts_in`. No branch, and a few vector instructions.
-#[inline]
-pub(super) fn add(sums: &mut Sums, sum: u32, counts_in: &Sums) {
-    for (total, counted) in sums.iter_mut().zip(counts_in) {
-        *total += sum & counted;
+/// All ones for those that something counts in, 0 for the others.
+pub(super) fn counting(counts: impl IntoIterator<Item = bool>) -> Sums {
+    let mut sums = Sums::default();
+    for (sum, counts) in sums.iter_mut().zip(counts) {
+        *sum = if counts { u64::MAX } else { 0 };
     }
+    sums
 }
 
 /// Frames of one size.
@@ -35,79 +37,113 @@ pub(super) struct SizePlan {
 impl SizePlan {
     pub(super) fn write_words(&self, frame: &mut [u8]) {
         for &(at, word) in &self.words {
-            put_word(frame, at.into(), word);
+            put_word(frame, at, word);
         }
     }
 }
 
 /// A checksum that varies.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LiveChecksum {
-    /// Which of the sums is its own.
-    pub(super) index: usize,
     /// Where it lies.
-    pub(super) at: usize,
-    /// Whether 0 says "none", so that the other zero is sent (RFC 768).
-    pub(super) zero_is_none: bool,
-    /// The checksums further out that it counts in.
+    at: u16,
+    /// What is sent in place of 0.
+    zero: u16,
+    /// How far its bytes are rotated on the way there, bits.
+    rotation: u32,
+    /// The other checksums that it counts in.
     pub(super) counts_in: Sums,
 }
 
 impl LiveChecksum {
+    pub(super) fn new(at: usize, zero_is_none: bool, counts_in: Sums) -> Self {
+        let rotation = if at.is_multiple_of(2) { 0 } else { 8 };
+        Self { at: at as u16, zero: zero(zero_is_none), rotation, counts_in }
+    }
+
+    /// Writes the checksum for `sum`, and returns what it counts in others.
     #[inline]
-    pub(super) fn write(&self, sums: &mut Sums, frame: &mut [u8]) {
-        let Some(sum) = sums.get(self.index) else { return };
-        let checksum = checksum(*sum, self.zero_is_none);
-        add(sums, checksum.into(), &self.counts_in);
-        put_word(frame, self.at, in_place(checksum, self.at));
+    pub(super) fn write(&self, sum: u64, frame: &mut [u8]) -> u64 {
+        let checksum = checksum(sum, self.zero);
+        let at = usize::from(self.at);
+        if let Some(bytes) = frame.get_mut(at..at + 2) {
+            bytes.copy_from_slice(&checksum.rotate_left(self.rotation).to_le_bytes());
+        }
+        checksum.into()
     }
 }
 
-/// The checksum for a sum of all it covers, as it counts in the frame's words.
+/// What is sent in place of a checksum of 0: the other zero where 0 says "none" (RFC 768).
+pub(super) const fn zero(zero_is_none: bool) -> u16 {
+    if zero_is_none { 0xffff } else { 0 }
+}
+
+/// The checksum for a sum of all it covers, as it counts itself.
 #[inline]
-pub(super) fn checksum(sum: u32, zero_is_none: bool) -> u16 {
+pub(super) const fn checksum(sum: u64, zero: u16) -> u16 {
     match !fold(sum) {
-        0 if zero_is_none => 0xffff,
+        0 => zero,
         checksum => checksum,
     }
 }
 
-/// A word of the frame's sums as it stands at `at`, and the other way round: at odd places the bytes are in the halves
-/// of two words.
-#[inline]
-pub(super) const fn in_place(word: u16, at: usize) -> u16 {
-    if at.is_multiple_of(2) { word } else { word.swap_bytes() }
-}
-
-#[inline]
-pub(super) fn put_word(frame: &mut [u8], at: usize, word: u16) {
-    if let Some(bytes) = frame.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        *bytes = word.to_be_bytes();
+pub(super) fn put_word(frame: &mut [u8], at: u16, word: u16) {
+    let at = usize::from(at);
+    if let Some(bytes) = frame.get_mut(at..at + 2) {
+        bytes.copy_from_slice(&word.to_be_bytes());
     }
 }
 
-/// Signs `frame`, whose last bytes are the signature, and returns the sum of the signature's words: less than 2^20.
-#[inline]
-pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u32 {
+/// Signs `frame`, whose last bytes are the signature, and returns what the signature counts: less than 2^36.
+#[inline(always)]
+pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u64 {
     const FULL: usize = SignatureForm::Full.bytes();
     const COMPACT: usize = SignatureForm::Compact.bytes();
     const SHORT: usize = SignatureForm::Short.bytes();
     const TINY: usize = SignatureForm::Tiny.bytes();
-    match signer.form() {
-        SignatureForm::Full => sign_form::<FULL>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Compact => sign_form::<COMPACT>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Short => sign_form::<SHORT>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Tiny => sign_form::<TINY>(signer, sequence, timestamp_ns, frame),
-    }
+    // The words are read in the pieces in which they were written: other ones would have to wait until the signature is
+    // in the cache.
+    let sum = match signer.form() {
+        SignatureForm::Full => signed::<FULL>(signer, sequence, timestamp_ns, frame)
+            .map(|s| dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24)),
+        SignatureForm::Compact => signed::<COMPACT>(signer, sequence, timestamp_ns, frame)
+            .map(|s| word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14)),
+        SignatureForm::Short => {
+            signed::<SHORT>(signer, sequence, timestamp_ns, frame).map(|s| qword(s, 0) + word(s, 8))
+        }
+        SignatureForm::Tiny => {
+            signed::<TINY>(signer, sequence, timestamp_ns, frame).map(|s| dword(s, 0) + word(s, 4))
+        }
+    };
+    sum.unwrap_or(0)
 }
 
-/// With the length known the sum is taken from registers, not from memory that was just written.
 #[inline]
-fn sign_form<const BYTES: usize>(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u32 {
-    let Some(out) = frame.last_chunk_mut::<BYTES>() else { return 0 };
-    let mut signature = [0; BYTES];
-    signer.sign(sequence, timestamp_ns, &mut signature);
-    *out = signature;
-    let (words, _) = signature.as_chunks::<2>();
-    words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum()
+fn signed<'a, const BYTES: usize>(
+    signer: &Signer,
+    sequence: u64,
+    timestamp_ns: u64,
+    frame: &'a mut [u8],
+) -> Option<&'a [u8; BYTES]> {
+    let signature = frame.last_chunk_mut::<BYTES>()?;
+    signer.sign(sequence, timestamp_ns, signature);
+    Some(signature)
+}
+
+#[inline]
+fn word<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    u16::from_le_bytes([signature[at], signature[at + 1]]).into()
+}
+
+#[inline]
+fn dword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    let [a, b, c, d] = [signature[at], signature[at + 1], signature[at + 2], signature[at + 3]];
+    u32::from_le_bytes([a, b, c, d]).into()
+}
+
+#[inline]
+fn qword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&signature[at..at + 8]);
+    sum_halves(u64::from_le_bytes(bytes))
 }

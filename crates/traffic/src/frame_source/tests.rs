@@ -1,4 +1,5 @@
 mod judge;
+mod random_streams;
 
 use std::collections::HashSet;
 

@@ -6,7 +6,7 @@ use crate::random::{SplitMix64, below};
 #[derive(Debug, Clone)]
 pub(crate) struct Progress {
     values: Values,
-    /// Values until they repeat; 0 if they never do.
+    /// Values until they repeat, 1 to [`MAX_COUNT`].
     count: u64,
     /// Frames with the same value.
     every: u64,
@@ -18,6 +18,9 @@ pub(crate) struct Progress {
     phase_step: u64,
     position_step: u64,
 }
+
+/// Most values until they repeat: two positions can be added without overflow.
+pub(crate) const MAX_COUNT: u64 = 1 << 63;
 
 /// The values, by position.
 #[derive(Debug, Clone)]
@@ -31,7 +34,7 @@ pub(crate) enum Values {
 }
 
 impl Progress {
-    /// `count` values, 0 for values without end, each for `every` frames, at least 1.
+    /// `count` values, 1 to [`MAX_COUNT`], each for `every` frames, at least 1.
     pub(crate) fn new(values: Values, count: u64, every: u64) -> Self {
         let mut progress =
             Self { values, count, every, phase: 0, position: 0, phase_step: 0, position_step: 0 };
@@ -41,13 +44,9 @@ impl Progress {
 
     /// Goes to frame number `first`, and from each frame to that `stride` later.
     pub(crate) fn start(&mut self, first: u64, stride: u64) {
-        let position = |frames| self.wrapped(frames / self.every);
+        let position = |frames| frames / self.every % self.count;
         (self.position, self.position_step) = (position(first), position(stride));
         (self.phase, self.phase_step) = (first % self.every, stride % self.every);
-    }
-
-    fn wrapped(&self, position: u64) -> u64 {
-        if self.count == 0 { position } else { position % self.count }
     }
 
     /// The next frame's value.
@@ -69,18 +68,19 @@ impl Progress {
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.step_by(self.position_step);
-        self.phase += self.phase_step;
-        if self.phase >= self.every {
-            self.phase -= self.every;
-            self.step_by(1);
+        if self.every > 1 {
+            self.phase += self.phase_step;
+            if self.phase >= self.every {
+                self.phase -= self.every;
+                self.step_by(1);
+            }
         }
     }
 
     #[inline]
     fn step_by(&mut self, positions: u64) {
-        let (following, carried) = self.position.overflowing_add(positions);
-        let past_end = self.count != 0 && (carried || following >= self.count);
-        self.position = if past_end { following.wrapping_sub(self.count) } else { following };
+        let following = self.position + positions;
+        self.position = if following >= self.count { following - self.count } else { following };
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
                 |(start, step, count, shift, mask)| (Values::Linear { start, step, shift, mask }, count)
             ),
             (any::<u64>(), any::<u64>(), any::<u64>())
-                .prop_map(|(seed, low, span)| (Values::Random { seed, low, span }, 0)),
+                .prop_map(|(seed, low, span)| (Values::Random { seed, low, span }, MAX_COUNT)),
             prop::collection::vec(any::<u64>(), 1..40).prop_map(|list| {
                 let count = list.len() as u64;
                 (Values::List(list.into_boxed_slice()), count)

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::progress::MAX_COUNT;
 use super::{
     Draws, MAX_FLOWS, MAX_LIST, ModifierDefinition, Place, Progress, Progression, Steps, Value, Values,
 };
@@ -262,7 +263,7 @@ impl FrameMap<'_> {
         Ok(())
     }
 
-    /// The values and how many they are, 0 for no end.
+    /// The values and how many they are until they repeat.
     fn values(&self, progression: &Progression, field: Field) -> Result<(Values, u64), StreamError> {
         let parsed = |value: &Value, path: String| self.parse(value, field, path);
         match progression {
@@ -283,7 +284,7 @@ impl FrameMap<'_> {
                     return Err(StreamError::out_of_range("random.high", given, "no less than random.low"));
                 }
                 let span = (highest - low).wrapping_add(1);
-                Ok((Values::Random { seed: *seed, low, span }, 0))
+                Ok((Values::Random { seed: *seed, low, span }, MAX_COUNT))
             }
             Progression::List(values) => {
                 if !(1..=MAX_LIST).contains(&values.len()) {
@@ -308,7 +309,7 @@ impl FrameMap<'_> {
         };
         let room = if upwards { field.highest() - start } else { start };
         // Values until the field's end.
-        let most = room.checked_div(*step).map_or(u64::MAX, |steps| steps.saturating_add(1));
+        let most = room.checked_div(*step).map_or(MAX_COUNT, |steps| steps.saturating_add(1).min(MAX_COUNT));
         if !(1..=most).contains(count) {
             let allowed = format!("1 to {most} values with step {step} from {start} on");
             return Err(StreamError::out_of_range("count", count, allowed));
