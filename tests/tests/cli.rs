@@ -9,6 +9,7 @@ use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, station};
+use serde_json::Value;
 
 fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     let mut writer = CaptureWriter::create(path, CaptureFormat::from_path(path), 0).unwrap();

@@ -23,7 +23,9 @@ fn generated(daemon: &Daemon, name: &str, count: u32, arguments: &[&str]) -> Str
     let count = count.to_string();
     let (recorder, _lines) =
         start(daemon.ringroad(&["--json", "recv", "vale0:b@slots=4096", "-w", &record, "--count", &count]));
-    let all = ["gen", "vale0:a", "--rate", "10kpps", "--count", &count].iter().chain(arguments).copied();
+    let all = ["gen", "vale0:a", "--rate", "10kpps", "--count", &count]
+        .into_iter()
+        .chain(arguments.iter().copied());
     let sent = run(daemon.ringroad(&all.collect::<Vec<_>>()));
     assert!(sent.status.success(), "{arguments:?}: {}", stderr(&sent));
     let received = recorder.wait_with_output().unwrap();
@@ -62,7 +64,7 @@ fn what_is_sent_is_measured_at_the_other_end() {
     let output = run(daemon.ringroad(&[
         "--json",
         "gen",
-        "vale0:a",
+        "vale0:a@slots=4096",
         "--to",
         "vale0:b@slots=4096",
         "--bidirectional",
@@ -279,7 +281,7 @@ fn bad_definitions_name_the_field_and_what_is_allowed() {
         (
             vec!["gen", "vale0:a", "--stream", "modify = [{field = \"ipv4.sauce\", list = [1]}]"],
             1,
-            vec!["ipv4.sauce", "ipv4.source"],
+            vec!["ipv4.sauce", "dscp", "source"],
         ),
         (
             vec!["gen", "vale0:a", "--protocol", "tcp", "--size", "64", "--vlan", "1,2"],

@@ -14,6 +14,8 @@ use crate::control::{Control, LaneCounters};
 
 /// Slots whose buffers are fetched for writing ahead of the one being filled.
 const PREFETCH_SLOTS: u32 = 8;
+/// Longest time behind its end in which a load may send what was due before, ns.
+const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
 /// Frames of one burst that share a reading of the clock.
 const FRAMES_PER_TIMESTAMP: u32 = 8;
 
@@ -269,18 +271,26 @@ impl Sender {
 }
 
 impl Lane {
-    /// Whether it has sent all that it should.
+    /// Whether it has sent as many frames as it should.
     #[inline]
     fn is_through(&self) -> bool {
         matches!(self.state, LaneState::Sending { left: 0, .. })
     }
 
+    /// Whether there is nothing more to send: not before all that was due within its time has left, or could not.
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
         match self.state {
             LaneState::Idle => true,
-            LaneState::Sending { left, end_ns } => left == 0 || now_ns >= end_ns,
+            LaneState::Sending { left: 0, .. } => true,
+            LaneState::Sending { end_ns, .. } => now_ns >= end_ns && self.is_late_for_good(now_ns, end_ns),
         }
+    }
+
+    #[cold]
+    fn is_late_for_good(&self, now_ns: u64, end_ns: u64) -> bool {
+        let catches_up = self.departures.intended_fps().is_some() && self.departures.next_due_ns() < end_ns;
+        !catches_up || now_ns >= end_ns.saturating_add(self.departures.catch_up_ns().min(LONGEST_CATCH_UP_NS))
     }
 
     /// Adds the load offered in this start, which ends at `now_ns` or ended before.
@@ -310,14 +320,16 @@ fn fill(
     log: &mut Vec<(usize, f64)>,
 ) -> Result<u32, PortError> {
     let LaneState::Sending { left, end_ns } = lane.state else { return Ok(0) };
-    if now_ns >= end_ns {
+    if lane.is_over(now_ns) {
         return Ok(0);
     }
+    // What is due at the end or later is not sent any more.
+    let due_by_ns = now_ns.min(end_ns.saturating_sub(1));
     let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
     let filled = if lane.mix.longest_slot_bytes() <= tx.buffer_bytes() as usize {
-        fill_slots(lane, index, tx, most, now_ns, clock, log)
+        fill_slots(lane, index, tx, most, [due_by_ns, now_ns], clock, log)
     } else {
-        send_long(lane, index, tx, most, now_ns, log)?
+        send_long(lane, index, tx, most, [due_by_ns, now_ns], log)?
     };
     lane.state = LaneState::Sending { left: left - u64::from(filled), end_ns };
     Ok(filled)
@@ -330,7 +342,7 @@ fn fill_slots(
     index: usize,
     tx: &mut TxRing,
     most: u32,
-    now_ns: u64,
+    [due_by_ns, now_ns]: [u64; 2],
     clock: &mut ClockReader,
     log: &mut Vec<(usize, f64)>,
 ) -> u32 {
@@ -341,7 +353,7 @@ fn fill_slots(
     }
     let (mut timestamp_ns, mut until_reading) = (now_ns, FRAMES_PER_TIMESTAMP);
     let mut filled = 0;
-    while filled < batch && lane.departures.is_due(now_ns) {
+    while filled < batch && lane.departures.is_due(due_by_ns) {
         if filled + PREFETCH_SLOTS < available
             && let Some(address) = tx.prefetch_address(filled + PREFETCH_SLOTS)
         {
@@ -370,11 +382,11 @@ fn send_long(
     index: usize,
     tx: &mut TxRing,
     most: u32,
-    now_ns: u64,
+    [due_by_ns, now_ns]: [u64; 2],
     log: &mut Vec<(usize, f64)>,
 ) -> Result<u32, PortError> {
     let mut sent = 0;
-    while sent < most && lane.departures.is_due(now_ns) {
+    while sent < most && lane.departures.is_due(due_by_ns) {
         let slots = lane.mix.next_size().div_ceil(tx.buffer_bytes() as usize);
         if (tx.available() as usize) < slots {
             break;

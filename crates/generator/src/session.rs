@@ -108,7 +108,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn open(plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+    pub fn open(mut plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+        plan.check()?;
         let opened: Result<Vec<Port>, SessionError> = plan
             .ports
             .iter()

@@ -27,5 +27,4 @@ pub mod rewrite;
 mod rotation;
 pub mod sequence;
 pub mod signature;
-pub mod stream;
 pub mod stream_mix;

@@ -172,6 +172,12 @@ impl Departures {
         self.mean_fps
     }
 
+    /// How late a sender may be before frames are skipped, ns; endless for as fast as it goes.
+    #[must_use]
+    pub fn catch_up_ns(&self) -> u64 {
+        self.catch_up_ns as u64
+    }
+
     /// When the schedule began, ns.
     #[inline]
     #[must_use]

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::mac_address::MacAddress;
-use crate::ones_complement::{fold_long, sum_bytes};
+use crate::ones_complement::{fold, sum_bytes};
 
 /// What becomes of a frame's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -221,19 +221,19 @@ fn update_transport(frame: &mut [u8], protocol: u8, transport: usize, difference
     }
 }
 
-/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays.
+/// Adds to the sum of which the checksum at `at` is the complement. For UDP 0 means "none" and stays. All words of a packet lie
+/// at places of one parity, so it does not matter in which order sum and checksum take their bytes.
 fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
-    let Some(old) = word(frame, at) else { return };
+    let Some(field) = frame.get_mut(at..at + 2) else { return };
+    let old = u16::from_le_bytes([field[0], field[1]]);
     if difference == 0 || is_udp && old == 0 {
         return;
     }
-    let new = match !fold_long(u64::from(!old) + difference) {
+    let new = match !fold(u64::from(!old) + difference) {
         0 if is_udp => 0xffff,
         new => new,
     };
-    if let Some(field) = frame.get_mut(at..at + 2) {
-        field.copy_from_slice(&new.to_be_bytes());
-    }
+    field.copy_from_slice(&new.to_le_bytes());
 }
 
 #[cfg(test)]

@@ -118,10 +118,10 @@ impl Gen {
             burst: self.burst,
             busy: self.busy,
         };
+        let stop = StopFlag::on_signals()?;
         let mut session = Session::open(plan, &self.sizes.open_options(global), &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;
-        let stop = StopFlag::on_signals()?;
         session.start();
         let told = self.watch(&mut session, &stop, output);
         // Without a port that should receive there is nothing to wait for.
