@@ -1,0 +1,225 @@
+//! A flow's packet headers: the model's names and patterns become headers and modifiers of a stream definition.
+
+mod fields;
+
+use serde_json::{Map, Value, json};
+
+use self::fields::{BYTE, CHOICES, Field, HEADERS, Rule, TCP_FLAGS, varies};
+use super::pattern::{Counter, Kind, Pattern, pattern};
+use crate::document::Node;
+
+/// Headers and modifiers as a stream definition writes them.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Packet {
+    pub(crate) headers: Vec<Value>,
+    pub(crate) modifiers: Vec<Value>,
+}
+
+const PATTERNS: &[&str] = &["value", "values", "increment", "decrement", "random"];
+const PATTERNS_OR_AUTO: &[&str] = &["value", "values", "auto", "increment", "decrement", "random"];
+const VALUE_OR_AUTO: &[&str] = &["value", "auto"];
+
+/// Reads a list of headers; one that is empty or missing stands for an Ethernet header.
+pub(crate) fn packet(node: &Node<'_>) -> Packet {
+    let mut packet = Packet::default();
+    let mut items = node.items();
+    if items.is_empty() {
+        items.push(node.get("ethernet"));
+    }
+    for item in &items {
+        if let Some((choice, chosen)) = item.chosen(CHOICES, "ethernet") {
+            packet.push(choice, &chosen);
+        }
+    }
+    packet
+}
+
+impl Packet {
+    fn push(&mut self, choice: &'static str, node: &Node<'_>) {
+        if choice == "custom" {
+            self.headers.push(json!({"raw": custom(node)}));
+            return;
+        }
+        let earlier = self.headers.iter().filter(|header| header.get(choice).is_some()).count();
+        let place = if earlier == 0 { choice.to_owned() } else { format!("{choice}[{earlier}]") };
+        let mut header = Reading { place, values: Map::new(), modifiers: &mut self.modifiers };
+        let fields = HEADERS.iter().find(|known| known.name == choice).map_or(&[][..], |known| known.fields);
+        let mut names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        match choice {
+            "icmp" | "icmpv6" => {
+                if let Some((_, echo)) = node.chosen(&["echo"], "echo") {
+                    echo.only(&names);
+                    fields.iter().for_each(|field| header.read(&echo, field));
+                }
+            }
+            _ => {
+                names.extend(TCP_FLAGS.iter().filter(|_| choice == "tcp").map(|(name, _)| name));
+                names.extend((choice == "ipv4").then_some("priority"));
+                node.only(&names);
+                fields.iter().for_each(|field| header.read(node, field));
+            }
+        }
+        match choice {
+            "tcp" => header.values.insert("flags".to_owned(), json!(tcp_flags(node))),
+            "ipv4" => {
+                header.priority(&node.get("priority"));
+                None
+            }
+            _ => None,
+        };
+        let values = Value::Object(header.values);
+        self.headers.push(Value::Object(Map::from_iter([(choice.to_owned(), values)])));
+    }
+}
+
+/// One header being read.
+struct Reading<'a> {
+    /// How modifiers name it: `ipv4`, `ipv4[1]`.
+    place: String,
+    values: Map<String, Value>,
+    modifiers: &'a mut Vec<Value>,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, header: &Node<'_>, field: &Field) {
+        let node = header.get(field.name);
+        match field.rule {
+            Rule::Varies { default } => {
+                self.set(field, pattern(&node, field.kind, PATTERNS), Some(default.into()));
+            }
+            Rule::VariesOrAuto { default } => {
+                self.set(field, pattern(&node, field.kind, PATTERNS_OR_AUTO), Some(default.into()));
+            }
+            Rule::Follows => self.set(field, pattern(&node, field.kind, PATTERNS_OR_AUTO), None),
+            Rule::Only(right) => match pattern(&node, field.kind, VALUE_OR_AUTO) {
+                Pattern::Value(value) if !right.iter().any(|right| u128::from(*right) == value) => {
+                    node.report(only_right(value, right));
+                }
+                _ => {}
+            },
+            Rule::Checksum => {
+                if let Some(value) = given_checksum(&node) {
+                    self.values.insert(field.to.to_owned(), value);
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, field: &Field, pattern: Pattern, default: Option<u128>) {
+        let first = match &pattern {
+            Pattern::Auto => default,
+            Pattern::Value(value) => Some(*value),
+            Pattern::Values(values) => values.first().copied(),
+            Pattern::Increment(counter) | Pattern::Decrement(counter) => Some(counter.start),
+            Pattern::Random { low, .. } => Some(*low),
+        };
+        if let Some(first) = first {
+            self.values.insert(field.to.to_owned(), field.kind.written(first));
+        }
+        // In a modifier a bit is a number like others.
+        let kind = if field.kind == Kind::Bit { Kind::Number(1) } else { field.kind };
+        let field = format!("{}.{}", self.place, field.to);
+        let count = |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count});
+        self.modifiers.extend(match pattern {
+            Pattern::Auto | Pattern::Value(_) => None,
+            Pattern::Values(values) => {
+                let list: Vec<Value> = values.into_iter().map(|value| kind.written(value)).collect();
+                (list.len() > 1).then(|| json!({"field": field, "list": list}))
+            }
+            Pattern::Increment(counter) => Some(json!({"field": field, "increment": count(counter)})),
+            Pattern::Decrement(counter) => Some(json!({"field": field, "decrement": count(counter)})),
+            Pattern::Random { low, high, seed } => {
+                let random = json!({"seed": seed, "low": kind.written(low), "high": kind.written(high)});
+                Some(json!({"field": field, "random": random}))
+            }
+        });
+    }
+
+    /// The byte that is "type of service", or DSCP and ECN.
+    fn priority(&mut self, node: &Node<'_>) {
+        const DSCP: Field = varies("phb", Kind::Number(63), 0, "dscp");
+        const ECN: Field = varies("ecn", Kind::Number(3), 0, "ecn");
+        /// Fields of the byte before it was DSCP (RFC 791, section 3.1), and where each begins.
+        const TOS: [(&str, u64, u32); 6] = [
+            ("precedence", 7, 5),
+            ("delay", 1, 4),
+            ("throughput", 1, 3),
+            ("reliability", 1, 2),
+            ("monetary", 1, 1),
+            ("unused", 1, 0),
+        ];
+        if node.is_absent() {
+            return;
+        }
+        let byte = match node.chosen(&["raw", "tos", "dscp"], "dscp") {
+            Some(("dscp", dscp)) => {
+                dscp.only(&["phb", "ecn"]);
+                self.read(&dscp, &DSCP);
+                self.read(&dscp, &ECN);
+                return;
+            }
+            Some(("raw", raw)) => constant(&raw, BYTE),
+            Some((_, tos)) => {
+                tos.only(&TOS.map(|(name, ..)| name));
+                TOS.iter()
+                    .map(|(name, most, shift)| constant(&tos.get(name), Kind::Number(*most)) << shift)
+                    .sum()
+            }
+            None => return,
+        };
+        self.values.insert("dscp".to_owned(), json!((byte >> 2) as u64));
+        self.values.insert("ecn".to_owned(), json!((byte & 3) as u64));
+    }
+}
+
+fn only_right(given: u128, right: &[u64]) -> String {
+    match right {
+        [] => format!("{given} given, and it is always right by itself; leave it out"),
+        [right, ..] => format!("{given} given; only {right} is supported"),
+    }
+}
+
+/// A field that is the same in all frames of a flow; 0 where nothing is said.
+fn constant(node: &Node<'_>, kind: Kind) -> u128 {
+    match pattern(node, kind, &["value"]) {
+        Pattern::Value(value) => value,
+        _ => 0,
+    }
+}
+
+fn given_checksum(node: &Node<'_>) -> Option<Value> {
+    if node.is_absent() {
+        return None;
+    }
+    let (choice, chosen) = node.chosen(&["generated", "custom"], "generated")?;
+    if choice == "custom" {
+        return Some(json!(chosen.whole(0, 0xffff, 0)));
+    }
+    if chosen.one_of(&["good", "bad"], "good") == "bad" {
+        chosen.report("\"bad\" is not supported; give a custom checksum");
+    }
+    None
+}
+
+fn tcp_flags(node: &Node<'_>) -> String {
+    TCP_FLAGS
+        .iter()
+        .filter(|(name, _)| constant(&node.get(name), Kind::Bit) == 1)
+        .map(|(_, letter)| letter)
+        .collect()
+}
+
+fn custom(node: &Node<'_>) -> String {
+    node.only(&["bytes"]);
+    let node = node.get("bytes");
+    let text = node.required_text();
+    let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+    let digits: String = digits.chars().filter(|digit| !matches!(digit, ' ' | ':')).collect();
+    if !text.is_empty() && (digits.len() % 2 == 1 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+        node.report_value("pairs of hexadecimal digits");
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The headers of the model and their fields: what each may hold, and what a stream definition calls it.
+
+use crate::config::pattern::Kind;
+
+/// How a field of the model becomes one of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    /// Any pattern; the model's default where nothing is said.
+    Varies { default: u64 },
+    /// The same, and `auto` is the default by another name.
+    VariesOrAuto { default: u64 },
+    /// Any pattern; right by itself where nothing is said.
+    Follows,
+    /// Right by itself or this value; the model's name of what cannot be anything else.
+    Only(&'static [u64]),
+    /// `generated` and good, or a number.
+    Checksum,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field {
+    /// The model's name of it.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) rule: Rule,
+    /// The stream's name of it; none for those that cannot be set.
+    pub(super) to: &'static str,
+}
+
+pub(super) struct Header {
+    /// Its name, the same in the model and in a stream.
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+}
+
+pub(super) const BYTE: Kind = Kind::Number(0xff);
+const WORD: Kind = Kind::Number(0xffff);
+const LONG: Kind = Kind::Number(0xffff_ffff);
+
+const fn field(name: &'static str, kind: Kind, rule: Rule, to: &'static str) -> Field {
+    Field { name, kind, rule, to }
+}
+
+pub(super) const fn varies(name: &'static str, kind: Kind, default: u64, to: &'static str) -> Field {
+    field(name, kind, Rule::Varies { default }, to)
+}
+
+const fn only(name: &'static str, right: &'static [u64]) -> Field {
+    field(name, LONG, Rule::Only(right), "")
+}
+
+const fn checksum(name: &'static str) -> Field {
+    field(name, WORD, Rule::Checksum, "checksum")
+}
+
+pub(super) const HEADERS: &[Header] = &[
+    Header {
+        name: "ethernet",
+        fields: &[
+            field("dst", Kind::Mac, Rule::VariesOrAuto { default: 0 }, "destination"),
+            varies("src", Kind::Mac, 0, "source"),
+            field("ether_type", WORD, Rule::Follows, "ether_type"),
+            only("pfc_queue", &[0]),
+        ],
+    },
+    Header {
+        name: "vlan",
+        fields: &[
+            varies("priority", Kind::Number(7), 0, "priority"),
+            varies("cfi", Kind::Bit, 0, "dei"),
+            varies("id", Kind::Number(4095), 0, "id"),
+            field("tpid", WORD, Rule::Follows, "tpid"),
+        ],
+    },
+    Header {
+        name: "mpls",
+        fields: &[
+            field("label", Kind::Number(0xf_ffff), Rule::VariesOrAuto { default: 16 }, "label"),
+            varies("traffic_class", Kind::Number(7), 0, "traffic_class"),
+            field("bottom_of_stack", Kind::Bit, Rule::Follows, "bottom"),
+            varies("time_to_live", BYTE, 64, "ttl"),
+        ],
+    },
+    Header {
+        name: "ipv4",
+        fields: &[
+            only("version", &[4]),
+            only("header_length", &[5]),
+            only("total_length", &[]),
+            varies("identification", WORD, 0, "identification"),
+            only("reserved", &[0]),
+            varies("dont_fragment", Kind::Bit, 0, "dont_fragment"),
+            only("more_fragments", &[0]),
+            only("fragment_offset", &[0]),
+            varies("time_to_live", BYTE, 64, "ttl"),
+            field("protocol", BYTE, Rule::Follows, "protocol"),
+            checksum("header_checksum"),
+            varies("src", Kind::Ipv4, 0, "source"),
+            varies("dst", Kind::Ipv4, 0, "destination"),
+        ],
+    },
+    Header {
+        name: "ipv6",
+        fields: &[
+            only("version", &[6]),
+            varies("traffic_class", BYTE, 0, "traffic_class"),
+            varies("flow_label", Kind::Number(0xf_ffff), 0, "flow_label"),
+            only("payload_length", &[]),
+            field("next_header", BYTE, Rule::Follows, "next_header"),
+            varies("hop_limit", BYTE, 64, "hop_limit"),
+            varies("src", Kind::Ipv6, 0, "source"),
+            varies("dst", Kind::Ipv6, 0, "destination"),
+        ],
+    },
+    Header {
+        name: "udp",
+        fields: &[
+            varies("src_port", WORD, 0, "source"),
+            varies("dst_port", WORD, 0, "destination"),
+            only("length", &[]),
+            checksum("checksum"),
+        ],
+    },
+    Header {
+        name: "tcp",
+        fields: &[
+            varies("src_port", WORD, 0, "source"),
+            varies("dst_port", WORD, 0, "destination"),
+            varies("seq_num", LONG, 0, "sequence"),
+            varies("ack_num", LONG, 0, "acknowledgment"),
+            only("data_offset", &[0, 5]),
+            only("ecn_ns", &[0]),
+            varies("window", WORD, 0, "window"),
+            checksum("checksum"),
+        ],
+    },
+    Header { name: "icmp", fields: &echo_fields(8) },
+    Header { name: "icmpv6", fields: &echo_fields(128) },
+    Header {
+        name: "arp",
+        fields: &[
+            only("hardware_type", &[1]),
+            only("protocol_type", &[0x0800]),
+            only("hardware_length", &[6]),
+            only("protocol_length", &[4]),
+            varies("operation", WORD, 1, "operation"),
+            varies("sender_hardware_addr", Kind::Mac, 0, "sender_mac"),
+            varies("sender_protocol_addr", Kind::Ipv4, 0, "sender_ip"),
+            varies("target_hardware_addr", Kind::Mac, 0, "target_mac"),
+            varies("target_protocol_addr", Kind::Ipv4, 0, "target_ip"),
+        ],
+    },
+    Header {
+        name: "vxlan",
+        fields: &[
+            only("flags", &[8]),
+            only("reserved0", &[0]),
+            field("vni", Kind::Number(0xff_ffff), Rule::VariesOrAuto { default: 0 }, "vni"),
+            only("reserved1", &[0]),
+        ],
+    },
+];
+
+const fn echo_fields(echo_request: u64) -> [Field; 5] {
+    [
+        varies("type", BYTE, echo_request, "type"),
+        varies("code", BYTE, 0, "code"),
+        checksum("checksum"),
+        varies("identifier", WORD, 0, "identifier"),
+        varies("sequence_number", WORD, 0, "sequence"),
+    ]
+}
+
+/// All headers, as `choice` names them.
+pub(super) const CHOICES: &[&str] =
+    &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "udp", "tcp", "icmp", "icmpv6", "arp", "vxlan", "custom"];
+
+/// The model's single-bit fields of a TCP header, and the letters by which a stream definition names them.
+pub(super) const TCP_FLAGS: [(&str, char); 8] = [
+    ("ctl_fin", 'F'),
+    ("ctl_syn", 'S'),
+    ("ctl_rst", 'R'),
+    ("ctl_psh", 'P'),
+    ("ctl_ack", 'A'),
+    ("ctl_urg", 'U'),
+    ("ecn_echo", 'E'),
+    ("ecn_cwr", 'C'),
+];

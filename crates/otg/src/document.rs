@@ -1,0 +1,324 @@
+//! A JSON document read with the path of each value. What is wrong with it is collected, not returned at once, so that a
+//! client is told everything together; a value that is wrong reads as its default meanwhile.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::RangeBounds;
+
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+
+/// Longest part of a wrong value that is repeated to the client, characters.
+const LONGEST_ECHO: usize = 80;
+
+static ABSENT: Value = Value::Null;
+
+/// What is wrong with a document.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(RefCell<Vec<String>>);
+
+impl Problems {
+    /// Reads `document` with `read`, whose result counts only if no problem was found.
+    ///
+    /// # Errors
+    /// [`Refusal`] with all problems.
+    pub(crate) fn collect<T>(document: &Value, read: impl FnOnce(&Node<'_>) -> T) -> Result<T, Refusal> {
+        let problems = Self::default();
+        let result = read(&Node { value: document, path: String::new(), problems: &problems });
+        let problems = problems.0.into_inner();
+        if problems.is_empty() { Ok(result) } else { Err(Refusal::validation(problems)) }
+    }
+}
+
+/// A value of the document, or where one could be. `null` is the same as nothing, as in the model's JSON.
+#[derive(Debug, Clone)]
+pub(crate) struct Node<'a> {
+    value: &'a Value,
+    path: String,
+    problems: &'a Problems,
+}
+
+impl<'a> Node<'a> {
+    /// The path from the root, such as `flows[0].rate`.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How many problems were noted so far, in the whole document.
+    pub(crate) fn problem_count(&self) -> usize {
+        self.problems.0.borrow().len()
+    }
+
+    /// The value as it stands.
+    pub(crate) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.value.is_null()
+    }
+
+    /// Notes that this value is wrong.
+    pub(crate) fn report(&self, problem: impl Display) {
+        let text =
+            if self.path.is_empty() { problem.to_string() } else { format!("{}: {problem}", self.path) };
+        self.problems.0.borrow_mut().push(text);
+    }
+
+    /// Notes that this value is not what was expected.
+    pub(crate) fn report_value(&self, expected: impl Display) {
+        self.report(format_args!("{} given; give {expected}", echo(self.value)));
+    }
+
+    /// Notes that this is not supported, and what is in its place.
+    pub(crate) fn report_unsupported(&self, supported: &[&str]) {
+        match supported {
+            [] => self.report("not supported"),
+            [one] => self.report(format_args!("not supported; supported is {one}")),
+            _ => self.report(format_args!("not supported; supported are {}", supported.join(", "))),
+        }
+    }
+
+    /// The member `key`.
+    pub(crate) fn get(&self, key: &str) -> Self {
+        let value = self.value.get(key).unwrap_or(&ABSENT);
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        Self { value, path, problems: self.problems }
+    }
+
+    /// The members, each of which must be one of `supported`.
+    pub(crate) fn only(&self, supported: &[&str]) {
+        match self.value {
+            Value::Null => {}
+            Value::Object(members) => {
+                for key in members.keys().filter(|key| !supported.contains(&key.as_str())) {
+                    let member = self.get(key);
+                    // Clients write empty lists where nothing is meant.
+                    if !member.is_absent() && member.value != &Value::Array(Vec::new()) {
+                        member.report_unsupported(supported);
+                    }
+                }
+            }
+            _ => self.report_value("an object"),
+        }
+    }
+
+    /// The elements of a list; none if there is nothing.
+    pub(crate) fn items(&self) -> Vec<Self> {
+        match self.value {
+            Value::Null => Vec::new(),
+            Value::Array(values) => {
+                let item = |(index, value)| Self {
+                    value,
+                    path: format!("{}[{index}]", self.path),
+                    problems: self.problems,
+                };
+                values.iter().enumerate().map(item).collect()
+            }
+            _ => {
+                self.report_value("a list");
+                Vec::new()
+            }
+        }
+    }
+
+    /// A list of texts; none if there is nothing.
+    pub(crate) fn texts(&self) -> Vec<&'a str> {
+        self.items().iter().filter_map(Node::text).collect()
+    }
+
+    /// A text, if there is one.
+    pub(crate) fn text(&self) -> Option<&'a str> {
+        if !self.is_absent() && !self.value.is_string() {
+            self.report_value("a text");
+        }
+        self.value.as_str()
+    }
+
+    /// A text that must be there and not empty.
+    pub(crate) fn required_text(&self) -> &'a str {
+        match self.text() {
+            Some("") => self.report("empty"),
+            Some(_) => {}
+            None if self.is_absent() => self.report("missing"),
+            None => {}
+        }
+        self.value.as_str().unwrap_or_default()
+    }
+
+    /// A text of a few that are known, or `default`.
+    pub(crate) fn one_of(&self, known: &[&'static str], default: &'static str) -> &'static str {
+        let Some(text) = self.text() else { return default };
+        known.iter().find(|known| **known == text).copied().unwrap_or_else(|| {
+            self.report_value(format_args!("one of {}", known.join(", ")));
+            default
+        })
+    }
+
+    /// A truth value, or `default`.
+    pub(crate) fn flag(&self, default: bool) -> bool {
+        if !self.is_absent() && !self.value.is_boolean() {
+            self.report_value("true or false");
+        }
+        self.value.as_bool().unwrap_or(default)
+    }
+
+    /// A whole number from `least` to `most`, or `default`. The model's JSON writes numbers of 64 bits as texts.
+    pub(crate) fn whole(&self, least: u64, most: u64, default: u64) -> u64 {
+        if self.is_absent() {
+            return default;
+        }
+        match whole(self.value) {
+            Some(number) if (least..=most).contains(&number) => number,
+            _ => {
+                self.report_value(format_args!("a whole number from {least} to {most}"));
+                default
+            }
+        }
+    }
+
+    /// A number within `range`, which `expected` says in words, or `default`.
+    pub(crate) fn number(&self, range: impl RangeBounds<f64>, expected: &str, default: f64) -> f64 {
+        if self.is_absent() {
+            return default;
+        }
+        match self.value.as_f64() {
+            Some(number) if range.contains(&number) => number,
+            _ => {
+                self.report_value(expected);
+                default
+            }
+        }
+    }
+
+    /// The model's way to say one of several: the member `choice` names the member that counts. `None` if it names none
+    /// that is supported; a member beside the chosen one is a contradiction.
+    pub(crate) fn chosen(
+        &self,
+        supported: &[&'static str],
+        default: &'static str,
+    ) -> Option<(&'static str, Self)> {
+        if !self.is_absent() && !self.value.is_object() {
+            self.report_value("an object");
+            return None;
+        }
+        let choice = self.get("choice").text().unwrap_or(default);
+        let Some(choice) = supported.iter().find(|known| **known == choice).copied() else {
+            self.get(choice).report_unsupported(supported);
+            return None;
+        };
+        for (key, value) in self.value.as_object().into_iter().flatten() {
+            if key == "choice" || key == choice || value.is_null() || value == &Value::Array(Vec::new()) {
+                continue;
+            }
+            if supported.contains(&key.as_str()) {
+                self.get(key).report(format_args!(
+                    "given, but {}.choice is {choice}; choose {key} or leave it out",
+                    self.path
+                ));
+            } else {
+                self.get(key).report_unsupported(supported);
+            }
+        }
+        Some((choice, self.get(choice)))
+    }
+}
+
+/// A whole number as the model's JSON writes it: of up to 32 bits as a number, of 64 as a text.
+pub(crate) fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_u64(),
+    }
+}
+
+/// The value as a client finds it again in the request, cut off if it is long.
+pub(crate) fn echo(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST_ECHO) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(document: &Value, read: impl FnOnce(&Node<'_>)) -> Vec<String> {
+        Problems::collect(document, read).map_or_else(|refusal| refusal.errors, |()| Vec::new())
+    }
+
+    #[test]
+    fn all_problems_are_told_with_their_paths() {
+        let document = json!({
+            "ports": [{"name": 5}, {"name": "p2", "gre": {}, "none": null, "empty": []}],
+            "rate": {"pps": "12x"},
+            "on": "yes",
+        });
+        let found = problems(&document, |root| {
+            for port in root.get("ports").items() {
+                port.only(&["name", "location"]);
+                port.get("name").required_text();
+                port.get("location").text();
+            }
+            assert_eq!(root.get("rate").get("pps").whole(1, 9, 7), 7);
+            assert!(root.get("on").flag(true));
+        });
+        assert_eq!(
+            found,
+            [
+                "ports[0].name: 5 given; give a text",
+                "ports[1].gre: not supported; supported are name, location",
+                "rate.pps: \"12x\" given; give a whole number from 1 to 9",
+                "on: \"yes\" given; give true or false",
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_of_64_bits_come_as_texts_too() {
+        let document = json!({"a": "18446744073709551615", "b": 5, "c": null});
+        let found = problems(&document, |root| {
+            assert_eq!(root.get("a").whole(0, u64::MAX, 0), u64::MAX);
+            assert_eq!(root.get("b").whole(0, 5, 0), 5);
+            assert_eq!(root.get("c").whole(0, 5, 3), 3);
+            assert_eq!(root.get("d").number(0.0..=1.0, "0 to 1", 0.5), 0.5);
+        });
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn a_choice_names_the_member_that_counts() {
+        let document = json!({
+            "a": {"choice": "pps", "pps": 1},
+            "b": {"pps": 2},
+            "c": {"choice": "gbps", "gbps": 1},
+            "d": {"choice": "pps", "pps": 1, "bps": 5},
+            "e": 7,
+        });
+        let found = problems(&document, |root| {
+            let choice = |key: &str| root.get(key).chosen(&["pps", "bps"], "pps").map(|(name, _)| name);
+            assert_eq!((choice("a"), choice("b"), choice("absent")), (Some("pps"), Some("pps"), Some("pps")));
+            assert_eq!((choice("c"), choice("d"), choice("e")), (None, Some("pps"), None));
+        });
+        assert_eq!(
+            found,
+            [
+                "c.gbps: not supported; supported are pps, bps",
+                "d.bps: given, but d.choice is pps; choose bps or leave it out",
+                "e: 7 given; give an object",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_values_are_cut_off_where_they_are_repeated() {
+        let found = problems(&json!("é".repeat(10_000)), |root| root.report_value("less"));
+        assert!(found[0].len() < 300, "{found:?}");
+    }
+}

@@ -1,0 +1,376 @@
+//! A configuration at work: its ports are open, its flows transmit or do not.
+
+use std::time::{Duration, Instant};
+
+use ringroad::OpenOptions;
+use ringroad_generator::SessionError;
+use ringroad_generator::session::{Session, SessionOptions};
+use ringroad_traffic::meter::{MeterReport, StreamReport, StreamSummary};
+use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+
+use crate::config::{Config, FlowConfig};
+use crate::refusal::Refusal;
+
+/// Longest time until a flow that was told to stop has stopped: longer than a sender's longest sleep.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// How much later than its time a flow of some seconds is surely over.
+const END_SLACK: Duration = Duration::from_millis(50);
+/// Rates are over this time at least, so that several clients may look at once.
+const LEAST_RATE_INTERVAL_NS: u64 = 200_000_000;
+
+/// What a flow does, in the model's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transmit {
+    Started,
+    Paused,
+    Stopped,
+}
+
+impl Transmit {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Ports open, flows ready.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    config: Config,
+    /// None if there are no ports, or if they could not be opened again.
+    session: Option<Session>,
+    flows: Vec<FlowState>,
+    rates: Rates,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FlowState {
+    last_command: Transmit,
+    /// When it was started, since the session is open.
+    started: Option<Instant>,
+    /// Frames that it had sent before.
+    sent_before: u64,
+}
+
+/// Frames/s and the like, by flow and by port.
+#[derive(Debug)]
+struct Rates {
+    origin: Instant,
+    flows_sent: Vec<Rate>,
+    flows_received: Vec<Rate>,
+    ports_sent: Vec<Rate>,
+    ports_received: Vec<Rate>,
+}
+
+#[derive(Debug)]
+struct Rate {
+    meter: RateMeter,
+    now: TrafficRate,
+    /// When it was, ns after the origin.
+    updated_ns: u64,
+}
+
+/// What was counted up to one moment, by flow and by port in the configuration's order.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) flows: Vec<FlowCounts>,
+    pub(crate) ports: Vec<PortCounts>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FlowCounts {
+    pub(crate) transmit: Transmit,
+    pub(crate) sent: Traversal,
+    /// What came of it; none where it carries no signature or nobody receives it.
+    pub(crate) received: Option<(Traversal, StreamSummary)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PortCounts {
+    pub(crate) transmit: Transmit,
+    pub(crate) sent: Traversal,
+    pub(crate) received: Traversal,
+}
+
+/// Frames in one direction. Bytes are without FCS.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traversal {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) rate: TrafficRate,
+}
+
+impl Traffic {
+    /// Opens the ports of `config`.
+    pub(crate) fn open(config: Config, ports: &OpenOptions) -> Result<Self, Refusal> {
+        let session = if config.ports.is_empty() { None } else { Some(open(&config, ports)?) };
+        let idle = FlowState { last_command: Transmit::Stopped, started: None, sent_before: 0 };
+        let (flows, rates) = (vec![idle; config.flows.len()], Rates::new(&config));
+        Ok(Self { config, session, flows, rates })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The configuration, with the ports closed.
+    pub(crate) fn close(self) -> Config {
+        self.config
+    }
+
+    /// Starts `flows` with their counters at 0.
+    pub(crate) fn start(&mut self, flows: &[usize], ports: &OpenOptions) -> Result<(), Refusal> {
+        let again =
+            flows.iter().any(|index| self.flows.get(*index).is_some_and(|flow| flow.started.is_some()));
+        if again || self.session.is_none() {
+            self.reopen(flows, ports)?;
+        }
+        self.go(flows)
+    }
+
+    /// What was counted is kept by the session, and goes with it.
+    fn reopen(&mut self, flows: &[usize], ports: &OpenOptions) -> Result<(), Refusal> {
+        let others: Vec<&str> = (0..self.flows.len())
+            .filter(|index| !flows.contains(index) && self.transmit(*index) != Transmit::Stopped)
+            .filter_map(|index| self.config.flows.get(index))
+            .map(|flow| flow.name.as_str())
+            .collect();
+        if !others.is_empty() {
+            return Err(Refusal::invalid(format!(
+                "traffic.flow_transmit.flow_names: flows that were started before cannot start again, with their counters \
+                 at 0, while others transmit; stop {} first",
+                others.join(", ")
+            )));
+        }
+        self.session = None;
+        *self = Self::open(std::mem::take(&mut self.config), ports)?;
+        Ok(())
+    }
+
+    /// Starts `flows` and lets their counters go on.
+    pub(crate) fn resume(&mut self, flows: &[usize]) -> Result<(), Refusal> {
+        let resting: Vec<usize> =
+            flows.iter().copied().filter(|index| self.transmit(*index) != Transmit::Started).collect();
+        self.go(&resting)
+    }
+
+    fn go(&mut self, flows: &[usize]) -> Result<(), Refusal> {
+        let session = session(&mut self.session)?;
+        for index in flows {
+            if let Some(flow) = self.flows.get_mut(*index) {
+                *flow = FlowState {
+                    last_command: Transmit::Started,
+                    started: Some(Instant::now()),
+                    sent_before: session.sent(*index).frames,
+                };
+            }
+        }
+        session.start_loads(flows);
+        Ok(())
+    }
+
+    /// Stops `flows`, in the state `transmit`.
+    pub(crate) fn stop(&mut self, flows: &[usize], transmit: Transmit) -> Result<(), Refusal> {
+        let session = session(&mut self.session)?;
+        session.stop_loads(flows);
+        for index in flows {
+            if let Some(flow) = self.flows.get_mut(*index) {
+                flow.last_command = transmit;
+            }
+        }
+        if self.flows.iter().all(|flow| flow.last_command != Transmit::Started) {
+            // So that the counters stand when the client looks.
+            session.wait_sent(STOP_LIMIT);
+        }
+        Ok(())
+    }
+
+    /// Whether a flow is transmitting.
+    pub(crate) fn is_transmitting(&self) -> bool {
+        (0..self.flows.len()).any(|index| self.transmit(index) == Transmit::Started)
+    }
+
+    fn transmit(&self, index: usize) -> Transmit {
+        match (self.flows.get(index), self.config.flows.get(index), &self.session) {
+            (Some(flow), Some(config), Some(session)) if flow.last_command == Transmit::Started => {
+                if flow.is_over(config, session, index) { Transmit::Stopped } else { Transmit::Started }
+            }
+            (Some(flow), ..) => flow.last_command,
+            _ => Transmit::Stopped,
+        }
+    }
+
+    /// Counters and rates of now; with what was received of flows only if that is wished, for it is copied while the
+    /// receiving threads wait.
+    pub(crate) fn counts(&mut self, with_received_flows: bool) -> Result<Counts, Refusal> {
+        self.check_health()?;
+        let meters: Vec<MeterReport> = match &self.session {
+            Some(session) if with_received_flows => {
+                (0..self.config.ports.len()).map(|port| session.meter(port)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let flows: Vec<FlowCounts> =
+            (0..self.config.flows.len()).map(|index| self.flow(index, &meters)).collect();
+        let ports = (0..self.config.ports.len()).map(|index| self.port(index, &flows)).collect();
+        let mut counts = Counts { flows, ports };
+        self.rates.update(&mut counts);
+        Ok(counts)
+    }
+
+    fn flow(&self, index: usize, meters: &[MeterReport]) -> FlowCounts {
+        let sent = self.session.as_ref().map(|session| session.sent(index)).unwrap_or_default();
+        FlowCounts {
+            // Looked at after the counters: what is over has counted all.
+            sent: Traversal { frames: sent.frames, bytes: sent.bytes, ..Traversal::default() },
+            received: self.received(index, meters).map(|stream| {
+                let summary = stream.summary();
+                let seen =
+                    Traversal { frames: summary.received, bytes: summary.bytes, ..Traversal::default() };
+                (seen, summary)
+            }),
+            transmit: self.transmit(index),
+        }
+    }
+
+    /// What came of a flow at its receiving ports.
+    fn received(&self, index: usize, meters: &[MeterReport]) -> Option<StreamReport> {
+        let (config, session) = (self.config.flows.get(index)?, self.session.as_ref()?);
+        let is_its = |stream: &&StreamReport| {
+            stream
+                .wire_streams()
+                .first()
+                .and_then(|number| session.wire_stream(*number))
+                .is_some_and(|(load, _)| load == index)
+        };
+        let receiving =
+            self.config.ports.iter().zip(meters).filter(|(port, _)| config.rx.contains(&port.name));
+        let mut streams = receiving.flat_map(|(_, meter)| meter.streams.iter().filter(is_its));
+        let mut sum = streams.next()?.clone();
+        streams.for_each(|stream| sum.merge(stream));
+        Some(sum)
+    }
+
+    fn port(&self, index: usize, flows: &[FlowCounts]) -> PortCounts {
+        let name = self.config.ports.get(index).map_or("", |port| &port.name);
+        let own = || {
+            self.config.flows.iter().zip(flows).filter(|(config, _)| config.tx == name).map(|(_, flow)| flow)
+        };
+        let transmits = own().any(|flow| flow.transmit == Transmit::Started);
+        let received = self.session.as_ref().map(|session| session.received(index)).unwrap_or_default();
+        PortCounts {
+            transmit: if transmits { Transmit::Started } else { Transmit::Stopped },
+            sent: Traversal {
+                frames: own().map(|flow| flow.sent.frames).sum(),
+                bytes: own().map(|flow| flow.sent.bytes).sum(),
+                ..Traversal::default()
+            },
+            received: Traversal { frames: received.frames, bytes: received.bytes, ..Traversal::default() },
+        }
+    }
+
+    /// Whether all ports are at work; if one failed, this tells which and why, and closes the others.
+    fn check_health(&mut self) -> Result<(), Refusal> {
+        if let Some(failed) = self.session.take_if(|session| session.has_failed()) {
+            let (_, ended) = failed.finish(Duration::ZERO);
+            let reason = ended.err().map_or_else(|| "a port failed".to_owned(), |error| error.to_string());
+            return Err(Refusal::internal(format!("{reason}; set the configuration again")));
+        }
+        session(&mut self.session)
+            .map(|_| ())
+            .or_else(|refusal| if self.config.ports.is_empty() { Ok(()) } else { Err(refusal) })
+    }
+}
+
+fn session(session: &mut Option<Session>) -> Result<&mut Session, Refusal> {
+    session.as_mut().ok_or_else(|| Refusal::internal("no port is open; set a configuration with ports"))
+}
+
+fn open(config: &Config, ports: &OpenOptions) -> Result<Session, Refusal> {
+    Session::open(config.plan(), ports, &SessionOptions::default()).map_err(|error| refusal(config, &error))
+}
+
+/// Says of an error of the generator which part of the configuration it is about.
+fn refusal(config: &Config, error: &SessionError) -> Refusal {
+    let flow = |name: &str| config.flows.iter().position(|flow| flow.name == name);
+    let path = match error {
+        SessionError::Open { port, .. } => config
+            .ports
+            .iter()
+            .position(|known| known.location == *port)
+            .map(|index| format!("ports[{index}].location")),
+        SessionError::Stream { load, .. }
+        | SessionError::Rate { load, .. }
+        | SessionError::FrameTooLong { load, .. } => flow(load).map(|index| format!("flows[{index}]")),
+        _ => None,
+    };
+    match path {
+        Some(path) => Refusal::invalid(format!("{path}: {error}")),
+        None => Refusal::internal(error.to_string()),
+    }
+}
+
+impl FlowState {
+    /// Whether a flow that was started has sent all that it should.
+    fn is_over(&self, config: &FlowConfig, session: &Session, index: usize) -> bool {
+        let load = &config.load;
+        let sent = session.sent(index).frames.saturating_sub(self.sent_before);
+        let elapsed_s =
+            self.started.map_or(0.0, |start| start.elapsed().saturating_sub(END_SLACK).as_secs_f64());
+        session.wait_sent(Duration::ZERO)
+            || load.frames.is_some_and(|frames| sent >= frames)
+            || load.duration.is_some_and(|duration| elapsed_s > load.delay + duration)
+    }
+}
+
+impl Rates {
+    fn new(config: &Config) -> Self {
+        let each = |count: usize| (0..count).map(|_| Rate::default()).collect();
+        let (flows, ports) = (config.flows.len(), config.ports.len());
+        Self {
+            origin: Instant::now(),
+            flows_sent: each(flows),
+            flows_received: each(flows),
+            ports_sent: each(ports),
+            ports_received: each(ports),
+        }
+    }
+
+    /// Writes the rates of now into the counts.
+    fn update(&mut self, counts: &mut Counts) {
+        let now_ns = self.origin.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+        let flows = counts.flows.iter_mut().zip(&mut self.flows_sent).zip(&mut self.flows_received);
+        for ((flow, sent), received) in flows {
+            sent.update(now_ns, &mut flow.sent);
+            if let Some((traversal, _)) = &mut flow.received {
+                received.update(now_ns, traversal);
+            }
+        }
+        let ports = counts.ports.iter_mut().zip(&mut self.ports_sent).zip(&mut self.ports_received);
+        for ((port, sent), received) in ports {
+            sent.update(now_ns, &mut port.sent);
+            received.update(now_ns, &mut port.received);
+        }
+    }
+}
+
+impl Rate {
+    fn update(&mut self, now_ns: u64, traversal: &mut Traversal) {
+        if now_ns.saturating_sub(self.updated_ns) >= LEAST_RATE_INTERVAL_NS {
+            let Traversal { frames, bytes, .. } = *traversal;
+            self.now = self.meter.update(TrafficSnapshot { frames, bytes, now_ns });
+            self.updated_ns = now_ns;
+        }
+        traversal.rate = self.now;
+    }
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        let meter = RateMeter::new(TrafficSnapshot::default());
+        Self { meter, now: TrafficRate::default(), updated_ns: 0 }
+    }
+}
