@@ -8,8 +8,8 @@ use ringroad::{OpenOptions, Port};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, recv,
-    reload, replay, status, top, trial, unlink, up,
+    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, otg,
+    recv, reload, replay, status, top, trial, unlink, up,
 };
 use crate::failure::Failure;
 
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Capture(capture::Capture),
     /// Send the frames of a capture file with its timing
     Replay(replay::Replay),
+    /// Serve the Open Traffic Generator model, for clients such as snappi
+    Otg(otg::Otg),
     /// Watch the ports' rates and drops
     Top(top::Top),
     /// Examine what this machine offers, and say what to do about it

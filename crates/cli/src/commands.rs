@@ -14,6 +14,7 @@ pub(crate) mod link;
 pub(crate) mod list;
 pub(crate) mod macs;
 pub(crate) mod man;
+pub(crate) mod otg;
 pub(crate) mod recv;
 pub(crate) mod reload;
 pub(crate) mod replay;
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Macs(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),
+        Command::Otg(verb) => verb.run(global, output),
         Command::Recv(verb) => verb.run(global, output),
         Command::Fwd(verb) => verb.run(global, output),
         Command::Capture(verb) => verb.run(global, output),

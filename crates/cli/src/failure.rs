@@ -134,6 +134,7 @@ from_words!(
     ringroad_netdev::NetdevError,
     ringroad::PortError,
     ringroad::StartError,
+    ringroad_otg::ServerError,
     ringroad_traffic::pacing::RateError,
     ringroad_generator::SessionError,
     ringroad_generator::PlanError,
