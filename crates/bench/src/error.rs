@@ -88,6 +88,9 @@ pub enum BenchError {
     /// The directory for sockets could not be made.
     #[error("cannot make a temporary directory for sockets; is TMPDIR writable?")]
     TemporaryDirectory(#[source] std::io::Error),
+    /// The capture that a peer is to send could not be written.
+    #[error("cannot write a capture for a peer to send")]
+    Capture(#[from] ringroad_capture::CaptureError),
     /// The path needs more CPUs than the process may use.
     #[error("this path needs {needed} CPUs of its own, and the process may use {allowed}; see taskset(1)")]
     TooFewCpus {

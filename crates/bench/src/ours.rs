@@ -14,7 +14,7 @@ use ringroad_netdev::Namespace;
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
-use crate::plan::{FramePath, Point};
+use crate::plan::{Flow, FramePath, Mechanism, Point};
 use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
 use crate::runner::Roster;
 use crate::sockets::socket_folder;
@@ -33,11 +33,49 @@ const LISTEN_CHECK: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Ringroad {
     path: FramePath,
+    /// Whether its generator signs frames, on the path that has one.
+    signing: Signing,
     programs: Programs,
     cores: CorePair,
     stop: StopFlag,
     commands: Vec<String>,
     mode: Option<String>,
+}
+
+/// Whether frames of a generator carry their stream, number and time of departure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signing {
+    Signed,
+    Unsigned,
+}
+
+impl Signing {
+    /// The contestant's name in tables.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Signed => "Ringroad, signed",
+            Self::Unsigned => "Ringroad, unsigned",
+        }
+    }
+
+    /// The worker that generates so.
+    const fn role(self) -> Role {
+        match self {
+            Self::Signed => Role::Generate,
+            Self::Unsigned => Role::GenerateUnsigned,
+        }
+    }
+
+    /// What the generator does to each frame.
+    const fn work_per_frame(self) -> &'static str {
+        match self {
+            Self::Signed => {
+                "frame written into the slot, with stream, sequence number, time, their checksum and the UDP checksum; departure \
+                 and timing accounted for"
+            }
+            Self::Unsigned => "frame written into the slot; departure and timing accounted for",
+        }
+    }
 }
 
 /// The programs that Ringroad's side consists of.
@@ -67,13 +105,25 @@ struct Part {
 /// Enters Ringroad on every path.
 pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
-        roster.field_mut(path).ours = Some(Box::new(Ringroad::new(path, programs.clone(), cores, stop)));
+        let ours = Ringroad::new(path, programs.clone(), cores, stop);
+        roster.field_mut(path).ours.push(Box::new(ours));
+    }
+    for signing in [Signing::Signed, Signing::Unsigned] {
+        let ours = Ringroad::generating(signing, programs.clone(), cores, stop);
+        roster.field_mut(FramePath::GenNull).ours.push(Box::new(ours));
+        for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
+            let program = Box::new(RingroadInterface::generating(signing, programs));
+            // Nobody feeds a generator: its source is never started.
+            let source = interface_program(programs);
+            let ours = VethContestant::new(mechanism, Flow::Gen, program, source, cores, stop);
+            roster.field_mut(FramePath::Veth(mechanism, Flow::Gen)).ours.push(Box::new(ours));
+        }
     }
     for path in FramePath::VETH {
         if let FramePath::Veth(mechanism, flow) = path {
             let [program, source] = [(); 2].map(|()| interface_program(programs));
-            roster.field_mut(path).ours =
-                Some(Box::new(VethContestant::new(mechanism, flow, program, source, cores, stop)));
+            let ours = VethContestant::new(mechanism, flow, program, source, cores, stop);
+            roster.field_mut(path).ours.push(Box::new(ours));
         }
     }
 }
@@ -87,7 +137,13 @@ impl Ringroad {
     /// Ringroad on `path`.
     #[must_use]
     pub fn new(path: FramePath, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
-        Self { path, programs, cores, stop: stop.clone(), commands: Vec::new(), mode: None }
+        let signing = Signing::Unsigned;
+        Self { path, signing, programs, cores, stop: stop.clone(), commands: Vec::new(), mode: None }
+    }
+
+    /// Ringroad's generator on a null port.
+    pub(crate) fn generating(signing: Signing, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
+        Self { signing, ..Self::new(FramePath::GenNull, programs, cores, stop) }
     }
 
     /// The workers in the order of starting; the first counts.
@@ -107,6 +163,10 @@ impl Ringroad {
                 vec![part(Role::Sink, &["bench}1"], first), part(Role::Source, &["bench{1"], second)]
             }
             FramePath::Switch => vec![part(Role::Loop, &["valebench:a", "valebench:b"], first)],
+            FramePath::GenNull => {
+                let port = format!("null:size={},copy=0,no-rx=1", point.slot_bytes());
+                vec![part(self.signing.role(), &[&port], second)]
+            }
             // Not this contestant's: see `interface`.
             FramePath::Veth(..) => Vec::new(),
         }
@@ -229,7 +289,7 @@ impl WorkerProcess {
 
 impl Contestant for Ringroad {
     fn name(&self) -> &str {
-        "Ringroad"
+        if self.path.is_gen() { self.signing.name() } else { "Ringroad" }
     }
 
     fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError> {
@@ -239,7 +299,7 @@ impl Contestant for Ringroad {
         let folder = socket_folder()?;
         self.commands.clear();
         let daemon = match self.path {
-            FramePath::Null | FramePath::Veth(..) => None,
+            FramePath::Null | FramePath::GenNull | FramePath::Veth(..) => None,
             FramePath::Pipe | FramePath::Switch => Some(self.start_daemon(folder.path())?),
         };
         let mut workers = Vec::new();
@@ -292,9 +352,14 @@ impl Contestant for Ringroad {
                     "generator: 42 header bytes written, payload left as it was; switch: source address learnt, \
                      destination looked up, 1 copy into the receiver's own region; generator: frame dropped unread"
                 }
+                FramePath::GenNull => self.signing.work_per_frame(),
                 FramePath::Veth(..) => "",
             },
-            counting: "by the receiving worker, over an interval of its own monotonic clock",
+            counting: if self.path.is_gen() {
+                "by the generator, frames handed over within an interval of its own monotonic clock"
+            } else {
+                "by the receiving worker, over an interval of its own monotonic clock"
+            },
         }
     }
 

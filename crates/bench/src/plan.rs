@@ -36,9 +36,11 @@ pub enum Flow {
     Rx,
     /// Forwards from one interface to another.
     Io,
+    /// Makes test frames and sends them on one interface: generators as their users run them.
+    Gen,
 }
 
-/// The way the frames take. As text and in JSON one word, of the paths over interfaces e.g. `veth-xdp-rx`.
+/// The way the frames take. As text and in JSON one word, e.g. `veth-xdp-rx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FramePath {
@@ -50,10 +52,16 @@ pub enum FramePath {
     Switch,
     /// Through one or two pairs of virtual interfaces, the program under test on one core.
     Veth(Mechanism, Flow),
+    /// From a generator into a port that takes everything, on one core: what making a frame costs.
+    GenNull,
 }
 
 impl FramePath {
-    /// Every path over virtual interfaces.
+    /// Every path of a generator.
+    pub const GEN: [Self; 3] =
+        [Self::Veth(Mechanism::Xdp, Flow::Gen), Self::Veth(Mechanism::Packet, Flow::Gen), Self::GenNull];
+
+    /// Every path of a plain program over virtual interfaces.
     pub const VETH: [Self; 6] = [
         Self::Veth(Mechanism::Xdp, Flow::Tx),
         Self::Veth(Mechanism::Xdp, Flow::Rx),
@@ -67,6 +75,12 @@ impl FramePath {
     #[must_use]
     pub const fn is_veth(self) -> bool {
         matches!(self, Self::Veth(..))
+    }
+
+    /// Whether generators are compared on it.
+    #[must_use]
+    pub const fn is_gen(self) -> bool {
+        matches!(self, Self::Veth(_, Flow::Gen) | Self::GenNull)
     }
 }
 
@@ -82,6 +96,9 @@ impl fmt::Display for FramePath {
             Self::Veth(Mechanism::Packet, Flow::Tx) => "veth-packet-tx",
             Self::Veth(Mechanism::Packet, Flow::Rx) => "veth-packet-rx",
             Self::Veth(Mechanism::Packet, Flow::Io) => "veth-packet-io",
+            Self::Veth(Mechanism::Xdp, Flow::Gen) => "gen-xdp",
+            Self::Veth(Mechanism::Packet, Flow::Gen) => "gen-packet",
+            Self::GenNull => "gen-null",
         })
     }
 }
@@ -171,6 +188,7 @@ impl Plan {
                 ])
                 .into_iter()
                 .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
+                .chain(FramePath::GEN.map(|path| Point { path, frame_bytes: 64, burst_frames: 32 }))
                 .collect(),
                 rounds: 5,
                 sample: Duration::from_millis(500),
@@ -180,7 +198,7 @@ impl Plan {
                 points: cross(FramePath::Null)
                     .chain(matrix(FramePath::Pipe))
                     .chain(matrix(FramePath::Switch))
-                    .chain(FramePath::VETH.into_iter().flat_map(cross))
+                    .chain(FramePath::VETH.into_iter().chain(FramePath::GEN).flat_map(cross))
                     .collect(),
                 rounds: 5,
                 sample: Duration::from_secs(1),
@@ -254,6 +272,21 @@ mod tests {
             let plan = Plan::of(profile);
             assert!(plan.rounds >= 5);
             assert!(plan.points.iter().any(|point| point.path == FramePath::Null));
+        }
+    }
+
+    #[test]
+    fn every_profile_compares_generators_at_64_bytes_on_every_path_of_theirs() {
+        for profile in [Profile::Quick, Profile::Full] {
+            for path in FramePath::GEN {
+                assert!(path.is_gen());
+                let wanted = Point { path, frame_bytes: 64, burst_frames: 32 };
+                assert_eq!(
+                    Plan::of(profile).points.iter().filter(|point| **point == wanted).count(),
+                    1,
+                    "{wanted}"
+                );
+            }
         }
     }
 

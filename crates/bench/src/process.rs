@@ -46,6 +46,8 @@ pub(crate) struct BenchProcess {
     name: String,
     ends_by: EndsBy,
     child: Child,
+    /// The process whose time counts, where it is not the child itself.
+    worker: Option<Pid>,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     last_words: LastWords,
@@ -83,7 +85,7 @@ impl BenchProcess {
             readers.push(read_lines(stderr, Arc::clone(&last_words), sender));
         }
         let stdin = child.stdin.take();
-        Ok(Self { name: name.into(), ends_by, child, stdin, lines, last_words, readers })
+        Ok(Self { name: name.into(), ends_by, child, worker: None, stdin, lines, last_words, readers })
     }
 
     /// Waits until the child prints a line that `wanted` accepts, and returns what it made of it.
@@ -146,10 +148,30 @@ impl BenchProcess {
         }
     }
 
+    /// The process called `name` among those that the child has made.
+    pub(crate) fn child_called(&self, name: &str) -> Option<Pid> {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        let is_called = |id: &i32| {
+            let found = std::fs::read_to_string(format!("/proc/{id}/comm"));
+            found.is_ok_and(|found| found.trim_end() == name)
+        };
+        children.split_whitespace().filter_map(|id| id.parse().ok()).find(is_called).and_then(Pid::from_raw)
+    }
+
+    /// Whose time is to count instead of the child's own.
+    pub(crate) fn work_is_done_by(&mut self, process: Pid) {
+        self.worker = Some(process);
+    }
+
+    fn worker_id(&self) -> u32 {
+        self.worker.map_or(self.child.id(), |worker| worker.as_raw_nonzero().get().cast_unsigned())
+    }
+
     /// Time that the busiest thread has been ready to run and did not have its CPU, in nanoseconds, since it started
     /// (schedstat, Documentation/scheduler/sched-stats.rst); `None` where the kernel does not count it.
     pub(crate) fn cpu_wait_ns(&self) -> Option<u64> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.worker_id())).ok()?;
         let times = threads.flatten().filter_map(|thread| {
             parse_schedstat(&std::fs::read_to_string(thread.path().join("schedstat")).ok()?)
         });
@@ -158,7 +180,7 @@ impl BenchProcess {
 
     /// Processor time used since the start, all threads together; `None` once it is gone.
     pub(crate) fn processor_time(&self) -> Option<ProcessorTime> {
-        parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?)
+        parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.worker_id())).ok()?)
     }
 
     /// Asks the child for what it does on SIGUSR1.

@@ -49,6 +49,8 @@ pub const CONVENTIONS: Conventions = Conventions {
 /// A peer beside Ringroad at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Ringroad's contestant; absent where it does not take part.
+    pub ours: Option<String>,
     /// The peer.
     pub peer: String,
     /// Ringroad's rate over the peer's; absent if no round has both.
@@ -179,15 +181,16 @@ impl Report {
 }
 
 fn comparisons(series: &[Series]) -> Vec<Comparison> {
-    let ours = series.iter().find(|series| series.ours).map(Series::rates_fps).unwrap_or_default();
-    series
-        .iter()
-        .filter(|series| !series.ours)
-        .map(|peer| Comparison {
-            peer: peer.contestant.clone(),
-            ratio: PairedRatio::of(&ours, &peer.rates_fps()),
-        })
-        .collect()
+    let (ours, peers): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|series| series.ours);
+    let compare = |ours: Option<&Series>, peer: &Series| Comparison {
+        ours: ours.map(|ours| ours.contestant.clone()),
+        peer: peer.contestant.clone(),
+        ratio: ours.and_then(|ours| PairedRatio::of(&ours.rates_fps(), &peer.rates_fps())),
+    };
+    if ours.is_empty() {
+        return peers.into_iter().map(|peer| compare(None, peer)).collect();
+    }
+    ours.iter().flat_map(|ours| peers.iter().map(|peer| compare(Some(*ours), peer))).collect()
 }
 
 fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {

@@ -22,8 +22,8 @@ const FAILURES_TOLERATED: usize = 2;
 /// Who competes on one path.
 #[derive(Default)]
 pub struct Field {
-    /// Ringroad, the numerator of every ratio.
-    pub ours: Option<Box<dyn Contestant>>,
+    /// Ringroad, the numerator of every ratio; several where it can be set up in several ways that matter.
+    pub ours: Vec<Box<dyn Contestant>>,
     /// The peers.
     pub peers: Vec<Box<dyn Contestant>>,
 }

@@ -27,7 +27,7 @@ impl Session {
     /// Looks at the machine, finds the peers, and tries whether huge pages can be had for them.
     ///
     /// `program` is a binary that knows the worker's command line ([`crate::worker`]); without it the peers run among
-    /// themselves, and not on interfaces. On a machine that allows one CPU only the null path is measured, without root's rights
+    /// themselves, and not on interfaces. On a machine that allows one CPU only the paths of null ports are measured, without root's rights
     /// no path over interfaces, and the report says so. Missing peers are no error: their names and what would bring them in are in the report.
     ///
     /// # Errors
@@ -50,10 +50,11 @@ impl Session {
         let cores = match (CorePair::lowest_of(cpus), cpus.first()) {
             (Ok(cores), _) => cores,
             (Err(error), Some(only)) => {
-                plan = plan.only(&[FramePath::Null]);
-                roster
-                    .absent
-                    .push(Absent { name: "every path but the null floor".into(), reason: reason(&error) });
+                plan = plan.only(&[FramePath::Null, FramePath::GenNull]);
+                roster.absent.push(Absent {
+                    name: "every path but those of null ports".into(),
+                    reason: reason(&error),
+                });
                 CorePair { first: *only, second: *only }
             }
             (Err(error), None) => return Err(error),
@@ -107,7 +108,8 @@ mod tests {
     #[test]
     fn one_cpu_leaves_the_null_floor_and_says_why() {
         let session = Session::without_peers(Plan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
-        assert!(session.plan().points.iter().all(|point| point.path == FramePath::Null));
+        let on_one_core = [FramePath::Null, FramePath::GenNull];
+        assert!(session.plan().points.iter().all(|point| on_one_core.contains(&point.path)));
         assert!(!session.plan().points.is_empty());
         assert!(session.roster().absent.iter().any(|absent| absent.reason.contains("2 CPUs")));
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! tx   program ─► bench0═bench1                                counted: what arrives at bench1
+//! gen  generator ─► bench0═bench1                              counted: what arrives at bench1
 //! rx   source ─► bench0═bench1 ─► program                      counted: what the program says it received
 //! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
 //! ```
@@ -90,8 +91,10 @@ pub(crate) trait Running {
     /// Its process.
     fn process(&mut self) -> &mut BenchProcess;
 
-    /// The frames that it has received.
-    fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError>;
+    /// The frames that it has received, where that is what counts.
+    fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
+        Err(BenchError::Implausible("the program does not count what it receives".into()))
+    }
 }
 
 /// A program as a contestant on one path.
@@ -125,7 +128,7 @@ impl VethContestant {
     fn wiring(&self) -> (&'static [[&'static str; 2]], &'static [&'static str], usize, usize) {
         let CorePair { first, second } = self.cores;
         match self.flow {
-            Flow::Tx => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, first),
+            Flow::Tx | Flow::Gen => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, first),
             Flow::Rx => (&[[ENTRANCE, ARRIVAL]], &[ARRIVAL], first, second),
             Flow::Io => (&[[ENTRANCE, ARRIVAL], [EXIT, END]], &[ARRIVAL, EXIT], second, first),
         }
@@ -169,7 +172,7 @@ impl Turn<'_> {
 
     fn counted(&mut self) -> Result<Reading, BenchError> {
         match self.flow {
-            Flow::Tx => self.lab.arrived(ARRIVAL),
+            Flow::Tx | Flow::Gen => self.lab.arrived(ARRIVAL),
             Flow::Rx => self.program.received(self.stop),
             Flow::Io => self.lab.arrived(END),
         }
@@ -229,7 +232,7 @@ impl Contestant for VethContestant {
         let task = Task { lab: &lab, mechanism, flow, interfaces, point, cpu, folder, stop: &stop };
         let program = self.program.start(&task)?;
         let source = match flow {
-            Flow::Tx => None,
+            Flow::Tx | Flow::Gen => None,
             Flow::Rx | Flow::Io => Some(self.source.start(&Task {
                 mechanism: Mechanism::Xdp,
                 flow: Flow::Tx,
@@ -247,14 +250,14 @@ impl Contestant for VethContestant {
     fn facts(&self) -> ContestantFacts {
         let facts = self.program.facts(self.flow);
         let source = match self.flow {
-            Flow::Tx => Vec::new(),
+            Flow::Tx | Flow::Gen => Vec::new(),
             Flow::Rx | Flow::Io => self.source.facts(Flow::Tx).commands,
         };
         ContestantFacts {
             name: format!("{} ({})", facts.name, self.path()),
             commands: facts.commands.into_iter().chain(source).collect(),
             counting: match self.flow {
-                Flow::Tx | Flow::Io => {
+                Flow::Tx | Flow::Io | Flow::Gen => {
                     "frames arrived at the far interface, by the kernel's statistics at both ends of the interval"
                 }
                 Flow::Rx => "by the program itself, asked at both ends of the interval",
@@ -265,7 +268,7 @@ impl Contestant for VethContestant {
 
     fn turn_overhead(&self) -> Duration {
         let source = match self.flow {
-            Flow::Tx => Duration::ZERO,
+            Flow::Tx | Flow::Gen => Duration::ZERO,
             Flow::Rx | Flow::Io => self.source.start_up(),
         };
         SETTLE + self.program.start_up() + source
@@ -284,7 +287,7 @@ fn sample(flow: Flow, start: &Snapshot, end: &Snapshot) -> Sample {
             kernel_ns_per_frame: per_frame(end.kernel_seconds - start.kernel_seconds),
         }),
         offered_fps: match flow {
-            Flow::Tx => None,
+            Flow::Tx | Flow::Gen => None,
             Flow::Rx | Flow::Io => {
                 let (frames, seconds) = start.arrived.until(&end.arrived);
                 Some(frames as f64 / seconds)

@@ -7,7 +7,8 @@
 //! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that whoever has
 //! other counters to read can count over an interval of their own. Anything that goes wrong is a [`WorkerLine::Failed`].
 
-mod frame;
+pub(crate) mod frame;
+mod generator;
 mod meter;
 mod roles;
 
@@ -19,6 +20,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringroad::{Embedded, OpenError, Port, PortError};
+use ringroad_generator::{Session, SessionError};
+use ringroad_traffic::line_rate::FrameSizeError;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
@@ -52,16 +55,34 @@ pub enum Role {
     Receive,
     /// Forwards between two devices that it opens itself.
     Forward,
+    /// Generates test frames with signatures, on a device that it opens itself.
+    Generate,
+    /// The same without signatures.
+    GenerateUnsigned,
 }
 
 impl Role {
-    const ALL: [Self; 7] =
-        [Self::Source, Self::Sink, Self::Loop, Self::Null, Self::Send, Self::Receive, Self::Forward];
+    const ALL: [Self; 9] = [
+        Self::Source,
+        Self::Sink,
+        Self::Loop,
+        Self::Null,
+        Self::Send,
+        Self::Receive,
+        Self::Forward,
+        Self::Generate,
+        Self::GenerateUnsigned,
+    ];
 
     /// In how many directions it receives.
     const fn directions(self) -> usize {
         match self {
-            Self::Source | Self::Sink | Self::Send | Self::Receive => 1,
+            Self::Source
+            | Self::Sink
+            | Self::Send
+            | Self::Receive
+            | Self::Generate
+            | Self::GenerateUnsigned => 1,
             Self::Loop | Self::Null | Self::Forward => 2,
         }
     }
@@ -77,6 +98,8 @@ impl Role {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Forward => "forward",
+            Self::Generate => "generate",
+            Self::GenerateUnsigned => "generate-unsigned",
         }
     }
 }
@@ -89,7 +112,9 @@ impl fmt::Display for Role {
 
 /// A word that is no role.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive and forward")]
+#[error(
+    "`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive, forward, generate and generate-unsigned"
+)]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -221,6 +246,12 @@ pub enum WorkerError {
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// The generator cannot make what it should, or a port of it stopped working.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// There are no such frames.
+    #[error(transparent)]
+    FrameSize(#[from] FrameSizeError),
     /// The bench is gone, or did not say `go`.
     #[error("the bench that started this worker is gone")]
     BenchGone,
@@ -239,7 +270,7 @@ pub fn run(
 ) -> Result<(), WorkerError> {
     match options.role {
         // One datapath in the worker, so that its ports can share a region.
-        Role::Send | Role::Receive | Role::Forward => {
+        Role::Send | Role::Receive | Role::Forward | Role::Generate | Role::GenerateUnsigned => {
             let datapath = Embedded::new();
             run_with(options, &|name| datapath.open(name), input, output)
         }
@@ -255,15 +286,20 @@ fn run_with(
     mut input: impl BufRead + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), WorkerError> {
-    let worked = prepare(options, open).and_then(|(mut role, mode)| {
+    let worked = prepare(options, open).and_then(|(work, mode)| {
         say(output, &WorkerLine::Ready { ready: true, mode })?;
         let mut line = String::new();
         match input.read_line(&mut line) {
             Ok(_) if line.trim_end() == GO => {}
             _ => return Err(WorkerError::BenchGone),
         }
-        let meter = Meter::new(options.interval, options.role.directions(), orders_from(input));
-        work(role.as_mut(), meter, output)
+        match work {
+            Work::Turns(mut role) => {
+                let meter = Meter::new(options.interval, options.role.directions(), orders_from(input));
+                turn_until_told(role.as_mut(), meter, output)
+            }
+            Work::Session(session) => generator::run(*session, options.interval, input, output),
+        }
     });
     if let Err(error) = &worked {
         // Without anybody to listen there is nobody to tell.
@@ -272,10 +308,18 @@ fn run_with(
     worked
 }
 
+/// What a worker has prepared.
+enum Work {
+    /// To be turned by the worker's own loop.
+    Turns(Box<dyn Turn>),
+    /// With a thread of its own.
+    Session(Box<Session>),
+}
+
 fn prepare(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Box<dyn Turn>, String), WorkerError> {
+) -> Result<(Work, String), WorkerError> {
     let mut cpus = CpuSet::new();
     cpus.set(options.cpu);
     sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
@@ -295,8 +339,12 @@ fn prepare(
         Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
         Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
+        Role::Generate | Role::GenerateUnsigned => {
+            let session = generator::session(options, one(role, ports)?)?;
+            return Ok((Work::Session(Box::new(session)), mode));
+        }
     };
-    Ok((turn, mode))
+    Ok((Work::Turns(turn), mode))
 }
 
 fn exactly<const N: usize>(role: Role, ports: Vec<Port>) -> Result<[Port; N], WorkerError> {
@@ -308,7 +356,11 @@ fn one(role: Role, ports: Vec<Port>) -> Result<Port, WorkerError> {
 }
 
 /// Turns the role until the meter says that it is enough.
-fn work(role: &mut dyn Turn, mut meter: Meter, output: &mut impl Write) -> Result<(), WorkerError> {
+fn turn_until_told(
+    role: &mut dyn Turn,
+    mut meter: Meter,
+    output: &mut impl Write,
+) -> Result<(), WorkerError> {
     let mut tally = Tally::default();
     loop {
         role.turn(&mut tally)?;

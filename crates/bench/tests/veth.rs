@@ -1,4 +1,4 @@
-//! Every contestant on virtual interfaces for real, briefly: Ringroad, and the peers that are installed.
+//! Every contestant on virtual interfaces, and every generator, for real, briefly: Ringroad, and the peers that are installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -47,13 +47,13 @@ fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
     let folder = tempfile::tempdir().unwrap();
     let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
     let plan = Plan {
-        points: FramePath::VETH.map(point).to_vec(),
+        points: FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect(),
         rounds: 1,
         sample: Duration::from_millis(300),
         warm_up: Duration::from_millis(100),
     };
     let session = Session::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
-    if session.plan().points.is_empty() {
+    if !session.plan().points.iter().any(|point| point.path.is_veth()) {
         let absent = session.roster().absent.first().expect("a reason");
         assert!(!rustix::process::geteuid().is_root(), "{}", absent.reason);
         assert!(absent.reason.contains("needs root"), "{}", absent.reason);
@@ -63,7 +63,7 @@ fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
     let report = session.run(&mut |progress| eprintln!("{progress}"));
     eprintln!("{}", report.to_table(Some(160)));
 
-    assert_eq!(report.points.len(), FramePath::VETH.len());
+    assert_eq!(report.points.len(), FramePath::VETH.len() + FramePath::GEN.len());
     for point in &report.points {
         assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
         for series in &point.series {
@@ -71,8 +71,9 @@ fn every_installed_contestant_passes_frames_on_and_says_what_they_cost() {
                 let name = format!("{}: {}", point.point, series.contestant);
                 match outcome {
                     Outcome::Valid(sample) => {
-                        assert!(sample.cpu_cost.is_some(), "{name}");
-                        let receives = !point.point.path.to_string().ends_with("-tx");
+                        assert_eq!(sample.cpu_cost.is_some(), point.point.path.is_veth(), "{name}");
+                        let path = point.point.path.to_string();
+                        let receives = path.ends_with("-rx") || path.ends_with("-io");
                         assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
                     }
                     // A machine busy with other things may spoil the timing, but nothing else.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LIMIT, Programs, WorkerProcess};
+use super::{LIMIT, Programs, Signing, WorkerProcess};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::plan::{Flow, Mechanism};
@@ -16,6 +16,8 @@ use crate::worker::{COUNT, GO, Role, WorkerLine, WorkerOptions};
 #[derive(Debug)]
 pub(crate) struct RingroadInterface {
     programs: Programs,
+    /// Whether frames are signed, where it is a generator among others.
+    signing: Option<Signing>,
     command: Option<String>,
     mode: Option<String>,
 }
@@ -23,7 +25,12 @@ pub(crate) struct RingroadInterface {
 impl RingroadInterface {
     /// With the worker of `programs`.
     pub(crate) fn new(programs: &Programs) -> Self {
-        Self { programs: programs.clone(), command: None, mode: None }
+        Self { programs: programs.clone(), signing: None, command: None, mode: None }
+    }
+
+    /// The same as a generator.
+    pub(crate) fn generating(signing: Signing, programs: &Programs) -> Self {
+        Self { signing: Some(signing), ..Self::new(programs) }
     }
 }
 
@@ -46,13 +53,14 @@ fn ports(task: &Task<'_>) -> Vec<String> {
 
 impl InterfaceProgram for RingroadInterface {
     fn name(&self) -> &str {
-        "Ringroad"
+        self.signing.map_or("Ringroad", Signing::name)
     }
 
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
         let options = WorkerOptions {
             role: match task.flow {
                 Flow::Tx => Role::Send,
+                Flow::Gen => self.signing.unwrap_or(Signing::Signed).role(),
                 Flow::Rx => Role::Receive,
                 Flow::Io => Role::Forward,
             },
@@ -76,6 +84,7 @@ impl InterfaceProgram for RingroadInterface {
             commands: self.command.clone().into_iter().collect(),
             memory: self.mode.clone().unwrap_or_else(|| "not measured".into()),
             work_per_frame: match flow {
+                Flow::Gen => self.signing.map_or("", Signing::work_per_frame),
                 Flow::Tx => {
                     "42 header bytes written into the slot, payload left as it was; copied by the kernel, over AF_PACKET into its \
                      ring as well"

@@ -1,6 +1,8 @@
 //! The peers: other people's programs, on the same two cores, set up as their users would.
 
+mod foreign;
 mod tcpdump;
+mod tcpreplay;
 mod telemetry;
 pub mod testpmd;
 mod testpmd_interface;
@@ -8,6 +10,7 @@ mod testpmd_memif;
 mod testpmd_null;
 mod testpmd_switch;
 mod testpmd_vhost_user;
+mod trafgen;
 
 use std::rc::Rc;
 
@@ -21,8 +24,10 @@ use crate::runner::Roster;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, VethContestant};
 use tcpdump::Tcpdump;
-use testpmd::{Installation, Setup, TestpmdPeer};
+use tcpreplay::Tcpreplay;
+use testpmd::{Generator, Installation, Setup, TestpmdPeer};
 use testpmd_interface::TestpmdInterface;
+use trafgen::Trafgen;
 
 /// A peer that cannot take part, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,8 +49,22 @@ pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: 
             roster.field_mut(FramePath::Veth(mechanism, flow)).peers.push(Box::new(peer));
         }
     };
-    let tcpdump =
-        Tcpdump::find().map(|tcpdump| enter_on_veth(Mechanism::Packet, Flow::Rx, Box::new(tcpdump)));
+    let mut absent = Vec::new();
+    let mut note = |name: &str, error: &BenchError| {
+        absent.push(Absent { name: name.into(), reason: reason(error) });
+    };
+    match Tcpdump::find() {
+        Ok(tcpdump) => enter_on_veth(Mechanism::Packet, Flow::Rx, Box::new(tcpdump)),
+        Err(error) => note("libpcap (tcpdump)", &error),
+    }
+    match Trafgen::find() {
+        Ok(trafgen) => enter_on_veth(Mechanism::Packet, Flow::Gen, Box::new(trafgen)),
+        Err(error) => note("trafgen", &error),
+    }
+    match Tcpreplay::find() {
+        Ok(tcpreplay) => enter_on_veth(Mechanism::Packet, Flow::Gen, Box::new(tcpreplay)),
+        Err(error) => note("tcpreplay", &error),
+    }
     match Installation::find(stop) {
         Ok(installation) => {
             for path in FramePath::VETH {
@@ -54,20 +73,19 @@ pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: 
                     enter_on_veth(mechanism, flow, Box::new(program));
                 }
             }
+            for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
+                for generator in [Generator::TxOnly, Generator::FlowGen] {
+                    let program = TestpmdInterface::generating(mechanism, generator, &installation);
+                    enter_on_veth(mechanism, Flow::Gen, Box::new(program));
+                }
+            }
             for (path, peer) in testpmd_peers(&installation, cores) {
                 roster.field_mut(path).peers.push(peer);
             }
         }
-        Err(error) => {
-            roster.absent.push(Absent {
-                name: "DPDK testpmd (null, memif, vhost-user, switch, AF_XDP, AF_PACKET)".into(),
-                reason: reason(&error),
-            });
-        }
+        Err(error) => note("DPDK testpmd (null, memif, vhost-user, switch, AF_XDP, AF_PACKET)", &error),
     }
-    if let Err(error) = tcpdump {
-        roster.absent.push(Absent { name: "libpcap (tcpdump)".into(), reason: reason(&error) });
-    }
+    roster.absent.append(&mut absent);
 }
 
 fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(FramePath, Box<dyn Contestant>)> {
@@ -84,6 +102,8 @@ fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(Frame
         enter(testpmd_memif::MemifPair { zero_copy: false }, installation, cores),
         enter(testpmd_vhost_user::VhostUserPair, installation, cores),
         enter(testpmd_switch::VhostUserSwitch, installation, cores),
+        enter(testpmd_null::NullGenerator(Generator::TxOnly), installation, cores),
+        enter(testpmd_null::NullGenerator(Generator::FlowGen), installation, cores),
     ];
     if installation.has_hugepages() {
         peers.push(enter(testpmd_memif::MemifPair { zero_copy: true }, installation, cores));

@@ -2,13 +2,13 @@
 //!
 //! On SIGUSR1 it says how many packets it has captured (tcpdump(1)).
 
-use std::ffi::OsString;
 use std::time::Duration;
 
+use super::foreign;
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::plan::Flow;
-use crate::process::{BenchProcess, EndsBy};
+use crate::process::BenchProcess;
 use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
@@ -16,13 +16,8 @@ use crate::veth::{InterfaceProgram, Running, Task};
 /// Time that it may take to open the interface, or to answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Becomes the program of its arguments, which is interrupted once standard input ends: tcpdump itself would outlive a bench that
-/// was killed. The watcher lets go of the output, which is read to its end.
-const ENDS_WITH_INPUT: &str =
-    r#"exec 3<&0; (read -r never; kill -INT $$) <&3 >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
-
 /// tcpdump with libpcap's own choice of rings and buffers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tcpdump {
     command: Option<String>,
     version: Option<String>,
@@ -31,17 +26,8 @@ pub(super) struct Tcpdump {
 impl Tcpdump {
     /// tcpdump, if it is in PATH.
     pub(super) fn find() -> Result<Self, BenchError> {
-        let search = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&search).any(|folder| folder.join("tcpdump").is_file());
-        if !found {
-            return Err(BenchError::PeerAbsent { program: "tcpdump", package: "tcpdump" });
-        }
-        let output = std::process::Command::new("tcpdump").arg("--version").output();
-        let version = output.ok().map(|output| {
-            let text = [output.stdout, output.stderr].concat();
-            String::from_utf8_lossy(&text).lines().take(2).collect::<Vec<_>>().join(", ")
-        });
-        Ok(Self { command: None, version })
+        foreign::must_be_installed("tcpdump", "tcpdump")?;
+        Ok(Self { command: None, version: foreign::version("tcpdump", "--version", 2) })
     }
 }
 
@@ -52,19 +38,9 @@ impl InterfaceProgram for Tcpdump {
 
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
         let interface = task.interfaces.first().copied().unwrap_or_default();
-        let cpu = task.cpu.to_string();
-        let command = ["taskset", "-c", &cpu, "tcpdump", "-i", interface, "-n", "-w", "/dev/null"];
-        self.command = Some(command.join(" "));
-        let arguments: Vec<OsString> =
-            ["-c", ENDS_WITH_INPUT, "sh"].into_iter().chain(command).map(OsString::from).collect();
-        let mut process = BenchProcess::start(
-            &task.lab.namespace(),
-            "tcpdump",
-            "sh".as_ref(),
-            &arguments,
-            &[],
-            EndsBy::Input,
-        )?;
+        let words = ["tcpdump", "-i", interface, "-n", "-w", "/dev/null"];
+        let (mut process, command) = foreign::start(task, &words)?;
+        self.command = Some(command);
         process.wait_for_line("open the interface", LIMIT, task.stop, |line| {
             line.contains("listening on").then_some(())
         })?;
@@ -111,26 +87,6 @@ fn captured(line: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_that_ignores_its_input_ends_with_it() {
-        let arguments =
-            ["-c", ENDS_WITH_INPUT, "sh", "sh", "-c", "echo up; exec sleep 1000"].map(OsString::from);
-        let mut process = BenchProcess::start(
-            &ringroad_netdev::Namespace::Current,
-            "sleep",
-            "sh".as_ref(),
-            &arguments,
-            &[],
-            EndsBy::Input,
-        )
-        .unwrap();
-        let up = |line: &str| (line == "up").then_some(());
-        process.wait_for_line("come up", LIMIT, &StopFlag::new(), up).unwrap();
-        process.ask_to_end();
-        let error = process.wait_for_line("speak", LIMIT, &StopFlag::new(), |_| Some(())).unwrap_err();
-        assert!(matches!(&error, BenchError::Exited { status, .. } if status == "signal 2"), "{error}");
-    }
 
     #[test]
     fn the_line_of_a_signal_is_told_from_the_last_words() {

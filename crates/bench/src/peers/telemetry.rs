@@ -33,6 +33,16 @@ struct Greeting {
 #[derive(Deserialize)]
 struct PortStats {
     ipackets: u64,
+    opackets: u64,
+}
+
+/// Which of a port's counters is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PortCounter {
+    /// Frames received.
+    Received,
+    /// Frames sent.
+    Sent,
 }
 
 /// A connection to one DPDK process.
@@ -68,14 +78,14 @@ impl Telemetry {
         &self.version
     }
 
-    /// The frames that `port` has received since its start.
-    pub(super) fn received(&mut self, port: u16) -> Result<Reading, BenchError> {
+    /// The frames that `port` has received or sent since its start.
+    pub(super) fn frames(&mut self, port: u16, counter: PortCounter) -> Result<Reading, BenchError> {
         let command = format!("/ethdev/stats,{port}");
         Reading::of(|| {
             send(&self.socket, command.as_bytes(), SendFlags::NOSIGNAL)
                 .map_err(|errno| self.failed("ask", errno))?;
             let answer = self.hear()?;
-            parse_stats(answer).ok_or_else(|| self.unreadable("port counters"))
+            parse_stats(answer, counter).ok_or_else(|| self.unreadable("port counters"))
         })
     }
 
@@ -105,9 +115,12 @@ fn parse_greeting(text: &[u8]) -> Option<String> {
     serde_json::from_slice::<Greeting>(text).ok().map(|greeting| greeting.version)
 }
 
-fn parse_stats(text: &[u8]) -> Option<u64> {
+fn parse_stats(text: &[u8], counter: PortCounter) -> Option<u64> {
     let answer: HashMap<String, PortStats> = serde_json::from_slice(text).ok()?;
-    answer.get("/ethdev/stats").map(|stats| stats.ipackets)
+    answer.get("/ethdev/stats").map(|stats| match counter {
+        PortCounter::Received => stats.ipackets,
+        PortCounter::Sent => stats.opackets,
+    })
 }
 
 #[cfg(test)]
@@ -122,14 +135,15 @@ mod tests {
 
     #[test]
     fn counters_are_found_under_their_command() {
-        let text = br#"{"/ethdev/stats":{"ipackets":18446744073709551615,"opackets":0,"q_ipackets":[1,2]}}"#;
-        assert_eq!(parse_stats(text), Some(u64::MAX));
+        let text = br#"{"/ethdev/stats":{"ipackets":18446744073709551615,"opackets":7,"q_ipackets":[1,2]}}"#;
+        assert_eq!(parse_stats(text, PortCounter::Received), Some(u64::MAX));
+        assert_eq!(parse_stats(text, PortCounter::Sent), Some(7));
     }
 
     #[test]
     fn an_answer_without_counters_is_refused() {
         for text in [&b"{\"/ethdev/stats\":null}"[..], b"{}", b"", b"{\"/ethdev/stats\":{\"ipackets\":-1}}"] {
-            assert_eq!(parse_stats(text), None);
+            assert_eq!(parse_stats(text, PortCounter::Received), None);
         }
     }
 }

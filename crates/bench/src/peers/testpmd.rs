@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::telemetry::Telemetry;
+use super::telemetry::{PortCounter, Telemetry};
 use ringroad_netdev::Namespace;
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
@@ -127,6 +127,44 @@ pub(super) struct Launch {
     pub mode: Vec<String>,
 }
 
+/// How a testpmd that only sends makes its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generator {
+    /// The same frame each time, its headers written into each buffer.
+    TxOnly,
+    /// Headers made anew for each frame, with the flow's address and checksum. One flow here, as for everybody.
+    FlowGen,
+}
+
+impl Generator {
+    /// Its name in tables.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::TxOnly => "DPDK txonly",
+            Self::FlowGen => "DPDK flowgen",
+        }
+    }
+
+    /// What it does to each frame, until the driver has it.
+    pub(super) const fn work_per_frame(self) -> &'static str {
+        match self {
+            Self::TxOnly => "buffer allocated, 42 header bytes written, payload left as it was",
+            Self::FlowGen => {
+                "buffer allocated, 42 header bytes computed and written with the IPv4 checksum, payload left as it was"
+            }
+        }
+    }
+
+    /// The mode and its options.
+    pub(super) fn mode(self, point: &Point) -> Vec<String> {
+        let size = format!("--txpkts={}", point.slot_bytes());
+        match self {
+            Self::TxOnly => vec!["--forward-mode=txonly".into(), size],
+            Self::FlowGen => vec!["--forward-mode=flowgen".into(), "--flowgen-flows=1".into(), size],
+        }
+    }
+}
+
 /// How a peer is put together from testpmd processes.
 pub(super) trait Setup {
     /// Name in tables.
@@ -137,8 +175,12 @@ pub(super) trait Setup {
     fn work_per_frame(&self) -> &'static str;
     /// The processes in the order of starting, each ready before the next starts. Sockets lie in `folder`.
     fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch>;
-    /// Ports of the last or first process whose received frames count.
+    /// Ports of the last or first process whose frames count.
     fn counted_ports(&self) -> u16;
+    /// Which of their frames.
+    fn counter(&self) -> PortCounter {
+        PortCounter::Received
+    }
     /// Whether the process started first counts (else the last).
     fn first_process_counts(&self) -> bool;
 }
@@ -181,7 +223,8 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
             processes.push(process);
         }
         let counting = if self.setup.first_process_counts() { 0 } else { processes.len().saturating_sub(1) };
-        let sample = count(&mut processes, counting, self.setup.counted_ports(), duration, stop);
+        let counted = (self.setup.counted_ports(), self.setup.counter());
+        let sample = count(&mut processes, counting, counted, duration, stop);
         // All are asked first, so that they end together and not one grace after the other.
         processes.iter_mut().for_each(|process| process.process.ask_to_end());
         sample?.checked(duration)
@@ -192,14 +235,22 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
             name: self.name().into(),
             commands: self.commands.clone(),
             work_per_frame: self.setup.work_per_frame(),
-            counting: "the receiving ports' own counters, read over DPDK's telemetry socket at both ends of the interval",
+            counting: match self.setup.counter() {
+                PortCounter::Received => {
+                    "the receiving ports' own counters, read over DPDK's telemetry socket at both ends of the interval"
+                }
+                PortCounter::Sent => {
+                    "the sending ports' own counters, read over DPDK's telemetry socket at both ends of the interval"
+                }
+            },
             ..self.installation.facts()
         }
     }
 
     fn turn_overhead(&self) -> Duration {
         // Measured: 0.3 s to start one process, 0.9 s more for a virtio-user one; then the first frame and the settling.
-        let start = if self.setup.path() == FramePath::Null { 400 } else { 1300 };
+        let one_process = matches!(self.setup.path(), FramePath::Null | FramePath::GenNull);
+        let start = if one_process { 400 } else { 1300 };
         SETTLE + Duration::from_millis(start)
     }
 }
@@ -238,39 +289,39 @@ impl Testpmd {
         Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &words)))
     }
 
-    /// Waits until frames arrive on ports `0..ports`, and a settling time.
-    fn await_flow(&mut self, ports: u16, stop: &StopFlag) -> Result<(), BenchError> {
+    /// Waits until frames are counted on ports `0..counted.0`, and a settling time.
+    fn await_flow(&mut self, counted: (u16, PortCounter), stop: &StopFlag) -> Result<(), BenchError> {
         let began = Instant::now();
-        while self.read(ports)?.iter().any(|reading| reading.frames == 0) {
+        while self.read(counted)?.iter().any(|reading| reading.frames == 0) {
             if began.elapsed() > START_LIMIT {
-                return Err(self.process.not_ready("receive a frame on every port", START_LIMIT));
+                return Err(self.process.not_ready("count a frame on every port", START_LIMIT));
             }
             stop.pass(FLOW_CHECK)?;
         }
         stop.pass(SETTLE)
     }
 
-    fn read(&mut self, ports: u16) -> Result<Vec<Reading>, BenchError> {
-        (0..ports).map(|port| self.telemetry.received(port)).collect()
+    fn read(&mut self, (ports, counter): (u16, PortCounter)) -> Result<Vec<Reading>, BenchError> {
+        (0..ports).map(|port| self.telemetry.frames(port, counter)).collect()
     }
 }
 
-/// Counts the frames that the `counting`-th process receives on ports `0..ports` for `duration`.
+/// Counts the frames of the `counting`-th process on ports `0..counted.0` for `duration`.
 fn count(
     processes: &mut [Testpmd],
     counting: usize,
-    ports: u16,
+    counted: (u16, PortCounter),
     duration: Duration,
     stop: &StopFlag,
 ) -> Result<Sample, BenchError> {
     let waits =
         |processes: &[Testpmd]| processes.iter().map(|one| one.process.cpu_wait_ns()).collect::<Vec<_>>();
     let counter = |processes: &mut [Testpmd]| match processes.get_mut(counting) {
-        Some(process) => process.read(ports),
+        Some(process) => process.read(counted),
         None => Err(BenchError::Implausible("the set-up has no processes".into())),
     };
     if let Some(process) = processes.get_mut(counting) {
-        process.await_flow(ports, stop)?;
+        process.await_flow(counted, stop)?;
     }
     let waits_before = waits(processes);
     let began = Instant::now();

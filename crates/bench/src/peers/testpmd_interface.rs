@@ -3,7 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::testpmd::{Installation, Launch, Testpmd};
+use super::telemetry::PortCounter;
+use super::testpmd::{Generator, Installation, Launch, Testpmd};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::hugepages::HugepageReserve;
@@ -17,6 +18,8 @@ use crate::veth::{InterfaceProgram, Running, Task};
 #[derive(Debug)]
 pub(super) struct TestpmdInterface {
     mechanism: Mechanism,
+    /// How it makes frames, where it is a generator among others.
+    generator: Option<Generator>,
     installation: Rc<Installation>,
     command: Option<String>,
 }
@@ -24,7 +27,16 @@ pub(super) struct TestpmdInterface {
 impl TestpmdInterface {
     /// Over `mechanism`'s driver.
     pub(super) fn new(mechanism: Mechanism, installation: &Rc<Installation>) -> Self {
-        Self { mechanism, installation: Rc::clone(installation), command: None }
+        Self { mechanism, generator: None, installation: Rc::clone(installation), command: None }
+    }
+
+    /// The same as a generator among others.
+    pub(super) fn generating(
+        mechanism: Mechanism,
+        generator: Generator,
+        installation: &Rc<Installation>,
+    ) -> Self {
+        Self { generator: Some(generator), ..Self::new(mechanism, installation) }
     }
 }
 
@@ -38,18 +50,17 @@ fn device(mechanism: Mechanism, number: usize, interface: &str) -> String {
 
 impl InterfaceProgram for TestpmdInterface {
     fn name(&self) -> &str {
-        match self.mechanism {
-            Mechanism::Xdp => "DPDK net_af_xdp",
-            Mechanism::Packet => "DPDK net_af_packet",
+        match (self.generator, self.mechanism) {
+            (Some(generator), _) => generator.name(),
+            (None, Mechanism::Xdp) => "DPDK net_af_xdp",
+            (None, Mechanism::Packet) => "DPDK net_af_packet",
         }
     }
 
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
         let pages = self.installation.lend_memory()?;
         let mode = match task.flow {
-            Flow::Tx => {
-                vec!["--forward-mode=txonly".into(), format!("--txpkts={}", task.point.slot_bytes())]
-            }
+            Flow::Tx | Flow::Gen => self.generator.unwrap_or(Generator::TxOnly).mode(task.point),
             Flow::Rx => vec!["--forward-mode=rxonly".into()],
             Flow::Io => vec!["--forward-mode=io".into()],
         };
@@ -72,6 +83,7 @@ impl InterfaceProgram for TestpmdInterface {
             name: self.name().into(),
             commands: self.command.clone().into_iter().collect(),
             work_per_frame: match (self.mechanism, flow) {
+                (_, Flow::Gen) => self.generator.map_or("", Generator::work_per_frame),
                 (Mechanism::Xdp, Flow::Tx) => {
                     "buffer allocated, 42 header bytes written, payload left as it was; copied by the kernel"
                 }
@@ -109,6 +121,6 @@ impl Running for RunningTestpmd {
     }
 
     fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
-        self.testpmd.telemetry.received(0)
+        self.testpmd.telemetry.frames(0, PortCounter::Received)
     }
 }

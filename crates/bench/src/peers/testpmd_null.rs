@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::testpmd::{Launch, Setup};
+use super::telemetry::PortCounter;
+use super::testpmd::{Generator, Launch, Setup};
 use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
 
@@ -45,6 +46,46 @@ impl Setup for Null {
 
     fn counted_ports(&self) -> u16 {
         2
+    }
+
+    fn first_process_counts(&self) -> bool {
+        true
+    }
+}
+
+/// A generator that sends to a `net_null` port which receives nothing.
+#[derive(Debug)]
+pub(super) struct NullGenerator(pub Generator);
+
+impl Setup for NullGenerator {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn path(&self) -> FramePath {
+        FramePath::GenNull
+    }
+
+    fn work_per_frame(&self) -> &'static str {
+        self.0.work_per_frame()
+    }
+
+    fn launches(&self, _folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch> {
+        vec![Launch {
+            role: "generator",
+            cpu: cores.second,
+            devices: vec![format!("net_null0,size={},copy=0,no-rx=1", point.slot_bytes())],
+            burst_frames: point.burst_frames,
+            mode: self.0.mode(point),
+        }]
+    }
+
+    fn counted_ports(&self) -> u16 {
+        1
+    }
+
+    fn counter(&self) -> PortCounter {
+        PortCounter::Sent
     }
 
     fn first_process_counts(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use super::{Absolute, CONVENTIONS, PointReport, Report};
+use super::{Absolute, CONVENTIONS, Comparison, PointReport, Report};
 use crate::plan::FramePath;
 use crate::ratio::Summary;
 
@@ -19,6 +19,8 @@ pub(super) fn render(report: &Report, width: Option<u16>) -> String {
     let mut text = String::new();
     let (floor, paths): (Vec<&PointReport>, Vec<&PointReport>) =
         report.points.iter().partition(|point| point.point.path == FramePath::Null);
+    let (generators, paths): (Vec<&PointReport>, Vec<&PointReport>) =
+        paths.into_iter().partition(|point| point.point.path.is_gen());
     let (veth, memory): (Vec<&PointReport>, Vec<&PointReport>) =
         paths.into_iter().partition(|point| point.point.path.is_veth());
     if !memory.is_empty() {
@@ -30,6 +32,11 @@ pub(super) fn render(report: &Report, width: Option<u16>) -> String {
             "Network interfaces (veth), one program on one core:\n{}\n",
             interfaces(&veth, width)
         );
+    }
+    if !generators.is_empty() {
+        let _ = writeln!(text, "Generators, one on one core:\n{}\n", generation(&generators, width));
+    }
+    if !veth.is_empty() || !generators.is_empty() {
         let _ = writeln!(text, "Processor time: {}.\n", CONVENTIONS.cpu_cost);
     }
     if !floor.is_empty() {
@@ -137,9 +144,49 @@ fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
     table
 }
 
+/// One row for each contestant, and a ratio for each way in which Ringroad generates.
+fn generation(points: &[&PointReport], width: Option<u16>) -> Table {
+    let mut ours: Vec<&str> = Vec::new();
+    for series in points.iter().flat_map(|report| &report.series).filter(|series| series.ours) {
+        if !ours.contains(&series.contestant.as_str()) {
+            ours.push(&series.contestant);
+        }
+    }
+    let ratios: Vec<String> = ours.iter().map(|ours| format!("ratio of {ours}")).collect();
+    let mut header = vec!["path", "size B", "burst", "", "Mpps", "ns/frame"];
+    header.extend(ratios.iter().map(String::as_str));
+    header.extend(["user ns/frame", "kernel ns/frame"]);
+    let mut table = empty(&header, width);
+    for report in points {
+        for absolute in &report.absolutes {
+            let mut row = vec![
+                report.point.path.to_string(),
+                report.point.frame_bytes.to_string(),
+                report.point.burst_frames.to_string(),
+                absolute.contestant.clone(),
+                mpps(absolute),
+                number(absolute.ns_per_frame, 1),
+            ];
+            row.extend(ours.iter().map(|ours| ratio_of(report, Some(ours), absolute)));
+            row.push(number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0));
+            row.push(number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0));
+            table.add_row(row);
+        }
+    }
+    table
+}
+
 /// Ringroad's ratio to a contestant; nothing beside Ringroad itself.
 fn ratio_to(report: &PointReport, absolute: &Absolute) -> String {
-    let comparison = report.ratios.iter().find(|comparison| comparison.peer == absolute.contestant);
+    ratio_of(report, None, absolute)
+}
+
+/// The ratio of one contestant of Ringroad's, or of the only one, to another contestant.
+fn ratio_of(report: &PointReport, ours: Option<&str>, absolute: &Absolute) -> String {
+    let wanted = |comparison: &&Comparison| {
+        comparison.peer == absolute.contestant && (ours.is_none() || comparison.ours.as_deref() == ours)
+    };
+    let comparison = report.ratios.iter().find(wanted);
     let ratio = comparison.and_then(|comparison| comparison.ratio.as_ref());
     ratio.map_or_else(|| NONE.into(), |ratio| range(&ratio.summary, 1.0))
 }

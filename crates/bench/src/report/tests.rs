@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::contestant::Sample;
+use crate::plan::{Flow, Mechanism};
 use crate::runner::{Outcome, PointResult};
 
 fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> Series {
@@ -85,6 +86,25 @@ fn the_null_path_alone_has_cycles_per_frame() {
 }
 
 #[test]
+fn generators_have_a_ratio_for_each_way_in_which_ringroad_generates() {
+    let series = vec![
+        series("Ringroad, signed", true, &[Some(2_000_000); 3]),
+        series("Ringroad, unsigned", true, &[Some(3_000_000); 3]),
+        series("trafgen", false, &[Some(1_000_000); 3]),
+    ];
+    let report = report(FramePath::Veth(Mechanism::Packet, Flow::Gen), series);
+    let table = report.to_table(Some(250));
+    assert!(
+        table.contains("ratio of Ringroad, signed") && table.contains("ratio of Ringroad, unsigned"),
+        "{table}"
+    );
+    let row = table.lines().find(|line| line.contains("trafgen")).unwrap();
+    let [signed, unsigned] = ["2.00 (2.00-2.00)", "3.00 (3.00-3.00)"].map(|ratio| row.find(ratio).unwrap());
+    assert!(signed < unsigned, "{row}");
+    assert!(!table.contains("Network interfaces"), "generators are not among plain programs: {table}");
+}
+
+#[test]
 fn the_json_keeps_its_shape() {
     let json: serde_json::Value = serde_json::from_str(&compared().to_json().unwrap()).unwrap();
     assert_eq!(json["schema"], SCHEMA);
@@ -92,6 +112,7 @@ fn the_json_keeps_its_shape() {
     let point = &json["points"][0];
     assert_eq!(point["path"], "pipe");
     assert_eq!(point["frame_bytes"], 64);
+    assert_eq!(point["ratios"][0]["ours"], "Ringroad");
     assert_eq!(point["ratios"][0]["peer"], "DPDK memif");
     assert_eq!(point["ratios"][0]["ratio"]["median"], 2.5);
     assert_eq!(point["ratios"][0]["ratio"]["interval"]["low"], 2.0);

@@ -52,7 +52,7 @@ impl Bench {
         };
         let mut roster = Roster::new();
         let field = roster.field_mut(FramePath::Pipe);
-        field.ours = Some(scripted("ours", ours));
+        field.ours = vec![scripted("ours", ours)];
         field.peers.push(scripted("peer", peer));
         let plan = Plan {
             points: vec![Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 }],

@@ -3,7 +3,8 @@
 use std::io::{BufReader, PipeReader, PipeWriter, pipe};
 use std::thread::{JoinHandle, spawn};
 
-use ringroad::{Embedded, EmbeddedThread};
+use ringroad::{Embedded, EmbeddedThread, Interest};
+use ringroad_traffic::signature::{FormSet, Reading, read_signature};
 
 use super::*;
 
@@ -54,6 +55,15 @@ impl Worker {
         }
     }
 
+    /// What it says to have counted so far.
+    fn count(&mut self) -> u64 {
+        writeln!(self.input, "{COUNT}").unwrap();
+        match self.line() {
+            WorkerLine::SoFar { so_far_frames } => so_far_frames,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Ends the worker as the bench does: by the end of its input.
     fn end(self) -> Result<(), WorkerError> {
         drop(self.input);
@@ -95,6 +105,38 @@ fn the_null_forwarder_counts_both_ways() {
     let measured = worker.measured();
     assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
     worker.end().unwrap();
+}
+
+#[test]
+fn generators_report_their_interval_and_say_how_many_they_sent_until_they_are_told_to_end() {
+    for role in [Role::Generate, Role::GenerateUnsigned] {
+        let mut worker = Worker::start(role, &["null:size=60,no-rx=1"], &Embedded::new()).ready();
+        worker.go();
+        let measured = worker.measured();
+        assert!(measured.frames > 0, "{role}: {measured:?}");
+        assert_eq!(measured.directions_frames, [measured.frames], "{role}");
+        assert!(worker.count() >= measured.frames, "{role}");
+        worker.end().unwrap();
+    }
+}
+
+#[test]
+fn a_generated_frame_carries_a_signature_where_it_should_and_is_as_long_as_was_asked() {
+    for (role, signed) in [(Role::Generate, true), (Role::GenerateUnsigned, false)] {
+        let datapath = Embedded::new();
+        let mut far = datapath.open("bench}1").unwrap();
+        let mut worker = Worker::start(role, &["bench{1"], &datapath).ready();
+        worker.go();
+        far.wait(Interest::Rx, Some(Duration::from_secs(20))).unwrap();
+        far.rx().sync().unwrap();
+        assert!(far.rx().available() > 0, "{role}");
+        let mut frame = [0; 2048];
+        let length = far.rx().frame(0).read(&mut frame);
+        assert_eq!(length, 60, "{role}");
+        let reading = read_signature(&frame[..length], FormSet::ALL);
+        assert_eq!(matches!(reading, Reading::Intact(_)), signed, "{role}: {reading:?}");
+        worker.end().unwrap();
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ringroad_bench::worker::{self, Role, WorkerOptions};
-use ringroad_bench::{FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
+use ringroad_bench::{Flow, FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -16,8 +16,9 @@ use crate::output::Output;
 /// Paths: null (what the library itself costs), pipe (program to program, against DPDK's memif and vhost-user pairs),
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root, and makes
-/// its interfaces in network namespaces of its own). Ratios come first; absolute figures mean something only beside them. Peers
-/// need the Debian packages dpdk, dpdk-dev and tcpdump.
+/// its interfaces in network namespaces of its own), and gen (the generator, with signatures and without, against testpmd's
+/// txonly and flowgen, trafgen and tcpreplay). Ratios come first; absolute figures mean something only beside them. Peers
+/// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// The points that decide, in about ten minutes (the default)
@@ -48,6 +49,11 @@ enum Path {
     VethXdp,
     /// The part of veth over AF_PACKET
     VethPacket,
+    /// Generators over AF_XDP, over AF_PACKET and into a null port
+    Gen,
+    GenXdp,
+    GenPacket,
+    GenNull,
 }
 
 impl Path {
@@ -64,6 +70,10 @@ impl Path {
             Self::Veth => FramePath::VETH.to_vec(),
             Self::VethXdp => veth(Mechanism::Xdp),
             Self::VethPacket => veth(Mechanism::Packet),
+            Self::Gen => FramePath::GEN.to_vec(),
+            Self::GenXdp => vec![FramePath::Veth(Mechanism::Xdp, Flow::Gen)],
+            Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, Flow::Gen)],
+            Self::GenNull => vec![FramePath::GenNull],
         }
     }
 }

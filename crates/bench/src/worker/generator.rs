@@ -1,0 +1,73 @@
+//! The generator's worker: one load at full speed from one port, by a session as `ringroad gen` has it.
+
+use std::io::{BufRead, Write};
+use std::time::{Duration, Instant};
+
+use ringroad::Port;
+use ringroad_generator::{Load, Plan, PlannedPort, Session, SessionOptions};
+use ringroad_traffic::definition::StreamDefinition;
+use ringroad_traffic::frame_size_mix::FrameSizeMix;
+use ringroad_traffic::line_rate::FrameSize;
+
+use super::{COUNT, Measured, Role, SETTLE, WorkerError, WorkerLine, WorkerOptions, say};
+use crate::cycles;
+
+/// The only load of the plan.
+const LOAD: usize = 0;
+
+/// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP.
+pub(super) fn session(options: &WorkerOptions, port: Port) -> Result<Session, WorkerError> {
+    let name = port.info().name.clone();
+    let stream = StreamDefinition {
+        size: Some(FrameSizeMix::Fixed(FrameSize::new(options.frame_bytes)?)),
+        signature: options.role == Role::Generate,
+        ..StreamDefinition::default()
+    };
+    let plan =
+        Plan { loads: vec![Load::new(&name, &[], vec![stream])], ports: vec![PlannedPort::new(&name)] };
+    let options =
+        SessionOptions { cpus: vec![options.cpu], burst: options.burst_frames, ..SessionOptions::default() };
+    Ok(Session::over(plan, vec![port], &options)?)
+}
+
+/// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the session
+/// has a thread of its own.
+pub(super) fn run(
+    mut session: Session,
+    interval: Duration,
+    input: impl BufRead,
+    output: &mut impl Write,
+) -> Result<(), WorkerError> {
+    session.start();
+    if !interval.is_zero() {
+        say(output, &WorkerLine::Measured(measure(&session, interval)))?;
+    }
+    for line in input.lines().map_while(Result::ok) {
+        if session.has_failed() {
+            break;
+        }
+        if line == COUNT {
+            say(output, &WorkerLine::SoFar { so_far_frames: session.sent(LOAD).frames })?;
+        }
+    }
+    let (_, ended) = session.finish(Duration::ZERO);
+    Ok(ended?)
+}
+
+/// Counts the frames handed over within the interval, once the flow has settled.
+fn measure(session: &Session, interval: Duration) -> Measured {
+    let look = || (Instant::now(), cycles::ticks(), session.sent(LOAD).frames);
+    std::thread::sleep(SETTLE);
+    let (began, first_ticks, before) = look();
+    std::thread::sleep(interval);
+    let (ended, last_ticks, after) = look();
+    let frames = after - before;
+    let ticks = last_ticks.zip(first_ticks).map(|(last, first)| last.wrapping_sub(first));
+    Measured {
+        frames,
+        directions_frames: vec![frames],
+        seconds: ended.duration_since(began).as_secs_f64(),
+        cycles_per_frame: ticks.filter(|_| frames > 0).map(|ticks| ticks as f64 / frames as f64),
+        lost_or_reordered_frames: None,
+    }
+}
