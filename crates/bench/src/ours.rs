@@ -15,7 +15,7 @@ use ringroad_netdev::Namespace;
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
 use crate::plan::{Flow, FramePath, Mechanism, Point};
-use crate::process::{BenchProcess, EndsBy, command_line, cpu_wait_share};
+use crate::process::{BenchProcess, EndsBy, ThreadTimes, command_line, cpu_wait_share};
 use crate::runner::Roster;
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
@@ -311,12 +311,12 @@ impl Contestant for Ringroad {
         }
         // A pipe does not pass through the daemon, which then sleeps beside the source.
         let datapath = daemon.as_ref().filter(|_| self.path == FramePath::Switch);
-        let waits = |workers: &[WorkerProcess]| -> Vec<Option<u64>> {
+        let waits = |workers: &[WorkerProcess]| -> Vec<ThreadTimes> {
             workers
                 .iter()
                 .map(|worker| &worker.process)
                 .chain(datapath)
-                .map(BenchProcess::cpu_wait_ns)
+                .map(BenchProcess::thread_times)
                 .collect()
         };
         let waits_before = waits(&workers);

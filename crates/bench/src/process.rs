@@ -4,7 +4,7 @@
 //! decides who ends when. Each holds the read end of a pipe as standard input: should the bench be killed, the pipe
 //! closes, and both testpmd and our workers take that as the order to end.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -168,14 +168,15 @@ impl BenchProcess {
         self.worker.map_or(self.child.id(), |worker| worker.as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// Time that the busiest thread has been ready to run and did not have its CPU, in nanoseconds, since it started
-    /// (schedstat, Documentation/scheduler/sched-stats.rst); `None` where the kernel does not count it.
-    pub(crate) fn cpu_wait_ns(&self) -> Option<u64> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.worker_id())).ok()?;
+    /// What the scheduler has counted for each thread (schedstat, Documentation/scheduler/sched-stats.rst); nothing
+    /// where the kernel does not count.
+    pub(crate) fn thread_times(&self) -> ThreadTimes {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.worker_id())).into_iter().flatten();
         let times = threads.flatten().filter_map(|thread| {
-            parse_schedstat(&std::fs::read_to_string(thread.path().join("schedstat")).ok()?)
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            Some((thread.file_name(), parse_schedstat(&text)?))
         });
-        times.max_by_key(|(run_ns, _)| *run_ns).filter(|(run_ns, _)| *run_ns > 0).map(|(_, wait_ns)| wait_ns)
+        ThreadTimes(times.collect())
     }
 
     /// Processor time used since the start, all threads together; `None` once it is gone.
@@ -277,22 +278,44 @@ fn parse_stat(text: &str) -> Option<ProcessorTime> {
     Some(ProcessorTime { user_seconds: next()?, kernel_seconds: next()? })
 }
 
+/// Nanoseconds that a thread has run, and that it was ready to run and did not have its CPU, since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SchedTime {
+    run_ns: u64,
+    wait_ns: u64,
+}
+
+/// The times of a process' threads, by their number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadTimes(HashMap<OsString, SchedTime>);
+
+impl ThreadTimes {
+    /// How long the thread that has run most since `before` waited since then. Which thread that is must not be taken from
+    /// either end: a program may have set itself up in one and work in another.
+    fn wait_since(&self, before: &Self) -> Option<u64> {
+        let since = |(thread, now): (&OsString, &SchedTime)| {
+            let then = before.0.get(thread).copied().unwrap_or_default();
+            (now.run_ns.saturating_sub(then.run_ns), now.wait_ns.saturating_sub(then.wait_ns))
+        };
+        let busiest = self.0.iter().map(since).max();
+        busiest.filter(|(run_ns, _)| *run_ns > 0).map(|(_, wait_ns)| wait_ns)
+    }
+}
+
 /// The largest share of the time since `before` that any of the processes waited for its CPU; `before` and `after` are
-/// [`BenchProcess::cpu_wait_ns`] of the same processes.
+/// [`BenchProcess::thread_times`] of the same processes.
 pub(crate) fn cpu_wait_share(
-    before: &[Option<u64>],
-    after: &[Option<u64>],
+    before: &[ThreadTimes],
+    after: &[ThreadTimes],
     elapsed: Duration,
 ) -> Option<f64> {
-    let waits =
-        before.iter().zip(after).filter_map(|(before, after)| Some((*after)?.saturating_sub((*before)?)));
+    let waits = before.iter().zip(after).filter_map(|(before, after)| after.wait_since(before));
     Some(waits.max()? as f64 / elapsed.as_nanos().max(1) as f64)
 }
 
-/// Time run and time waited, in nanoseconds.
-fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
+fn parse_schedstat(text: &str) -> Option<SchedTime> {
     let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
-    Some((numbers.next()?, numbers.next()?))
+    Some(SchedTime { run_ns: numbers.next()?, wait_ns: numbers.next()? })
 }
 
 /// The command line as one would type it, for facts and errors.
@@ -417,17 +440,30 @@ mod tests {
         assert!(shell("read never").processor_time().is_some());
     }
 
+    fn times(threads: &[(&str, u64, u64)]) -> ThreadTimes {
+        let time = |(thread, run_ns, wait_ns): &(&str, u64, u64)| {
+            (OsString::from(thread), SchedTime { run_ns: *run_ns, wait_ns: *wait_ns })
+        };
+        ThreadTimes(threads.iter().map(time).collect())
+    }
+
     #[test]
     fn the_wait_share_is_that_of_the_process_that_waited_most() {
-        let share = cpu_wait_share(
-            &[Some(100), None, Some(0)],
-            &[Some(200), Some(9), Some(400)],
-            Duration::from_nanos(1000),
-        );
-        assert_eq!(share, Some(0.4));
-        assert_eq!(cpu_wait_share(&[None], &[Some(1)], Duration::from_secs(1)), None);
-        assert_eq!(parse_schedstat("464431222 611645016 121"), Some((464_431_222, 611_645_016)));
+        let before = [times(&[("1", 5, 100)]), times(&[]), times(&[("2", 5, 0)])];
+        let after = [times(&[("1", 6, 200)]), times(&[]), times(&[("2", 6, 400)])];
+        assert_eq!(cpu_wait_share(&before, &after, Duration::from_nanos(1000)), Some(0.4));
+        assert_eq!(cpu_wait_share(&before[1..2], &after[1..2], Duration::from_secs(1)), None);
+        let parsed = SchedTime { run_ns: 464_431_222, wait_ns: 611_645_016 };
+        assert_eq!(parse_schedstat("464431222 611645016 121"), Some(parsed));
         assert_eq!(parse_schedstat("4"), None);
+    }
+
+    #[test]
+    fn the_thread_that_worked_counts_and_not_the_one_that_set_it_up() {
+        let before = times(&[("main", 900, 10), ("worker", 100, 50)]);
+        let after = times(&[("main", 901, 20), ("worker", 500, 650), ("late", 5, 900)]);
+        assert_eq!(after.wait_since(&before), Some(600));
+        assert_eq!(before.wait_since(&before), None, "nobody ran");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 use crate::error::BenchError;
 use crate::plan::{Flow, FramePath, Mechanism, Point};
-use crate::process::{BenchProcess, ProcessorTime, cpu_wait_share};
+use crate::process::{BenchProcess, ProcessorTime, ThreadTimes, cpu_wait_share};
 use crate::reading::{Reading, sample_between};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
@@ -191,7 +191,7 @@ impl Turn<'_> {
     fn snapshot(&mut self) -> Result<Snapshot, BenchError> {
         self.check_running()?;
         let running = std::iter::once(&mut self.program).chain(&mut self.source);
-        let waits = running.map(|running| running.process().cpu_wait_ns()).collect();
+        let waits = running.map(|running| running.process().thread_times()).collect();
         Ok(Snapshot {
             arrived: self.lab.arrived(ARRIVAL)?,
             counted: self.counted()?,
@@ -212,7 +212,7 @@ struct Snapshot {
     arrived: Reading,
     counted: Reading,
     time: Option<ProcessorTime>,
-    waits: Vec<Option<u64>>,
+    waits: Vec<ThreadTimes>,
 }
 
 impl Contestant for VethContestant {

@@ -315,7 +315,7 @@ fn count(
     stop: &StopFlag,
 ) -> Result<Sample, BenchError> {
     let waits =
-        |processes: &[Testpmd]| processes.iter().map(|one| one.process.cpu_wait_ns()).collect::<Vec<_>>();
+        |processes: &[Testpmd]| processes.iter().map(|one| one.process.thread_times()).collect::<Vec<_>>();
     let counter = |processes: &mut [Testpmd]| match processes.get_mut(counting) {
         Some(process) => process.read(counted),
         None => Err(BenchError::Implausible("the set-up has no processes".into())),
