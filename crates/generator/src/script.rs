@@ -1,0 +1,200 @@
+//! Traffic scripts in Lua: they build and change the frames of a batch, and say when and how fast they go.
+//!
+//! A script is written as for MoonGen: `configure(parser)` describes its arguments, `master(args)` opens ports and starts tasks, and
+//! each task is a global function that runs in a thread and a Lua state of its own. What happens for each frame happens in code
+//! that LuaJIT compiles, over frames in memory of the task ([`memory`]); Rust is called once per batch, to sign, compute checksums,
+//! wait for the times of the frames and copy them into slots. `docs/scripts.md` is the manual.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `prelude/*.lua` | what `require` gives a script: packets, pools, counters, arguments |
+//! | [`state`] | the Lua state of a task, and the functions behind the prelude |
+//! | [`task`], [`run`], [`transfer`] | threads, what they share, values between them |
+//! | [`device`], [`sender`], [`receiver`], [`load`] | ports, batches, rates |
+//! | [`buffers`], [`memory`], [`checksum`], [`histogram`] | frames in memory, what is written into them, numbers |
+
+mod buffers;
+mod checksum;
+mod context;
+mod device;
+mod error;
+mod histogram;
+mod load;
+mod memory;
+mod receiver;
+mod report;
+mod run;
+mod sender;
+mod state;
+mod task;
+mod transfer;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ringroad::{OpenError, Port, PortInfo};
+
+pub use self::error::ScriptError;
+pub use self::report::{DeviceReport, QueueReport, ScriptReport};
+
+use self::context::MASTER;
+use self::run::Run;
+use self::task::{MasterEnd, run_master};
+
+/// The source of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Its name in messages.
+    pub name: String,
+    /// Lua.
+    pub source: String,
+    /// Where its `require` looks first.
+    pub folder: Option<PathBuf>,
+}
+
+impl Script {
+    /// Reads a script from a file.
+    ///
+    /// # Errors
+    /// [`ScriptError::Read`].
+    pub fn read(path: &Path) -> Result<Self, ScriptError> {
+        let source = std::fs::read_to_string(path)
+            .map_err(|source| ScriptError::Read { path: path.to_owned(), source })?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Self { name: path.display().to_string(), source, folder: Some(folder.to_owned()) })
+    }
+}
+
+/// How counters print where the script does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StatsFormat {
+    /// Lines for people.
+    #[default]
+    Plain,
+    /// A JSON object a line.
+    Json,
+}
+
+impl StatsFormat {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// Opens a port by its name, with a number of queues.
+pub type PortOpener = dyn Fn(&str, u16) -> Result<Port, OpenError> + Send + Sync;
+/// Takes a message: level (`debug`, `info`, `warn`, `error`), task, text.
+pub type LogSink = dyn Fn(&str, &str, &str) + Send + Sync;
+/// Is told once that ports are open and traffic may come.
+pub type ReadySink = dyn Fn(&[&PortInfo]) -> io::Result<()> + Send + Sync;
+
+/// What a script runs with.
+#[derive(Clone)]
+pub struct ScriptOptions {
+    /// Opens the ports that it names.
+    pub open: Arc<PortOpener>,
+    /// Takes what it prints.
+    pub output: Arc<Mutex<dyn Write + Send>>,
+    /// Takes its messages.
+    pub log: Arc<LogSink>,
+    /// Is told when its ports are open: at the first task, or at `device.waitForLinks()`.
+    pub ready: Arc<ReadySink>,
+    /// Ends the run when set, as a signal handler does; the run sets it too.
+    pub stop: Arc<AtomicBool>,
+    /// Ends the run after so long.
+    pub duration: Option<Duration>,
+    /// Longest time without progress in which the other sides take the last frames.
+    pub drain: Duration,
+    /// Processors of the tasks, in the order in which they start.
+    pub cpus: Vec<usize>,
+    /// How counters print.
+    pub stats_format: StatsFormat,
+}
+
+impl Default for ScriptOptions {
+    /// Ports as [`Port::open_with`] opens them, output to standard output, messages to standard error.
+    fn default() -> Self {
+        Self {
+            open: Arc::new(|name, queues| {
+                let options = ringroad::OpenOptions { queues: Some(queues), ..Default::default() };
+                Port::open_with(name, &options)
+            }),
+            output: Arc::new(Mutex::new(io::stdout())),
+            log: Arc::new(|level, task, text| {
+                // A message that nobody can read changes nothing.
+                let _ = writeln!(io::stderr(), "[{level}] {task}: {text}");
+            }),
+            ready: Arc::new(|_| Ok(())),
+            stop: Arc::default(),
+            duration: None,
+            drain: Duration::from_secs(1),
+            cpus: Vec::new(),
+            stats_format: StatsFormat::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ScriptOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptOptions")
+            .field("duration", &self.duration)
+            .field("cpus", &self.cpus)
+            .field("stats_format", &self.stats_format)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs `script` with `arguments` until master and all tasks have returned, hands over what their ports still hold, and closes them.
+/// `None`: the arguments asked for help, which was printed.
+///
+/// # Errors
+/// [`ScriptError`]: the first error of any task. It ends the others.
+pub fn run_script(
+    script: Script,
+    arguments: &[String],
+    options: ScriptOptions,
+) -> Result<Option<ScriptReport>, ScriptError> {
+    let run = Arc::new(Run::new(script, arguments.to_vec(), options));
+    let watch = {
+        let run = Arc::clone(&run);
+        std::thread::Builder::new().name("time limit".into()).spawn(move || run.watch_time_limit())
+    };
+    let watch = watch.map_err(ScriptError::Thread)?;
+    let mut clock = run.clock.reader();
+    let start_ns = clock.now_ns();
+    let master = run_master(&run);
+    let helped = matches!(master, Ok(MasterEnd::Helped));
+    if let Err(error) = master {
+        run.fail(error);
+    }
+    run.join_threads();
+    let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
+    run.end_watch();
+    // It only waits; a panic there would have been this program's fault and changes no result.
+    let _ = watch.join();
+    if let Some(error) = run.take_error() {
+        return Err(error);
+    }
+    if helped {
+        return Ok(None);
+    }
+    let devices = std::mem::take(&mut *run.devices());
+    let mut reports = Vec::new();
+    for device in &devices {
+        device
+            .drain(&run)
+            .map_err(|error| ScriptError::in_task(MASTER, format!("{}: {error}", device.name)))?;
+        reports.push(device.report());
+    }
+    Ok(Some(ScriptReport { seconds, devices: reports }))
+}
+
+#[cfg(test)]
+mod tests;

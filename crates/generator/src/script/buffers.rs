@@ -1,0 +1,81 @@
+//! Arrays of buffers as scripts hold them, and what the next send is to do to their frames.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use mlua::{UserData, UserDataMethods};
+
+use super::memory::FrameBlock;
+
+/// Most memory that one task's buffers take.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Checksums that a send computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Offload {
+    /// None: frames go as they are.
+    #[default]
+    Nothing,
+    /// That of the IPv4 header.
+    Ip,
+    /// That of the IPv4 header, and that of the UDP, TCP or ICMP behind the IP header.
+    Transport,
+}
+
+/// The buffers of all arrays of one task. They live as long as the task: a script may hold a buffer longer than its array.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    blocks: RefCell<Vec<Rc<RefCell<FrameBlock>>>>,
+    bytes: Cell<usize>,
+}
+
+impl Arena {
+    /// `count` new buffers of `capacity` bytes.
+    pub(super) fn array(&self, count: usize, capacity: usize) -> mlua::Result<BufferArray> {
+        let bytes = self.bytes.get().saturating_add(FrameBlock::bytes_for(count, capacity));
+        let block = if bytes > MOST_BYTES { None } else { FrameBlock::new(count, capacity) };
+        let Some(block) = block else {
+            return Err(mlua::Error::runtime(format!(
+                "{count} buffers of {capacity} bytes are too many beside the {} MiB that this task has: a task may \
+                 have 256 MiB. Make buffer arrays once, before the loop; they live as long as the task",
+                self.bytes.get() >> 20
+            )));
+        };
+        self.bytes.set(bytes);
+        let block = Rc::new(RefCell::new(block));
+        self.blocks.borrow_mut().push(Rc::clone(&block));
+        Ok(BufferArray { block, offload: Cell::default(), stream: Cell::default() })
+    }
+}
+
+/// An array of buffers.
+#[derive(Debug)]
+pub(super) struct BufferArray {
+    /// The frames.
+    pub(super) block: Rc<RefCell<FrameBlock>>,
+    offload: Cell<Offload>,
+    stream: Cell<Option<u16>>,
+}
+
+impl BufferArray {
+    /// What the send that begins is to do; the next one starts anew.
+    pub(super) fn take_wishes(&self) -> (Offload, Option<u16>) {
+        (self.offload.take(), self.stream.take())
+    }
+}
+
+impl UserData for BufferArray {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("offload", |_, this, what: String| {
+            let offload = if what == "ip" { Offload::Ip } else { Offload::Transport };
+            if this.offload.get() != Offload::Transport {
+                this.offload.set(offload);
+            }
+            Ok(())
+        });
+        methods.add_method("sign", |_, this, stream: u16| {
+            this.stream.set(Some(stream));
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,393 @@
+//! Ports and their queues as scripts hold them.
+//!
+//! A queue of a port is one ring pair. `dev:getTxQueue(0)` and `dev:getRxQueue(0)` are its two sides, which may be used by two tasks
+//! at once: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to one queue take turns,
+//! a batch each.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mlua::{AnyUserData, MetaMethod, Table, UserData, UserDataFields, UserDataMethods, UserDataRef, Value};
+use ringroad::{Interest, Port, PortError, PortInfo, Queue};
+use ringroad_traffic::line_rate::FCS_BYTES;
+use ringroad_traffic::mac_address::MacAddress;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::buffers::BufferArray;
+use super::context::context;
+use super::report::{DeviceReport, QueueReport};
+use super::run::Run;
+use super::sender::Sender;
+use super::{load, receiver};
+
+/// How often a draining port is looked at: it wakes its program when a slot comes back, not when the last one has.
+const DRAIN_LOOK: Duration = Duration::from_micros(200);
+
+/// An open port.
+pub(super) struct Device {
+    /// The name by which the script opened it.
+    pub(super) name: String,
+    info: PortInfo,
+    mac: MacAddress,
+    tx_queues: u16,
+    rx_queues: u16,
+    queues: Vec<Arc<DeviceQueue>>,
+}
+
+/// One ring pair, and what is counted at it.
+pub(super) struct DeviceQueue {
+    /// The port's name and the queue's number, for messages: `vale0:a#0`.
+    pub(super) label: String,
+    ring: Mutex<Queue>,
+    /// Readable when something has come that was waited for.
+    readable: OwnedFd,
+    sender: Mutex<Sender>,
+    pub(super) sent: Traffic,
+    pub(super) received: Traffic,
+    /// Received frames that no buffer of the script's array held.
+    pub(super) too_long: AtomicU64,
+}
+
+/// Frames and bytes without FCS, counted once per batch.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn add(&self, frames: u64, bytes: u64) {
+        self.frames.fetch_add(frames, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> (u64, u64) {
+        (self.frames.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl DeviceQueue {
+    /// The rings, for one batch. What a thread that panicked left is whole at each step.
+    pub(super) fn ring(&self) -> MutexGuard<'_, Queue> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until there is what `interest` asks for, something else has come, or `limit` has passed. The other side of
+    /// the queue may take the signal that was meant for this one, so the limit is to be short.
+    pub(super) fn wait(&self, interest: Interest, limit: Duration) -> Result<(), PortError> {
+        if self.ring().arm(interest)? {
+            return Ok(());
+        }
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let waited = poll(&mut [PollFd::new(&self.readable, PollFlags::IN)], Some(&limit));
+        self.ring().disarm()?;
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Device {
+    fn new(name: &str, port: Port, run: &Run, tx_queues: u16, rx_queues: u16) -> mlua::Result<Self> {
+        let info = port.info().clone();
+        let mut queues = Vec::new();
+        for (number, queue) in port.into_queues().into_iter().enumerate() {
+            let readable = queue.as_fd().try_clone_to_owned().map_err(mlua::Error::external)?;
+            queues.push(Arc::new(DeviceQueue {
+                label: format!("{name}#{number}"),
+                ring: Mutex::new(queue),
+                readable,
+                sender: Mutex::new(Sender::new(run.clock.reader()).map_err(mlua::Error::external)?),
+                sent: Traffic::default(),
+                received: Traffic::default(),
+                too_long: AtomicU64::new(0),
+            }));
+        }
+        let mac = address_of(&info);
+        Ok(Self { name: name.to_owned(), info, mac, tx_queues, rx_queues, queues })
+    }
+
+    /// Opens `name` with as many queues as are asked for, or gives the device that is open already.
+    pub(super) fn open(run: &Run, name: &str, tx_queues: u16, rx_queues: u16) -> mlua::Result<Arc<Self>> {
+        // Held while the port opens, so that of two tasks that ask for one port the second gets what the first opened.
+        let mut devices = run.devices();
+        if let Some(device) = devices.iter().find(|device| device.name == name) {
+            if device.tx_queues < tx_queues || device.rx_queues < rx_queues {
+                return Err(mlua::Error::runtime(format!(
+                    "device.config: {name} is open already with {} tx and {} rx queues: ask for all queues the first time",
+                    device.tx_queues, device.rx_queues
+                )));
+            }
+            return Ok(Arc::clone(device));
+        }
+        let wanted = tx_queues.max(rx_queues);
+        let port = (run.options.open)(name, wanted)
+            .map_err(|error| mlua::Error::runtime(format!("device.config: {name}: {error}")))?;
+        let device = Self::new(name, port, run, tx_queues, rx_queues)?;
+        if device.queues.len() < usize::from(wanted) {
+            return Err(mlua::Error::runtime(format!(
+                "device.config: {name} has {} queues, and {wanted} are asked for: ask for fewer, or name the port with \
+                 more, like {name}@queues={wanted}",
+                device.queues.len()
+            )));
+        }
+        let device = Arc::new(device);
+        devices.push(Arc::clone(&device));
+        Ok(device)
+    }
+
+    pub(super) fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    /// Hands over what the rings still hold, as long as that makes progress.
+    pub(super) fn drain(&self, run: &Run) -> Result<(), PortError> {
+        let mut clock = run.clock.reader();
+        for queue in &self.queues {
+            let (mut pending, mut progress_ns) = (u32::MAX, clock.now_ns());
+            loop {
+                let left = {
+                    let mut ring = queue.ring();
+                    ring.tx().sync()?;
+                    ring.tx().pending()
+                };
+                let now_ns = clock.now_ns();
+                if left < pending {
+                    (pending, progress_ns) = (left, now_ns);
+                }
+                if left == 0 || u128::from(now_ns - progress_ns) >= run.options.drain.as_nanos() {
+                    break;
+                }
+                std::thread::sleep(DRAIN_LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(&self) -> DeviceReport {
+        let queues = self.queues.iter().enumerate().map(|(number, queue)| {
+            let ((sent_frames, sent_bytes), (received_frames, received_bytes)) =
+                (queue.sent.get(), queue.received.get());
+            let unsent_frames = u64::from(queue.ring().tx().pending());
+            let sender = queue.sender();
+            QueueReport {
+                queue: number,
+                sent_frames,
+                sent_bytes,
+                unsent_frames,
+                received_frames,
+                received_bytes,
+                too_long_frames: queue.too_long.load(Ordering::Relaxed),
+                offered: sender.offered(),
+                departure: sender.departure_error(),
+            }
+        });
+        DeviceReport { name: self.name.clone(), driver: self.info.driver.clone(), queues: queues.collect() }
+    }
+
+    /// Frames and bytes with FCS over all queues.
+    fn total(&self, of: impl Fn(&DeviceQueue) -> &Traffic) -> (u64, u64) {
+        let (frames, bytes) = self
+            .queues
+            .iter()
+            .map(|queue| of(queue).get())
+            .fold((0, 0), |sum, add| (sum.0 + add.0, sum.1 + add.1));
+        (frames, bytes + frames * u64::from(FCS_BYTES))
+    }
+
+    fn queue(self: &Arc<Self>, side: Side, number: i64) -> mlua::Result<QueueRef> {
+        let count = match side {
+            Side::Tx => self.tx_queues,
+            Side::Rx => self.rx_queues,
+        };
+        let index = usize::try_from(number).ok().filter(|index| *index < usize::from(count));
+        match index.and_then(|index| self.queues.get(index)) {
+            Some(queue) => Ok(QueueRef {
+                device: Arc::clone(self),
+                queue: Arc::clone(queue),
+                side,
+                number: number as u16,
+            }),
+            None => Err(mlua::Error::runtime(format!(
+                "{} has no {} queue {number}: it has {count}, numbered from 0; ask device.config for more",
+                self.name,
+                side.word()
+            ))),
+        }
+    }
+}
+
+/// The address of the interface that the port is, where that can be seen from here; else one made of the port's name, so that it is
+/// the same in each run.
+fn address_of(info: &PortInfo) -> MacAddress {
+    let interface = info.name.trim_start_matches("xdp:").trim_start_matches("packet:");
+    let plain = |name: &str| !name.is_empty() && !name.contains(['/', ':', '{', '}', '^', '@', '.']);
+    let path = format!("/sys/class/net/{interface}/address");
+    if let Some(mac) = plain(interface)
+        .then(|| std::fs::read_to_string(path).ok())
+        .flatten()
+        .and_then(|text| text.trim().parse().ok())
+    {
+        return mac;
+    }
+    // FNV-1a, 64 bits.
+    let hash = info.name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [a, b, c, d, e, ..] = hash.to_be_bytes();
+    MacAddress([2, a, b, c, d, e])
+}
+
+/// A device in a Lua state.
+pub(super) struct DeviceRef(pub(super) Arc<Device>);
+
+impl UserData for DeviceRef {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_field_method_get("name", |_, this| Ok(this.0.name.clone()));
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("getTxQueue", |_, this, number: i64| this.0.queue(Side::Tx, number));
+        methods.add_method("getRxQueue", |_, this, number: i64| this.0.queue(Side::Rx, number));
+        methods.add_method("getTxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.sent)));
+        methods.add_method("getRxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.received)));
+        methods.add_method("getMacString", |_, this, ()| Ok(this.0.mac.to_string()));
+        methods.add_method("getMac", |_, this, ()| Ok(number_of(this.0.mac)));
+        methods.add_method("getName", |_, this, ()| Ok(this.0.name.clone()));
+        methods.add_method("getDriverName", |_, this, ()| Ok(this.0.info.driver.clone()));
+        methods.add_meta_method(MetaMethod::ToString, |_, this, ()| Ok(format!("[Device: {}]", this.0.name)));
+    }
+}
+
+/// The address as a number of 48 bits.
+fn number_of(mac: MacAddress) -> f64 {
+    mac.0.iter().fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))
+}
+
+/// Which ring of the pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Tx,
+    Rx,
+}
+
+impl Side {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Tx => "tx",
+            Self::Rx => "rx",
+        }
+    }
+}
+
+/// One side of a queue in a Lua state.
+#[derive(Clone)]
+pub(super) struct QueueRef {
+    device: Arc<Device>,
+    pub(super) queue: Arc<DeviceQueue>,
+    side: Side,
+    number: u16,
+}
+
+impl std::fmt::Debug for QueueRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.side.word(), self.queue.label)
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl QueueRef {
+    /// Refuses what the other side is for.
+    fn expect(&self, side: Side, what: &str) -> mlua::Result<()> {
+        if self.side == side {
+            return Ok(());
+        }
+        let get = if side == Side::Tx { "getTxQueue" } else { "getRxQueue" };
+        Err(mlua::Error::runtime(format!(
+            "{what}: this is the {} side of {}: use dev:{get}({})",
+            self.side.word(),
+            self.queue.label,
+            self.number
+        )))
+    }
+}
+
+/// The array behind a script's `bufs`, and how many of its buffers count.
+pub(super) fn buffer_array(bufs: &Table, what: &str) -> mlua::Result<(UserDataRef<BufferArray>, usize)> {
+    let handle: Value = bufs.raw_get("handle")?;
+    let array = handle.as_userdata().and_then(|handle: &AnyUserData| handle.borrow::<BufferArray>().ok());
+    let array = array.ok_or_else(|| {
+        mlua::Error::runtime(format!("{what}: give an array of buffers, from mem:bufArray()"))
+    })?;
+    let size: usize = bufs.raw_get("size")?;
+    let count = array.block.borrow().count();
+    Ok((array, size.min(count)))
+}
+
+impl UserData for QueueRef {
+    fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
+        fields.add_field_method_get("dev", |_, this| Ok(DeviceRef(Arc::clone(&this.device))));
+        fields.add_field_method_get("name", |_, this| Ok(this.queue.label.clone()));
+        fields.add_field_method_get("id", |_, this| Ok(this.device.name.clone()));
+        fields.add_field_method_get("qid", |_, this| Ok(this.number));
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("send", |lua, this, bufs: Table| {
+            this.expect(Side::Tx, "send")?;
+            let (array, size) = buffer_array(&bufs, "send")?;
+            this.queue.sender().send(&this.queue, &array, size, &context(lua)?.run)
+        });
+        methods.add_method("sendN", |lua, this, (bufs, count): (Table, usize)| {
+            this.expect(Side::Tx, "sendN")?;
+            let (array, _) = buffer_array(&bufs, "sendN")?;
+            let count = count.min(array.block.borrow().count());
+            this.queue.sender().send(&this.queue, &array, count, &context(lua)?.run)
+        });
+        methods.add_method("setRate", |_, this, (rate, shape): (Value, Value)| {
+            this.expect(Side::Tx, "setRate")?;
+            this.queue.sender().set_load(load::of_mbit(&rate, &shape)?)
+        });
+        methods.add_method("setRateMpps", |_, this, (rate, shape): (Value, Value)| {
+            this.expect(Side::Tx, "setRateMpps")?;
+            this.queue.sender().set_load(load::of_mpps(&rate, &shape)?)
+        });
+        methods.add_method("getOffered", |lua, this, ()| {
+            let offered = this.queue.sender().offered();
+            let table = lua.create_table()?;
+            table.set("intended", offered.intended_frames)?;
+            table.set("sent", offered.sent_frames)?;
+            table.set("skipped", offered.skipped_frames)?;
+            Ok(table)
+        });
+        methods.add_method("recv", |lua, this, bufs: Table| {
+            this.expect(Side::Rx, "recv")?;
+            let (array, _) = buffer_array(&bufs, "recv")?;
+            receiver::receive(&this.queue, &array, None, &*context(lua)?)
+        });
+        methods.add_method("tryRecv", |lua, this, (bufs, wait_us): (Table, Option<f64>)| {
+            this.expect(Side::Rx, "tryRecv")?;
+            let (array, _) = buffer_array(&bufs, "tryRecv")?;
+            let limit_ns = wait_us.map_or(u64::MAX, |us| (us.max(0.0) * 1e3) as u64);
+            receiver::receive(&this.queue, &array, Some(limit_ns), &*context(lua)?)
+        });
+        methods.add_method("getMacString", |_, this, ()| Ok(this.device.mac.to_string()));
+        methods.add_method("getTxStats", |_, this, ()| Ok(this.device.total(|queue| &queue.sent)));
+        methods.add_method("getRxStats", |_, this, ()| Ok(this.device.total(|queue| &queue.received)));
+        methods.add_meta_method(MetaMethod::ToString, |_, this, ()| {
+            Ok(format!("[{} queue: {}]", this.side.word(), this.queue.label))
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! What went wrong in a script, in words for its author.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a script did not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The script is wrong, or what it asked for failed.
+    #[error("{message}{}{traceback}", if traceback.is_empty() { "" } else { "\n" })]
+    Failed {
+        /// The task in which it happened: `master`, or the name of the function.
+        task: String,
+        /// What happened, after file and line.
+        message: String,
+        /// The calls that led there, innermost first, a line each; empty for errors of syntax.
+        traceback: String,
+    },
+    /// The arguments are not what the script's `configure` asked for.
+    #[error("{0}")]
+    Usage(
+        /// What is wrong, and the script's usage.
+        String,
+    ),
+    /// Output cannot be written.
+    #[error("writing the output: {0}")]
+    Output(
+        /// The system's words.
+        io::Error,
+    ),
+    /// A thread cannot be had.
+    #[error("starting a thread: {0}")]
+    Thread(
+        /// The system's words.
+        io::Error,
+    ),
+}
+
+impl ScriptError {
+    /// The error `error` of the Lua state that ran `task`.
+    pub(super) fn of_lua(task: &str, error: &mlua::Error) -> Self {
+        let (message, traceback) = words(error);
+        Self::Failed { task: task.to_owned(), message, traceback }
+    }
+
+    /// What happened, where there is no Lua error.
+    pub(super) fn in_task(task: &str, message: impl Into<String>) -> Self {
+        Self::Failed { task: task.to_owned(), message: message.into(), traceback: String::new() }
+    }
+}
+
+/// The message, after the place in the script, and the traceback.
+fn words(error: &mlua::Error) -> (String, String) {
+    match error {
+        mlua::Error::SyntaxError { message, .. } => (message.clone(), String::new()),
+        mlua::Error::RuntimeError(text) => match text.split_once("\nstack traceback:\n") {
+            Some((message, traceback)) => placed(message, cleaned(traceback)),
+            None => (text.clone(), String::new()),
+        },
+        mlua::Error::CallbackError { traceback, cause } => {
+            let (message, inner) = words(cause);
+            let traceback =
+                cleaned(traceback.trim_start_matches("stack traceback:").trim_start_matches('\n'));
+            let traceback = if inner.is_empty() { traceback } else { inner };
+            match place(&traceback) {
+                Some(place) if !message.starts_with(place) => (format!("{place} {message}"), traceback),
+                _ => (message, traceback),
+            }
+        }
+        mlua::Error::BadArgument { cause, .. } => words(cause),
+        mlua::Error::ExternalError(error) => (error.to_string(), String::new()),
+        error => (error.to_string(), String::new()),
+    }
+}
+
+/// The message with the place in the script that called where it is about a place in the prelude.
+fn placed(message: &str, traceback: String) -> (String, String) {
+    let rest = message.strip_prefix("ringroad/").and_then(|rest| rest.splitn(3, ':').nth(2));
+    match (rest, place(&traceback)) {
+        (Some(rest), Some(place)) => (format!("{place}{rest}"), traceback),
+        _ => (message.to_owned(), traceback),
+    }
+}
+
+/// The traceback without the frames of this module's own Lua.
+fn cleaned(traceback: &str) -> String {
+    let lines = traceback.lines().map(str::trim_end).filter(|line| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with("[C]") && !line.starts_with("ringroad/")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `file:line:` of the innermost call of a traceback.
+fn place(traceback: &str) -> Option<&str> {
+    let line = traceback.lines().next()?.trim_start();
+    let end = line.find(": in ")?;
+    line.get(..=end)
+}

@@ -1,0 +1,99 @@
+//! Receiving a batch into a script's buffers.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringroad::{Interest, PortError, RxRing};
+
+use super::buffers::BufferArray;
+use super::context::Context;
+use super::device::DeviceQueue;
+use super::memory::FrameBlock;
+use super::run::LONGEST_WAIT;
+
+/// Turns without a frame before a sleep.
+const SPINS: u32 = 64;
+
+/// What one look at the ring brought.
+#[derive(Default)]
+struct Taken {
+    frames: usize,
+    bytes: u64,
+    too_long: u64,
+}
+
+/// Waits until there is a frame, at most `limit_ns`, and takes as many as there are and `array` holds. Returns their number: 0 where
+/// the time passed, or the run ended meanwhile. A run that has ended is still served, but not waited for.
+pub(super) fn receive(
+    queue: &DeviceQueue,
+    array: &BufferArray,
+    limit_ns: Option<u64>,
+    context: &Context,
+) -> mlua::Result<usize> {
+    let mut block = array.block.borrow_mut();
+    let wrong = |error: PortError| mlua::Error::runtime(format!("{}: {error}", queue.label));
+    let begin_ns = context.now_ns();
+    let end_ns = begin_ns.saturating_add(limit_ns.unwrap_or(u64::MAX));
+    let was_over = context.run.is_over();
+    let mut turns = 0;
+    loop {
+        let now_ns = context.now_ns();
+        let taken = {
+            let mut ring = queue.ring();
+            ring.rx().sync().map_err(wrong)?;
+            let taken = take(ring.rx(), &mut block, now_ns);
+            if taken.frames > 0 || taken.too_long > 0 {
+                ring.rx().sync().map_err(wrong)?;
+            }
+            taken
+        };
+        if taken.too_long > 0 {
+            queue.too_long.fetch_add(taken.too_long, Ordering::Relaxed);
+        }
+        if taken.frames > 0 {
+            queue.received.add(taken.frames as u64, taken.bytes);
+            return Ok(taken.frames);
+        }
+        // For `while mg.running(500)`: after the end a wait is short, but it is one.
+        let over_ns =
+            if was_over { begin_ns.saturating_add(LONGEST_WAIT.as_nanos() as u64) } else { u64::MAX };
+        if now_ns >= end_ns.min(over_ns) || (context.run.is_over() && !was_over) {
+            return Ok(0);
+        }
+        turns += 1;
+        if turns < SPINS {
+            std::hint::spin_loop();
+        } else {
+            let left = Duration::from_nanos(end_ns.min(over_ns) - now_ns);
+            queue.wait(Interest::Rx, left.min(LONGEST_WAIT)).map_err(wrong)?;
+        }
+    }
+}
+
+/// Copies whole frames out of the ring.
+fn take(rx: &mut RxRing, block: &mut FrameBlock, now_ns: u64) -> Taken {
+    let mut taken = Taken::default();
+    let (mut offset, capacity) = (0, block.capacity());
+    while taken.frames < block.count() {
+        let slots = rx.frame_slots(offset);
+        if slots == 0 {
+            break;
+        }
+        let len: usize = (offset..offset + slots).map(|slot| rx.frame(slot).len()).sum();
+        if len > capacity {
+            taken.too_long += 1;
+        } else {
+            let into = block.frame_mut(taken.frames, len);
+            let mut at = 0;
+            for slot in offset..offset + slots {
+                at += rx.frame(slot).read(&mut into[at..]);
+            }
+            block.received(taken.frames, at, now_ns);
+            taken.frames += 1;
+            taken.bytes += at as u64;
+        }
+        offset += slots;
+    }
+    rx.release(offset);
+    taken
+}

@@ -1,0 +1,48 @@
+//! What a script's run came to.
+
+use ringroad_traffic::pacing::{DepartureErrorReport, OfferedLoad};
+use serde::Serialize;
+
+/// The account of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ScriptReport {
+    /// From the start of the script to the end of its last task, s.
+    pub seconds: f64,
+    /// The ports that it opened, in that order.
+    pub devices: Vec<DeviceReport>,
+}
+
+/// The account of a port.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct DeviceReport {
+    /// The name by which the script opened it.
+    pub name: String,
+    /// The driver that serves it.
+    pub driver: String,
+    /// Its queues.
+    pub queues: Vec<QueueReport>,
+}
+
+/// The account of a queue. Bytes are without FCS.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct QueueReport {
+    /// Its number.
+    pub queue: usize,
+    /// Frames put into its ring, and their bytes.
+    pub sent_frames: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+    /// Those of them that the other side had not taken at the end.
+    pub unsent_frames: u64,
+    /// Frames received into the script's buffers.
+    pub received_frames: u64,
+    /// Bytes of these.
+    pub received_bytes: u64,
+    /// Frames received and dropped because they were longer than the script's buffers.
+    pub too_long_frames: u64,
+    /// What was meant to be sent while a rate was set, and what was.
+    pub offered: OfferedLoad,
+    /// How well frames kept their times; absent where no rate was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub departure: Option<DepartureErrorReport>,
+}

@@ -1,0 +1,292 @@
+//! Sending a batch: sign, compute checksums, wait for each frame's time, copy it into a slot.
+//!
+//! The time of departure is written when the frame's slot is filled, not when the script made the frame, so that what a frame waits
+//! for its turn is no part of the latency measured with it.
+
+use std::time::Duration;
+
+use hdrhistogram::errors::CreationError;
+use ringroad::{Interest, PortError, TxRing};
+use ringroad_traffic::pacing::{
+    DEFAULT_CATCH_UP_FRAMES, DepartureError, DepartureErrorReport, Departures, OfferedLoad,
+};
+
+use super::buffers::{BufferArray, Offload};
+use super::checksum::Layout;
+use super::device::DeviceQueue;
+use super::load::Load;
+use super::memory::FrameBlock;
+use super::run::{LONGEST_WAIT, Run};
+use crate::clock::ClockReader;
+
+/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
+const AWAKE_NS: u64 = 100_000;
+/// Frames put into slots before they are handed over, where the next is due at once.
+const FRAMES_PER_SYNC: u32 = 64;
+/// Turns without room before a sleep.
+const SPINS: u32 = 64;
+/// Shortest frame that a port takes: an Ethernet header.
+const SHORTEST: usize = 14;
+
+/// The tx side of a queue: its load and its account.
+pub(super) struct Sender {
+    clock: ClockReader,
+    load: Load,
+    departures: Option<Departures>,
+    /// Of the loads before this one.
+    past: OfferedLoad,
+    error: DepartureError,
+    /// Next number of each stream signed here.
+    sequences: Vec<(u16, u64)>,
+}
+
+impl Sender {
+    pub(super) fn new(clock: ClockReader) -> Result<Self, CreationError> {
+        Ok(Self {
+            clock,
+            load: None,
+            departures: None,
+            past: OfferedLoad::default(),
+            error: DepartureError::new()?,
+            sequences: Vec::new(),
+        })
+    }
+
+    /// Sets what the next batch begins with: the schedule starts there.
+    pub(super) fn set_load(&mut self, load: Load) -> mlua::Result<()> {
+        if let Some((rate, shape)) = &load {
+            // Says now what is out of range.
+            Departures::new(rate, shape, SHORTEST as f64, 1.0, DEFAULT_CATCH_UP_FRAMES, 0)
+                .map_err(|error| mlua::Error::runtime(error.to_string()))?;
+        }
+        self.past = self.offered();
+        self.departures = None;
+        self.error.pause();
+        self.load = load;
+        Ok(())
+    }
+
+    /// What was meant to be sent under a rate, and what was.
+    pub(super) fn offered(&self) -> OfferedLoad {
+        let Some(departures) = &self.departures else { return self.past };
+        let now = departures.offered_load(departures.next_due_ns());
+        OfferedLoad {
+            elapsed_ns: self.past.elapsed_ns + now.elapsed_ns,
+            // The frame that is due next is the script's to send.
+            intended_frames: self.past.intended_frames + now.sent_frames + now.skipped_frames,
+            sent_frames: self.past.sent_frames + now.sent_frames,
+            skipped_frames: self.past.skipped_frames + now.skipped_frames,
+        }
+    }
+
+    /// How well frames kept their times; none where no rate was set.
+    pub(super) fn departure_error(&self) -> Option<DepartureErrorReport> {
+        Some(self.error.report()).filter(|report| report.frames > 0)
+    }
+
+    /// Sends the first `count` frames of `array`. Returns how many the port took: all, unless the run ended.
+    pub(super) fn send(
+        &mut self,
+        queue: &DeviceQueue,
+        array: &BufferArray,
+        count: usize,
+        run: &Run,
+    ) -> mlua::Result<u32> {
+        let (offload, stream) = array.take_wishes();
+        let stream = match stream {
+            Some(stream) => Some(self.sequence_of(stream, queue, run)?),
+            None => None,
+        };
+        let mut block = array.block.borrow_mut();
+        check(&block, count, queue)?;
+        if let (Some((rate, shape)), None) = (&self.load, &self.departures) {
+            let bytes: usize = (0..count).map(|index| block.claimed_len(index)).sum();
+            let mean_bytes = if count == 0 { return Ok(0) } else { bytes as f64 / count as f64 };
+            let now_ns = self.clock.now_ns();
+            let departures = Departures::new(rate, shape, mean_bytes, 1.0, DEFAULT_CATCH_UP_FRAMES, now_ns);
+            self.departures = Some(departures.map_err(|error| mlua::Error::runtime(error.to_string()))?);
+        }
+        let mut batch = Batch { block: &mut block, count, offload, stream, next: 0, bytes: 0 };
+        let sent = self.send_batch(queue, &mut batch, run);
+        let (frames, bytes) = (batch.next as u64, batch.bytes);
+        queue.sent.add(frames, bytes);
+        sent.map_err(|error| error.named(queue))?;
+        Ok(frames as u32)
+    }
+
+    /// Index in `sequences` of `stream`.
+    fn sequence_of(&mut self, stream: u16, queue: &DeviceQueue, run: &Run) -> mlua::Result<usize> {
+        if let Some(index) = self.sequences.iter().position(|(known, _)| *known == stream) {
+            return Ok(index);
+        }
+        run.claim_stream(stream, &queue.label).map_err(mlua::Error::runtime)?;
+        self.sequences.push((stream, 0));
+        Ok(self.sequences.len() - 1)
+    }
+
+    fn send_batch(&mut self, queue: &DeviceQueue, batch: &mut Batch<'_>, run: &Run) -> Result<(), SendError> {
+        let mut turns = 0;
+        while batch.next < batch.count && !run.is_over() {
+            let before = batch.next;
+            let step = {
+                let mut ring = queue.ring();
+                let step = self.fill(ring.tx(), batch);
+                ring.tx().sync()?;
+                step?
+            };
+            if batch.next > before {
+                turns = 0;
+            }
+            match step {
+                Step::Filled => {}
+                Step::Full => {
+                    turns += 1;
+                    if turns < SPINS {
+                        std::hint::spin_loop();
+                    } else {
+                        queue.wait(Interest::Tx, LONGEST_WAIT)?;
+                    }
+                }
+                Step::Early(wait_ns) => self.rest(wait_ns, run),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a frame is due: asleep while it is far, awake when it is near.
+    fn rest(&mut self, wait_ns: u64, run: &Run) {
+        if wait_ns > AWAKE_NS {
+            std::thread::sleep(Duration::from_nanos(wait_ns - AWAKE_NS).min(LONGEST_WAIT));
+            return;
+        }
+        let end_ns = self.clock.now_ns() + wait_ns;
+        while self.clock.now_ns() < end_ns && !run.is_over() {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Puts frames into slots until one is not due, the ring is full, or some are to be handed over.
+    fn fill(&mut self, tx: &mut TxRing, batch: &mut Batch<'_>) -> Result<Step, SendError> {
+        let paced = self.departures.is_some();
+        let mut filled = 0;
+        while batch.next < batch.count {
+            if filled == FRAMES_PER_SYNC && paced {
+                return Ok(Step::Filled);
+            }
+            if tx.available() == 0 {
+                return Ok(Step::Full);
+            }
+            let mut now_ns = 0;
+            if paced || batch.stream.is_some() {
+                now_ns = self.clock.now_ns();
+            }
+            if let Some(departures) = &mut self.departures
+                && !departures.is_due(now_ns)
+            {
+                return Ok(Step::Early(departures.next_due_ns().saturating_sub(now_ns)));
+            }
+            let index = batch.next;
+            let len = batch.block.claimed_len(index);
+            self.finish(batch, index, len, now_ns)?;
+            if !tx.send(batch.block.frame(index, len))? {
+                return Ok(Step::Full);
+            }
+            if let Some(stream) = batch.stream {
+                self.sequences[stream].1 += 1;
+            }
+            if let Some(departures) = &mut self.departures {
+                let left_ns = now_ns.saturating_sub(departures.origin_ns()) as f64;
+                self.error.record(departures.next_due(), left_ns);
+                departures.depart(len);
+            }
+            batch.next += 1;
+            batch.bytes += len as u64;
+            filled += 1;
+        }
+        Ok(Step::Filled)
+    }
+
+    /// Signature and checksums of frame `index`.
+    #[inline]
+    fn finish(&self, batch: &mut Batch<'_>, index: usize, len: usize, now_ns: u64) -> Result<(), SendError> {
+        if batch.offload == Offload::Nothing && batch.stream.is_none() {
+            return Ok(());
+        }
+        let frame = batch.block.frame_mut(index, len);
+        let layout = Layout::of(frame);
+        if let Some((stream, sequence)) = batch.stream.and_then(|stream| self.sequences.get(stream)) {
+            let written = layout.write_signature(frame, *stream, *sequence, now_ns);
+            if !written.map_err(|error| SendError::Frame { index, why: error.to_string() })? {
+                let why = format!(
+                    "has {} bytes behind its headers, and the shortest signature takes 6: make frames longer",
+                    len.saturating_sub(layout.payload)
+                );
+                return Err(SendError::Frame { index, why });
+            }
+        }
+        if batch.offload != Offload::Nothing {
+            layout.write_checksums(frame, batch.offload == Offload::Transport);
+        }
+        Ok(())
+    }
+}
+
+/// Frames on their way into a ring.
+struct Batch<'a> {
+    block: &'a mut FrameBlock,
+    count: usize,
+    offload: Offload,
+    /// Index of its number.
+    stream: Option<usize>,
+    /// The first frame that is not in a slot.
+    next: usize,
+    /// Bytes of those that are.
+    bytes: u64,
+}
+
+/// Why filling stopped.
+enum Step {
+    /// All are in slots, or enough to hand over.
+    Filled,
+    /// The ring is full.
+    Full,
+    /// The next frame is due in so many ns.
+    Early(u64),
+}
+
+enum SendError {
+    Port(PortError),
+    Frame { index: usize, why: String },
+}
+
+impl From<PortError> for SendError {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+impl SendError {
+    fn named(self, queue: &DeviceQueue) -> mlua::Error {
+        mlua::Error::runtime(match self {
+            Self::Port(error) => format!("{}: {error}", queue.label),
+            Self::Frame { index, why } => format!("{}: the frame in buffer {} {why}", queue.label, index + 1),
+        })
+    }
+}
+
+/// Looks at the lengths, which the script could write as it liked.
+fn check(block: &FrameBlock, count: usize, queue: &DeviceQueue) -> mlua::Result<()> {
+    for index in 0..count {
+        let len = block.claimed_len(index);
+        if !(SHORTEST..=block.capacity()).contains(&len) {
+            return Err(mlua::Error::runtime(format!(
+                "{}: the frame in buffer {} has {len} bytes: a frame has {SHORTEST} to {}, without FCS; set lengths \
+                 with bufs:alloc(size) or buf:setSize(size)",
+                queue.label,
+                index + 1,
+                block.capacity()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! The Lua state of a task: the prelude, the functions behind it, and the script on top.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value, Variadic};
+
+use super::Script;
+use super::context::{Context, context};
+use super::device::{Device, DeviceRef};
+use super::histogram::HistogramRef;
+use super::memory::{flag_address, flag_reader, new_state};
+use super::run::{LONGEST_WAIT, Run};
+use super::task::start_task;
+use super::transfer::{Transfer, register_classes};
+
+/// Lua modules by the name that `require` knows them by, in the order in which they are loaded.
+const PRELUDE: [(&str, &str); 12] = [
+    ("ringroad.numbers", include_str!("prelude/numbers.lua")),
+    ("ringroad.headers", include_str!("prelude/headers.lua")),
+    ("ringroad.packet", include_str!("prelude/packet.lua")),
+    ("moongen", include_str!("prelude/moongen.lua")),
+    ("memory", include_str!("prelude/memory.lua")),
+    ("device", include_str!("prelude/device.lua")),
+    ("stats", include_str!("prelude/stats.lua")),
+    ("histogram", include_str!("prelude/histogram.lua")),
+    ("log", include_str!("prelude/log.lua")),
+    ("timer", include_str!("prelude/timer.lua")),
+    ("argparse", include_str!("prelude/argparse.lua")),
+    ("software-ratecontrol", include_str!("prelude/ratecontrol.lua")),
+];
+
+/// Further names of modules, as scripts for MoonGen and libmoon have them.
+const ALIASES: [(&str, &str); 5] = [
+    ("libmoon", "moongen"),
+    ("dpdk", "moongen"),
+    ("phobos", "moongen"),
+    ("packet", "ringroad.packet"),
+    ("hist", "histogram"),
+];
+
+/// Makes the state of `task` and loads the script into it.
+pub(super) fn make_state(run: &Arc<Run>, task: &str, seed: u32) -> mlua::Result<Lua> {
+    let lua = new_state();
+    lua.set_app_data(Context::new(run, task));
+    // Kept as long as the state: compiled code reads the flag by its address.
+    lua.set_app_data(Arc::clone(&run.stop));
+    let native = native(&lua, run)?;
+    let loaded: Table = lua.globals().get::<Table>("package")?.get("loaded")?;
+    loaded.set("ringroad.native", &native)?;
+    for (name, source) in PRELUDE {
+        let module: Value = lua.load(source).set_name(format!("=ringroad/{name}")).eval()?;
+        loaded.set(name, if module.is_nil() { Value::Boolean(true) } else { module })?;
+    }
+    for (alias, name) in ALIASES {
+        loaded.set(alias, loaded.get::<Value>(name)?)?;
+    }
+    register_classes(&lua, classes(&lua, &loaded)?)?;
+    replace_globals(&lua, &run.script, seed)?;
+    lua.load(&run.script.source).set_name(format!("@{}", run.script.name)).exec()?;
+    Ok(lua)
+}
+
+/// How objects of the prelude's classes are made of what they were packed as.
+fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
+    let classes = lua.create_table()?;
+    for (class, module) in [("stats.counter", "stats"), ("histogram", "histogram")] {
+        classes.set(class, loaded.get::<Table>(module)?.get::<Value>("unpack")?)?;
+    }
+    Ok(classes)
+}
+
+/// Output goes through the run's, so that lines of several tasks do not mix; modules are found beside the script; each task has
+/// random numbers of its own, the same in each run.
+fn replace_globals(lua: &Lua, script: &Script, seed: u32) -> mlua::Result<()> {
+    let globals = lua.globals();
+    let print = lua.create_function(|lua, values: Variadic<Value>| {
+        let words: Vec<String> = values.iter().map(Value::to_string).collect::<mlua::Result<_>>()?;
+        context(lua)?.run.write_line(words.join("\t").as_bytes())
+    })?;
+    globals.set("print", print)?;
+    let write = lua.create_function(|lua, texts: Variadic<LuaString>| {
+        let bytes: Vec<u8> = texts.iter().flat_map(|text| text.as_bytes().to_vec()).collect();
+        context(lua)?.run.write(&bytes)
+    })?;
+    globals.get::<Table>("io")?.set("write", write)?;
+    let exit = lua.create_function(|_, ()| -> mlua::Result<()> {
+        Err(mlua::Error::runtime(
+            "os.exit would leave ports open: return from the function, or call mg.stop()",
+        ))
+    })?;
+    globals.get::<Table>("os")?.set("exit", exit)?;
+    if let Some(folder) = &script.folder {
+        let package: Table = globals.get("package")?;
+        let path: String = package.get("path")?;
+        package.set("path", format!("{}/?.lua;{path}", folder.display()))?;
+    }
+    globals.get::<Table>("math")?.get::<mlua::Function>("randomseed")?.call::<()>(seed)
+}
+
+/// The functions that the prelude is built on.
+fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
+    let native = lua.create_table()?;
+    native.set("stop_flag", flag_address(&run.stop))?;
+    native.set("read_flag", flag_reader())?;
+    native.set("arguments", run.arguments.as_slice())?;
+    native.set("script_name", run.script.name.as_str())?;
+    native.set("stats_format", run.options.stats_format.word())?;
+    let function = |name: &str, function: mlua::Function| native.set(name, function);
+    function("now_ns", lua.create_function(|lua, ()| Ok(context(lua)?.now_ns() as f64))?)?;
+    function(
+        "stop",
+        lua.create_function(|lua, ()| {
+            context(lua)?.run.end();
+            Ok(())
+        })?,
+    )?;
+    function(
+        "running_within",
+        lua.create_function(|lua, extra_ms: f64| {
+            let context = context(lua)?;
+            Ok(context.run.is_within((extra_ms * 1e6) as u64, context.now_ns()))
+        })?,
+    )?;
+    function(
+        "set_runtime",
+        lua.create_function(|lua, seconds: f64| {
+            if !(seconds > 0.0 && seconds.is_finite()) {
+                return Err(mlua::Error::runtime(format!("setRuntime: {seconds}: give seconds above 0")));
+            }
+            let context = context(lua)?;
+            context.run.set_time_limit(context.now_ns().saturating_add((seconds * 1e9) as u64));
+            Ok(())
+        })?,
+    )?;
+    function(
+        "sleep",
+        lua.create_function(|lua, ns: f64| {
+            sleep(&*context(lua)?, ns);
+            Ok(())
+        })?,
+    )?;
+    function(
+        "start_task",
+        lua.create_function(|lua, (cpu, name, values): (Option<usize>, Value, MultiValue)| {
+            start_task(lua, cpu, &name, values)
+        })?,
+    )?;
+    function(
+        "wait_for_tasks",
+        lua.create_function(|lua, ()| {
+            let context = context(lua)?;
+            if !context.is_master() {
+                return Err(mlua::Error::runtime(
+                    "waitForTasks: only master can wait for the tasks: it would wait for itself",
+                ));
+            }
+            context.run.wait_for_tasks();
+            Ok(())
+        })?,
+    )?;
+    function(
+        "open_device",
+        lua.create_function(|lua, (name, tx, rx): (String, u16, u16)| {
+            Device::open(&context(lua)?.run, &name, tx, rx).map(DeviceRef)
+        })?,
+    )?;
+    function("ready", lua.create_function(|lua, ()| context(lua)?.run.announce())?)?;
+    function(
+        "buffers",
+        lua.create_function(|lua, (count, capacity): (usize, usize)| {
+            let array = Rc::clone(&context(lua)?.arena).array(count, capacity)?;
+            let (address, stride) = {
+                let block = array.block.borrow();
+                (block.address(), block.stride())
+            };
+            Ok((array, address, stride))
+        })?,
+    )?;
+    function("histogram", lua.create_function(|_, ()| HistogramRef::new())?)?;
+    function(
+        "write",
+        lua.create_function(|lua, text: LuaString| context(lua)?.run.write_line(&text.as_bytes()))?,
+    )?;
+    function(
+        "log",
+        lua.create_function(|lua, (level, text): (String, LuaString)| {
+            let context = context(lua)?;
+            (context.run.options.log)(&level, &context.task, &text.to_string_lossy());
+            Ok(())
+        })?,
+    )?;
+    Ok(native)
+}
+
+/// Sleeps, in pieces, so that the end of the run is seen soon.
+fn sleep(context: &Context, ns: f64) {
+    let end_ns = context.now_ns().saturating_add(ns.max(0.0) as u64);
+    while !context.run.is_over() {
+        let left_ns = end_ns.saturating_sub(context.now_ns());
+        if left_ns == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left_ns).min(LONGEST_WAIT));
+    }
+}
+
+/// A task, as master sees it.
+pub(super) struct TaskRef {
+    pub(super) run: Arc<Run>,
+    pub(super) number: usize,
+}
+
+impl UserData for TaskRef {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("isRunning", |_, this, ()| Ok(this.run.is_task_running(this.number)));
+        methods.add_method("wait", |lua, this, ()| {
+            let returned = this.run.wait_for_task(this.number);
+            returned
+                .into_iter()
+                .map(|value| Transfer::into_lua(value, lua))
+                .collect::<mlua::Result<MultiValue>>()
+        });
+    }
+}
