@@ -200,3 +200,6 @@ pub struct ReadError {
     /// What is wrong with it.
     pub reason: String,
 }
+
+#[cfg(test)]
+mod tests;

@@ -185,8 +185,7 @@ impl<'de> Visitor<'de> for MixVisitor {
     }
 
     fn visit_u64<E: Error>(self, bytes: u64) -> Result<FrameSizeMix, E> {
-        // More than any size is said to be out of range like the rest.
-        FrameSize::new(u32::try_from(bytes).unwrap_or(u32::MAX)).map(FrameSizeMix::Fixed).map_err(E::custom)
+        bytes.to_string().parse().map(FrameSizeMix::Fixed).map_err(E::custom)
     }
 
     fn visit_i64<E: Error>(self, bytes: i64) -> Result<FrameSizeMix, E> {

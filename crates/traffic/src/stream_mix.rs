@@ -92,3 +92,6 @@ impl StreamMix {
         sources.map(|source| source.mean_bits(layer)).sum::<f64>() / order.len() as f64
     }
 }
+
+#[cfg(test)]
+mod tests;

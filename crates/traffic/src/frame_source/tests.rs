@@ -1,7 +1,10 @@
+mod fields;
 mod judge;
 mod random_streams;
 
 use std::collections::HashSet;
+
+use proptest::prelude::*;
 
 use self::judge::judge;
 use super::*;
@@ -159,4 +162,107 @@ fn a_slot_too_short_is_refused_and_the_frame_is_still_the_next() {
     let refused = SlotTooShort { frame_bytes: 60, slot_bytes: 59 };
     assert_eq!(source.write_next(0, &mut slot), Err(refused));
     assert_eq!((slot, source.next_sequence()), ([7; 59], 0));
+}
+
+#[test]
+fn fields_that_are_listed_drawn_and_nested_take_the_values_asked_for() {
+    let mut source = source(
+        "size = 128
+         packet = [{ethernet = {}}, {vlan = {}}, {vlan = {}}, {ipv4 = {}}, {tcp = {}}]
+         modify = [
+            {field = 'vlan[1].id', list = [10, 20, 30]},
+            {field = 'ipv4.source', increment = {count = 2, step = 256}, every = 3},
+            {field = 'ipv4.destination', list = ['10.0.0.1', '10.0.0.2'], every = 6},
+            {field = 'tcp.flags', list = ['S', 'SA']},
+            {field = 'payload[1..4]', decrement = {count = 2, start = 0x010000}},
+         ]",
+    );
+    let mut combinations = HashSet::new();
+    for number in 0..24usize {
+        let frame = source.next_frame(0);
+        judge(frame);
+        assert_eq!(u16::from_be_bytes([frame[18], frame[19]]), [10, 20, 30][number % 3]);
+        assert_eq!(frame[34..38], [198, 18, (number / 3 % 2) as u8, 1]);
+        assert_eq!(frame[38..42], [10, 0, 0, 1 + (number / 6 % 2) as u8]);
+        assert_eq!(frame[55], [0x02, 0x12][number % 2]);
+        assert_eq!(frame[63..66], [[1, 0, 0], [0, 0xff, 0xff]][number % 2]);
+        combinations.insert(frame[18..42].to_vec());
+    }
+    assert_eq!(combinations.len(), 12, "3 tags times 2 sources times 2 destinations");
+}
+
+#[test]
+fn headers_of_a_template_are_recognised_by_their_own_words() {
+    for packet in [
+        "{ethernet = {}}, {vlan = {}}, {vlan = {}}, {ipv4 = {}}, {udp = {}}",
+        "{ethernet = {}}, {mpls = {}}, {mpls = {}}, {ipv6 = {}}, {tcp = {}}",
+        "{ethernet = {}}, {ipv4 = {}}, {ipv6 = {}}, {icmpv6 = {}}",
+        "{ethernet = {}}, {ipv4 = {}}, {udp = {}}, {vxlan = {}}, {ethernet = {}}, {ipv4 = {}}, {icmp = {}}",
+        "{ethernet = {}}, {arp = {}}",
+    ] {
+        let made = source(&format!("size = 256\npacket = [{packet}]")).next_frame(0).to_vec();
+        let mut broken = made.clone();
+        // Lengths and checksums of the outermost IPv4 header, where there is one.
+        if made[12..14] == [8, 0] {
+            broken[16..18].fill(0xee);
+            broken[24..26].fill(0xee);
+        }
+        let template = StreamDefinition::default().with_template(broken);
+        assert_eq!(template.compile(1).unwrap().next_frame(0), made, "{packet}");
+    }
+    // IPv6 with a hop-by-hop header; what is behind is varied, and its checksum follows.
+    let mut frame =
+        source("size = 128\npacket = [{ethernet = {}}, {ipv6 = {}}, {raw = '1100010400000000'}, {udp = {}}]");
+    let mut bytes = frame.next_frame(0).to_vec();
+    bytes[20] = 0;
+    let mut template = StreamDefinition { flows: 3, ..StreamDefinition::default() }.with_template(bytes);
+    template.signature = false;
+    let mut source = template.compile(1).unwrap();
+    for port in [49152u16, 49153, 49154] {
+        let frame = source.next_frame(0);
+        let packet = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
+        let (Some(etherparse::NetSlice::Ipv6(ip)), Some(etherparse::TransportSlice::Udp(udp))) =
+            (packet.net, packet.transport)
+        else {
+            panic!("not UDP over IPv6")
+        };
+        let (from, to) = (ip.header().source(), ip.header().destination());
+        assert_eq!(udp.source_port(), port);
+        assert_eq!(udp.checksum(), udp.to_header().calc_checksum_ipv6_raw(from, to, udp.payload()).unwrap());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_can_be_a_template(bytes in prop::collection::vec(any::<u8>(), 1..200), kind in 0..6usize, fix: bool) {
+        let mut frame = bytes;
+        let ether_type = [0x0800u16, 0x86dd, 0x8100, 0x8847, 0x0806, 0x88a8][kind];
+        if let Some(at) = frame.get_mut(12..14) {
+            at.copy_from_slice(&ether_type.to_be_bytes());
+        }
+        // Version and header length as they should be, so that what is behind is read.
+        if let (true, Some(first)) = (kind < 2, frame.get_mut(14)) {
+            *first = [0x45, 0x60][kind];
+        }
+        let mut template = StreamDefinition::default().with_template(frame.clone());
+        template.fix_checksums = Some(fix);
+        template.signature = false;
+        let mut source = template.compile(1).unwrap();
+        let made = source.next_frame(0);
+        prop_assert_eq!(made.len(), frame.len().max(60));
+        if !fix {
+            prop_assert_eq!(&made[..frame.len()], &frame);
+        }
+    }
+}
+
+#[test]
+fn drawn_sizes_differ_between_senders_and_can_be_drawn_again() {
+    let all = source("size = {range = [64, 1518], random_seed = 1}");
+    let sizes = |sender| {
+        let mut share = all.clone().share(sender, 2).unwrap();
+        (0..100).map(|_| share.next_frame(0).len()).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(0), sizes(0));
+    assert_ne!(sizes(0), sizes(1));
 }

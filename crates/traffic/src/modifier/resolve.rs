@@ -347,12 +347,13 @@ impl FrameMap<'_> {
                 FieldKind::Number => (None, "a number like 16 or 0x10"),
             },
         };
-        let as_number = |text: &str| match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        };
         let number = match value {
-            Value::Text(text) => number.or_else(|| as_number(text)),
+            Value::Text(text) => number.or_else(|| match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                // Half an address is no number.
+                None if field.kind == FieldKind::Number => text.parse().ok(),
+                None => None,
+            }),
             Value::Number(_) => number,
         };
         match number {
