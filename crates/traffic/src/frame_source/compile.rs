@@ -23,6 +23,8 @@ struct Blueprint {
     signed: Option<u16>,
     /// Behind all headers and all that is modified.
     constant_from: usize,
+    /// Sum of the payload up to each of its bytes: there may be thousands of sizes.
+    payload_sums: Vec<u64>,
 }
 
 /// What a computed checksum covers.
@@ -56,11 +58,15 @@ impl FrameSource {
         let modified_to = varied.iter().map(|varied| varied.bytes().end).max().unwrap_or(0);
         let constant_from = modified_to.max(layout.payload_start());
         let checksums = coverages(&layout, &varied, signed.is_some())?;
-        let mut blueprint = Blueprint { layout, pristine, varied, checksums, signed, constant_from };
-
-        let mut scratch = Vec::with_capacity(blueprint.pristine.len());
-        let plans: Result<Box<[SizePlan]>, _> =
-            sizes.iter().map(|size| blueprint.plan(*size, &mut scratch)).collect();
+        let payload_start = layout.payload_start();
+        let mut payload_sums = vec![0];
+        for (at, byte) in pristine.iter().enumerate().skip(payload_start) {
+            let before = payload_sums.last().copied().unwrap_or(0);
+            payload_sums.push(before + sum_bytes(&[*byte], at));
+        }
+        let mut blueprint =
+            Blueprint { layout, pristine, varied, checksums, signed, constant_from, payload_sums };
+        let plans: Result<Box<[SizePlan]>, _> = sizes.iter().map(|size| blueprint.plan(*size)).collect();
         let plans = plans?;
         if let [only] = &*plans {
             only.write_words(&mut blueprint.pristine);
@@ -226,30 +232,33 @@ impl Coverage {
 }
 
 impl Blueprint {
-    fn plan(&self, size: FrameSize, scratch: &mut Vec<u8>) -> Result<SizePlan, StreamError> {
+    fn plan(&self, size: FrameSize) -> Result<SizePlan, StreamError> {
         let slot_bytes = size.slot_bytes();
         let signer = self.signed.map(|wire_stream| self.signer(slot_bytes, wire_stream)).transpose()?;
         let signature_at = slot_bytes - signer.as_ref().map_or(0, |signer| signer.form().bytes());
 
-        scratch.clear();
-        scratch.extend_from_slice(&self.pristine[..signature_at]);
-        scratch.resize(slot_bytes, 0);
+        let payload_start = self.layout.payload_start();
+        let mut headers = self.pristine[..payload_start].to_vec();
+        let payload_sum = self.payload_sums[signature_at - payload_start];
         let mut words = Vec::new();
-        let mut put = |scratch: &mut Vec<u8>, at: usize, word: u16| {
-            put_word(scratch, at as u16, word);
+        let mut put = |headers: &mut Vec<u8>, at: usize, word: u16| {
+            put_word(headers, at as u16, word);
             words.push((at as u16, word));
         };
         for (at, from) in self.layout.spans.iter().filter_map(Span::computed_length) {
-            put(scratch, at, (slot_bytes - from) as u16);
+            put(&mut headers, at, (slot_bytes - from) as u16);
         }
         let mut sums = Sums::default();
         let mut live_sums = sums.iter_mut();
         for coverage in &self.checksums {
-            let end = coverage.end.unwrap_or(slot_bytes);
-            let mut total = sum_bytes(&scratch[coverage.start..end], coverage.start);
+            let in_headers = coverage.start..coverage.end.unwrap_or(payload_start);
+            let mut total = sum_bytes(&headers[in_headers], coverage.start);
+            if coverage.end.is_none() {
+                total += payload_sum;
+            }
             if let Some((addresses, protocol)) = &coverage.pseudo_header {
-                total += sum_bytes(&scratch[addresses.clone()], addresses.start);
-                for word in [(end - coverage.start) as u16, u16::from(*protocol)] {
+                total += sum_bytes(&headers[addresses.clone()], addresses.start);
+                for word in [(slot_bytes - coverage.start) as u16, u16::from(*protocol)] {
                     total += u64::from(counted(word, coverage.start));
                 }
             }
@@ -259,7 +268,7 @@ impl Blueprint {
                 }
             } else {
                 let checksum = checksum(total, zero(coverage.zero_is_none));
-                put(scratch, coverage.at, counted(checksum, coverage.at));
+                put(&mut headers, coverage.at, counted(checksum, coverage.at));
             }
         }
         Ok(SizePlan {
