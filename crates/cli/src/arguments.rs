@@ -9,7 +9,7 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, otg,
-    recv, reload, replay, status, top, trial, unlink, up,
+    recv, reload, replay, script, status, top, trial, unlink, up,
 };
 use crate::failure::Failure;
 
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Capture(capture::Capture),
     /// Send the frames of a capture file with its timing
     Replay(replay::Replay),
+    /// Run a traffic script in Lua
+    Script(script::Script),
     /// Serve the Open Traffic Generator model, for clients such as snappi
     Otg(otg::Otg),
     /// Watch the ports' rates and drops

@@ -18,6 +18,7 @@ pub(crate) mod otg;
 pub(crate) mod recv;
 pub(crate) mod reload;
 pub(crate) mod replay;
+pub(crate) mod script;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trial;
@@ -52,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Fwd(verb) => verb.run(global, output),
         Command::Capture(verb) => verb.run(global, output),
         Command::Replay(verb) => verb.run(global, output),
+        Command::Script(verb) => verb.run(global, output),
         Command::Top(verb) => verb.run(global, output),
         Command::Doctor(verb) => verb.run(global, output),
         Command::Demo(verb) => verb.run(global, output),

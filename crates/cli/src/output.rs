@@ -68,6 +68,12 @@ impl Output {
         }
     }
 
+    /// A message of a user's program, on standard error whatever else is said there.
+    pub(crate) fn remark(&self, text: &str) {
+        // As above.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
     /// A line of text as a result.
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         let written = if self.stdout_taken {

@@ -39,6 +39,11 @@ impl StopFlag {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, for threads that set it too.
+    pub(crate) fn shared(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

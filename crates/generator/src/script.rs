@@ -10,7 +10,7 @@
 //! | `prelude/*.lua` | what `require` gives a script: packets, pools, counters, arguments |
 //! | [`state`] | the Lua state of a task, and the functions behind the prelude |
 //! | [`task`], [`run`], [`transfer`] | threads, what they share, values between them |
-//! | [`device`], [`sender`], [`receiver`], [`load`] | ports, batches, rates |
+//! | [`device`], [`sender`], [`receiver`], [`load`], [`meter`] | ports, batches, rates, what became of signed frames |
 //! | [`buffers`], [`memory`], [`checksum`], [`histogram`] | frames in memory, what is written into them, numbers |
 
 mod buffers;
@@ -21,6 +21,7 @@ mod error;
 mod histogram;
 mod load;
 mod memory;
+mod meter;
 mod receiver;
 mod report;
 mod run;
@@ -47,7 +48,7 @@ use self::task::{MasterEnd, run_master};
 
 /// The source of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct Source {
     /// Its name in messages.
     pub name: String,
     /// Lua.
@@ -56,7 +57,7 @@ pub struct Script {
     pub folder: Option<PathBuf>,
 }
 
-impl Script {
+impl Source {
     /// Reads a script from a file.
     ///
     /// # Errors
@@ -157,7 +158,7 @@ impl fmt::Debug for ScriptOptions {
 /// # Errors
 /// [`ScriptError`]: the first error of any task. It ends the others.
 pub fn run_script(
-    script: Script,
+    script: Source,
     arguments: &[String],
     options: ScriptOptions,
 ) -> Result<Option<ScriptReport>, ScriptError> {
@@ -186,14 +187,14 @@ pub fn run_script(
         return Ok(None);
     }
     let devices = std::mem::take(&mut *run.devices());
-    let mut reports = Vec::new();
     for device in &devices {
         device
             .drain(&run)
             .map_err(|error| ScriptError::in_task(MASTER, format!("{}: {error}", device.name)))?;
-        reports.push(device.report());
     }
-    Ok(Some(ScriptReport { seconds, devices: reports }))
+    let sent = devices.iter().flat_map(|device| device.streams()).collect();
+    let devices = devices.iter().map(|device| device.report(&sent)).collect();
+    Ok(Some(ScriptReport { seconds, devices }))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! at once: a lock around the pair is taken per batch and never held in a wait. Two tasks that send to one queue take turns,
 //! a batch each.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffers::BufferArray;
 use super::context::context;
+use super::meter::{MeterRef, QueueMeter};
 use super::report::{DeviceReport, QueueReport};
 use super::run::Run;
 use super::sender::Sender;
@@ -44,6 +46,7 @@ pub(super) struct DeviceQueue {
     /// Readable when something has come that was waited for.
     readable: OwnedFd,
     sender: Mutex<Sender>,
+    pub(super) meter: Mutex<Option<QueueMeter>>,
     pub(super) sent: Traffic,
     pub(super) received: Traffic,
     /// Received frames that no buffer of the script's array held.
@@ -105,6 +108,7 @@ impl Device {
                 ring: Mutex::new(queue),
                 readable,
                 sender: Mutex::new(Sender::new(run.clock.reader()).map_err(mlua::Error::external)?),
+                meter: Mutex::default(),
                 sent: Traffic::default(),
                 received: Traffic::default(),
                 too_long: AtomicU64::new(0),
@@ -171,12 +175,26 @@ impl Device {
         Ok(())
     }
 
-    pub(super) fn report(&self) -> DeviceReport {
+    /// The streams that its queues numbered, and how many frames of each.
+    pub(super) fn streams(&self) -> Vec<(u16, u64)> {
+        self.queues.iter().flat_map(|queue| queue.sender().sequences().to_vec()).collect()
+    }
+
+    /// The account, with what this run `sent` of each stream.
+    pub(super) fn report(&self, sent: &HashMap<u16, u64>) -> DeviceReport {
         let queues = self.queues.iter().enumerate().map(|(number, queue)| {
             let ((sent_frames, sent_bytes), (received_frames, received_bytes)) =
                 (queue.sent.get(), queue.received.get());
             let unsent_frames = u64::from(queue.ring().tx().pending());
             let sender = queue.sender();
+            let meter = queue.meter().as_ref().map(|metered| {
+                let mut report = metered.meter.report();
+                for stream in &mut report.streams {
+                    let sent = stream.wire_streams().first().and_then(|stream| sent.get(stream));
+                    sent.into_iter().for_each(|&sent| stream.complete(sent));
+                }
+                report.summary()
+            });
             QueueReport {
                 queue: number,
                 sent_frames,
@@ -187,6 +205,7 @@ impl Device {
                 too_long_frames: queue.too_long.load(Ordering::Relaxed),
                 offered: sender.offered(),
                 departure: sender.departure_error(),
+                meter,
             }
         });
         DeviceReport { name: self.name.clone(), driver: self.info.driver.clone(), queues: queues.collect() }
@@ -382,6 +401,10 @@ impl UserData for QueueRef {
             let (array, _) = buffer_array(&bufs, "tryRecv")?;
             let limit_ns = wait_us.map_or(u64::MAX, |us| (us.max(0.0) * 1e3) as u64);
             receiver::receive(&this.queue, &array, Some(limit_ns), &*context(lua)?)
+        });
+        methods.add_method("meter", |lua, this, streams: Option<Vec<u16>>| {
+            this.expect(Side::Rx, "meter")?;
+            MeterRef::attach(&this.queue, streams, context(lua)?.now_ns())
         });
         methods.add_method("getMacString", |_, this, ()| Ok(this.device.mac.to_string()));
         methods.add_method("getTxStats", |_, this, ()| Ok(this.device.total(|queue| &queue.sent)));

@@ -1,6 +1,6 @@
 //! Rates and shapes of a load as scripts write them.
 
-use mlua::{Table, Value};
+use mlua::Value;
 use ringroad_traffic::line_rate::BitLayer;
 use ringroad_traffic::pacing::{LoadShape, RateSpec};
 
@@ -38,38 +38,13 @@ fn of(rate: &Value, shape: &Value, what: &str, unit: impl Fn(f64) -> RateSpec) -
 }
 
 fn shape_of(shape: &Value) -> mlua::Result<LoadShape> {
-    let refuse = || {
-        mlua::Error::runtime(
-            "the shape is none: give \"constant\", \"poisson\", {poisson = seed}, {burst = frames, gap = ns} or \
-             {ramp = \"1kpps\", over = seconds}",
-        )
-    };
     match shape {
-        Value::Nil => Ok(LoadShape::Constant),
         // MoonGen's setRateMpps takes the frames' size here; frames/s do not depend on it.
-        Value::Integer(_) | Value::Number(_) => Ok(LoadShape::Constant),
-        Value::String(name) => match &*name.to_string_lossy() {
-            "constant" | "cbr" => Ok(LoadShape::Constant),
-            "poisson" => Ok(LoadShape::Poisson { seed: 0 }),
-            _ => Err(refuse()),
-        },
-        Value::Table(table) => shape_of_table(table)?.ok_or_else(refuse),
-        _ => Err(refuse()),
+        Value::Nil | Value::Integer(_) | Value::Number(_) => Ok(LoadShape::Constant),
+        Value::String(text) => text.to_string_lossy().parse().map_err(mlua::Error::external),
+        other => Err(mlua::Error::runtime(format!(
+            "the shape is a {}: give a string like \"constant\", \"poisson:7\", \"bursts:32\" or \"ramp:1kpps:10s\"",
+            other.type_name()
+        ))),
     }
-}
-
-fn shape_of_table(table: &Table) -> mlua::Result<Option<LoadShape>> {
-    if let Some(seed) = table.get::<Option<u64>>("poisson")? {
-        return Ok(Some(LoadShape::Poisson { seed }));
-    }
-    if let Some(frames) = table.get::<Option<u32>>("burst")? {
-        return Ok(Some(LoadShape::Bursts { frames, gap_ns: table.get("gap")? }));
-    }
-    let Some(from) = table.get::<Option<String>>("ramp")? else { return Ok(None) };
-    let from = from.parse().map_err(mlua::Error::external)?;
-    let over: Option<f64> = table.get("over")?;
-    let over_ns =
-        over.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).map(|seconds| (seconds * 1e9) as u64);
-    let over_ns = over_ns.ok_or_else(|| mlua::Error::runtime("a ramp needs over = seconds above 0"))?;
-    Ok(Some(LoadShape::Ramp { from, over_ns }))
 }

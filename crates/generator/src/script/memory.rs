@@ -139,14 +139,6 @@ impl FrameBlock {
         header[..4].copy_from_slice(&(len as u32).to_ne_bytes());
         header[ARRIVAL_OFFSET..ARRIVAL_OFFSET + 8].copy_from_slice(&arrival_ns.to_ne_bytes());
     }
-
-    /// When the frame in buffer `index` came, as `received` noted, unless the script changed it.
-    #[inline]
-    pub(super) fn arrival_ns(&self, index: usize) -> u64 {
-        let mut arrival = [0; 8];
-        arrival.copy_from_slice(self.block.bytes(index * self.stride + ARRIVAL_OFFSET, 8));
-        u64::from_ne_bytes(arrival)
-    }
 }
 
 /// Numbers that a script gathers for Rust.

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringroad::{Interest, PortError, RxRing};
+use ringroad_traffic::meter::Digest;
+use ringroad_traffic::signature::FormSet;
 
 use super::buffers::BufferArray;
 use super::context::Context;
@@ -20,6 +22,13 @@ struct Taken {
     frames: usize,
     bytes: u64,
     too_long: u64,
+}
+
+impl Taken {
+    /// The frames taken.
+    fn seen_in<'a>(&self, block: &'a FrameBlock) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.frames).map(|index| block.frame(index, block.claimed_len(index)))
+    }
 }
 
 /// Waits until there is a frame, at most `limit_ns`, and takes as many as there are and `array` holds. Returns their number: 0 where
@@ -49,6 +58,13 @@ pub(super) fn receive(
         };
         if taken.too_long > 0 {
             queue.too_long.fetch_add(taken.too_long, Ordering::Relaxed);
+        }
+        if let Some(metered) = &mut *queue.meter() {
+            metered.digests.clear();
+            metered
+                .digests
+                .extend(taken.seen_in(&block).map(|frame| Digest::new(frame, FormSet::ALL, now_ns)));
+            metered.meter.record(&metered.digests);
         }
         if taken.frames > 0 {
             queue.received.add(taken.frames as u64, taken.bytes);

@@ -1,5 +1,6 @@
 //! What a script's run came to.
 
+use ringroad_traffic::meter::MeterSummary;
 use ringroad_traffic::pacing::{DepartureErrorReport, OfferedLoad};
 use serde::Serialize;
 
@@ -45,4 +46,8 @@ pub struct QueueReport {
     /// How well frames kept their times; absent where no rate was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure: Option<DepartureErrorReport>,
+    /// What became of signed frames; absent where the script attached no meter. Streams that this run signed are compared with what
+    /// it sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meter: Option<MeterSummary>,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::device::Device;
 use super::error::ScriptError;
 use super::transfer::Transfer;
-use super::{Script, ScriptOptions};
+use super::{ScriptOptions, Source};
 use crate::clock::Clock;
 
 /// Longest sleep between two looks at the flag that ends the run: a signal handler can set it, but not wake anybody.
@@ -18,7 +18,7 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// One run of a script.
 pub(super) struct Run {
-    pub(super) script: Script,
+    pub(super) script: Source,
     pub(super) arguments: Vec<String>,
     pub(super) options: ScriptOptions,
     pub(super) clock: Clock,
@@ -61,7 +61,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
-    pub(super) fn new(script: Script, arguments: Vec<String>, options: ScriptOptions) -> Self {
+    pub(super) fn new(script: Source, arguments: Vec<String>, options: ScriptOptions) -> Self {
         let clock = Clock::new();
         let end_ns = options.duration.map(|duration| {
             clock.reader().now_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))

@@ -79,6 +79,11 @@ impl Sender {
         }
     }
 
+    /// The streams signed here, each with its next number.
+    pub(super) fn sequences(&self) -> &[(u16, u64)] {
+        &self.sequences
+    }
+
     /// How well frames kept their times; none where no rate was set.
     pub(super) fn departure_error(&self) -> Option<DepartureErrorReport> {
         Some(self.error.report()).filter(|report| report.frames > 0)

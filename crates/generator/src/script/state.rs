@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value, Variadic};
 
-use super::Script;
+use super::Source;
 use super::context::{Context, context};
 use super::device::{Device, DeviceRef};
 use super::histogram::HistogramRef;
@@ -73,7 +73,7 @@ fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
 
 /// Output goes through the run's, so that lines of several tasks do not mix; modules are found beside the script; each task has
 /// random numbers of its own, the same in each run.
-fn replace_globals(lua: &Lua, script: &Script, seed: u32) -> mlua::Result<()> {
+fn replace_globals(lua: &Lua, script: &Source, seed: u32) -> mlua::Result<()> {
     let globals = lua.globals();
     let print = lua.create_function(|lua, values: Variadic<Value>| {
         let words: Vec<String> = values.iter().map(Value::to_string).collect::<mlua::Result<_>>()?;

@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn try_run(&self, source: &str, arguments: &[&str]) -> Result<Option<ScriptReport>, ScriptError> {
-        let script = Script { name: "test.lua".into(), source: prepared(source), folder: None };
+        let script = Source { name: "test.lua".into(), source: prepared(source), folder: None };
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         run_script(script, &arguments, self.options.clone())
     }
@@ -283,6 +283,44 @@ fn frames_reach_a_script_and_return_as_it_changed_them() {
 }
 
 #[test]
+fn a_meter_tells_what_became_of_signed_frames() {
+    let bench = Bench::new();
+    let report = bench.run(
+        r#"
+        function master()
+          local tx = device.config{ port = "x{1" }:getTxQueue(0)
+          local rx = device.config{ port = "x}1" }:getRxQueue(0)
+          local meter = rx:meter{ 3 }
+          local bufs = memory.createMemPool(function(buf) buf:getUdpPacket():fill{} end):bufArray(100)
+          local back = memory.bufArray(300)
+          bufs:alloc(60)
+          bufs:sign(3)
+          tx:send(bufs)
+          tx:sendN(bufs, 40)
+          assert(rx:recv(back) == 140)
+          local seen = meter:interval()
+          assert(seen.total.frames == 140 and seen.total.duplicates == 40, seen.total.frames)
+          bufs:sign(3)
+          tx:send(bufs)
+          back = memory.bufArray(99)
+          assert(rx:recv(back) == 99)
+          local stream = meter:report().streams[1]
+          print(stream.received, stream.distinct, stream.lost, stream.delay.latency_ns.count)
+          meter:print()
+        end"#,
+        &[],
+    );
+    assert!(
+        bench.printed().starts_with("239\t199\t0\t199\n[x}1#0] 239 frames, 0 of others"),
+        "{}",
+        bench.printed()
+    );
+    let stream = &report.devices[1].queues[0].meter.as_ref().unwrap().streams[0];
+    // The last frame was left in the ring.
+    assert_eq!((stream.sent, stream.distinct, stream.lost, stream.duplicates), (Some(200), 199, 1, 40));
+}
+
+#[test]
 fn a_frame_longer_than_the_buffers_is_counted() {
     let bench = Bench::new();
     let mut far = bench.datapath.open("x}1").unwrap();
@@ -318,9 +356,9 @@ fn a_load_with_a_rate_is_accounted_for() {
           queue:send(bufs)
           queue:setRate(100, "poisson")
           queue:send(bufs)
-          queue:setRate("200kpps", { burst = 10 })
+          queue:setRate("200kpps", "bursts:10")
           queue:send(bufs)
-          queue:setRate("200kpps", { ramp = "100kpps", over = 0.001 })
+          queue:setRate("200kpps", "ramp:100kpps:1ms")
           queue:send(bufs)
           queue:setRate(nil)
           queue:send(bufs)
@@ -519,7 +557,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (in_master(&format!("{device}dev:getTxQueue(0):setRate(-1)")), "setRate: the rate is -1"),
         (in_master(&format!("{device}dev:getTxQueue(0):setRate('1Xpps')")), "unknown unit"),
-        (in_master(&format!("{device}dev:getTxQueue(0):setRate('1Mpps', 'wild')")), "the shape is none"),
+        (in_master(&format!("{device}dev:getTxQueue(0):setRate('1Mpps', 'wild')")), "\"wild\""),
         (in_master(&format!("{device}dev:getTxQueue(0):setRate(nil, 'poisson')")), "give a rate"),
         (
             in_master(

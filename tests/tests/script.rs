@@ -1,0 +1,215 @@
+//! `ringroad script` as its users run it: the examples, over the daemon's switch, and what goes wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::HashSet;
+use std::io::BufRead;
+use std::path::PathBuf;
+
+use ringroad_capture::CaptureReader;
+use ringroad_tests::command::{run, start, stderr, summary};
+use ringroad_tests::conservation::assert_conserved;
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
+use serde_json::Value;
+
+/// One of the examples that come with the project.
+fn example(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/scripts");
+    folder.join(name).display().to_string()
+}
+
+/// The values that a command printed, a line each.
+fn lines(output: &std::process::Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+#[test]
+fn load_and_latency_are_measured_to_the_frame() {
+    let daemon = Daemon::start();
+    let output = run(daemon.ringroad(&[
+        "--json",
+        "script",
+        &example("l2-load-latency.lua"),
+        "vale0:a",
+        "vale0:b@slots=4096",
+        "--rate",
+        "20kpps",
+        "--frames",
+        "3000",
+    ]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = lines(&output);
+    assert_eq!(lines[0]["ready"], true, "{lines:?}");
+    let counters: Vec<_> = lines.iter().filter(|line| line["final"] == true).collect();
+    assert_eq!(counters.len(), 2, "{lines:?}");
+    assert!(counters.iter().all(|counter| counter["frames"] == 3000), "{counters:?}");
+    let summary = lines.last().unwrap();
+    let sender = &summary["devices"][0]["queues"][0];
+    assert_eq!(
+        (&sender["sent_frames"], &sender["departure"]["frames"]),
+        (&3000.into(), &3000.into()),
+        "{sender}"
+    );
+    let stream = &summary["devices"][1]["queues"][0]["meter"]["streams"][0];
+    assert_eq!(
+        (&stream["sent"], &stream["distinct"], &stream["lost"]),
+        (&3000.into(), &3000.into(), &0.into())
+    );
+    assert_eq!(stream["delay"]["latency_ns"]["count"], 3000, "{stream}");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn another_program_s_meter_reads_the_signatures() {
+    let daemon = Daemon::start();
+    let (receiver, received) =
+        start(daemon.ringroad(&["--json", "recv", "vale0:c@slots=4096", "--count", "2000", "--check"]));
+    let sent = run(daemon.ringroad(&[
+        "script",
+        &example("l2-load-latency.lua"),
+        "vale0:a",
+        "vale0:b@slots=4096",
+        "-r20kpps",
+        "-f2000",
+        "--size=128",
+    ]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = summary(received);
+    assert!(receiver.wait_with_output().unwrap().status.success());
+    // Addressed to a station that never speaks, so flooded to all.
+    assert_eq!(received["frames"], 2000, "{received}");
+    assert_eq!(received["meter"]["total"]["lost"], 0, "{received}");
+}
+
+#[test]
+fn flows_are_as_many_as_were_asked_for() {
+    let daemon = Daemon::start();
+    let record = daemon.folder().join("flows.pcap").display().to_string();
+    let (recorder, _lines) =
+        start(daemon.ringroad(&["--json", "recv", "vale0:b@slots=4096", "-w", &record, "--count", "5000"]));
+    let sent = run(daemon.ringroad(&[
+        "script",
+        &example("udp-flows.lua"),
+        "vale0:a",
+        "--flows",
+        "2500",
+        "--frames",
+        "5000",
+        "--rate",
+        "20kpps",
+    ]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert!(recorder.wait_with_output().unwrap().status.success());
+    let mut reader = CaptureReader::open(record.as_ref()).unwrap();
+    let mut flows = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        // Source address and source port.
+        flows.push((frame.bytes[26..30].to_vec(), frame.bytes[34..36].to_vec()));
+    }
+    assert_eq!(flows.len(), 5000);
+    assert_eq!(flows.iter().collect::<HashSet<_>>().len(), 2500);
+    assert_eq!(flows[..2500], flows[2500..], "in the same order each time");
+    assert_eq!(flows[2001], (vec![10, 0, 0, 3], vec![4, 1]));
+}
+
+#[test]
+fn phases_follow_each_other_and_each_tells_its_load() {
+    let daemon = Daemon::start();
+    let sent = run(daemon.ringroad(&[
+        "--json",
+        "script",
+        &example("ramp-phases.lua"),
+        "vale0:a",
+        "--peak",
+        "20kpps",
+        "--seconds",
+        "0.05",
+    ]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let told = stderr(&sent);
+    let phases: Vec<_> = told.lines().map(|line| line.split(':').nth(1).unwrap_or_default().trim()).collect();
+    assert_eq!(phases, ["up", "hold", "bursts"], "{told}");
+    let queue = &lines(&sent).last().unwrap()["devices"][0]["queues"][0];
+    assert_eq!(queue["sent_frames"], queue["offered"]["sent_frames"], "{queue}");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn a_reflector_sends_back_until_it_is_interrupted() {
+    let daemon = Daemon::start();
+    let (mut reflector, _lines) =
+        start(daemon.ringroad(&["--json", "script", &example("reflector.lua"), "vale0:b@slots=4096"]));
+    let mut port = daemon.open("vale0:a@slots=4096");
+    for number in 0..500 {
+        // To a station that nobody has learned yet: flooded.
+        send(&mut port, &numbered(station(9), station(1), number, 60));
+    }
+    port.sync().unwrap();
+    for number in 0..500 {
+        let frame = receive_from(&mut port, station(9));
+        assert_eq!(number_of(&frame, station(9)), Some(number));
+        assert_eq!(frame[..6], station(1));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&reflector), rustix::process::Signal::INT)
+        .unwrap();
+    assert!(reflector.wait().unwrap().success(), "an interrupt ends it in order");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
+fn what_is_wrong_with_a_script_is_told_with_status_1_and_wrong_arguments_with_2() {
+    let daemon = Daemon::start();
+    let script = |name: &str, source: &str| {
+        let path = daemon.folder().join(name);
+        std::fs::write(&path, source).unwrap();
+        path.display().to_string()
+    };
+    let syntax = script("syntax.lua", "function master(\n");
+    let failing = script("failing.lua", "function master()\n  local x = nil\n  x.y = 1\nend\n");
+    let closed = script("closed.lua", "require('device').config{ port = 'nonsense' }");
+    for (file, told) in [
+        (syntax.as_str(), "syntax.lua:2:"),
+        (failing.as_str(), "failing.lua:3: attempt to index local 'x'"),
+        (closed.as_str(), "closed.lua:1: device.config: nonsense"),
+        ("/nowhere.lua", "/nowhere.lua"),
+    ] {
+        let output = run(daemon.ringroad(&["script", file]));
+        assert_eq!(output.status.code(), Some(1), "{file}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{file}: {}", stderr(&output));
+    }
+    let flows = example("udp-flows.lua");
+    for (arguments, told) in [
+        (vec!["script", &flows], "argument <port> is missing"),
+        (vec!["script", &flows, "vale0:a", "--flow", "1"], "there is no option --flow"),
+    ] {
+        let output = run(daemon.ringroad(&arguments));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains("Usage: ringroad script"), "{}", stderr(&output));
+    }
+    let help = run(daemon.ringroad(&["script", &flows, "--help"]));
+    assert!(help.status.success());
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(text.contains("--flows") && text.contains("[default: 1000000]"), "{text}");
+}
+
+#[test]
+fn an_interrupt_ends_a_script_with_its_account() {
+    let daemon = Daemon::start();
+    let path = daemon.folder().join("busy.lua");
+    let source = "local mg, device = require 'moongen', require 'device'
+        function master() device.config{ port = 'vale0:a' } mg.startTask('work') mg.waitForTasks() end
+        function work() while mg.running() do end print '{\"work\":\"done\"}' end";
+    std::fs::write(&path, source).unwrap();
+    let (mut child, mut lines) = start(daemon.ringroad(&["--json", "script", &path.display().to_string()]));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    let mut told = String::new();
+    lines.read_line(&mut told).unwrap();
+    assert_eq!(told, "{\"work\":\"done\"}\n");
+    assert_eq!(summary(lines)["devices"][0]["name"], "vale0:a");
+    assert!(child.wait().unwrap().success());
+}
