@@ -1,0 +1,38 @@
+//! Any bytes as a definition of streams in JSON, or else as a template frame. Reading and compiling them ends; what
+//! compiles makes frames of the lengths told, the same in place and in a slot, with signatures that can be read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringroad_traffic::definition::{StreamDefinition, StreamList};
+use ringroad_traffic::signature::{FormSet, Reading, read_signature};
+
+fn make(stream: &StreamDefinition) {
+    let Ok(mut in_place) = stream.compile(3) else { return };
+    let mut in_slot = in_place.clone();
+    let mut slot = vec![0; in_place.longest_slot_bytes()];
+    for sequence in 0..8 {
+        let expected = in_place.next_size();
+        let frame = in_place.next_frame(sequence);
+        assert_eq!(frame.len(), expected);
+        assert_eq!(in_slot.write_next(sequence, &mut slot), Ok(expected));
+        assert_eq!(&slot[..expected], frame);
+        if stream.signature {
+            let Reading::Intact(signature) = read_signature(frame, FormSet::ALL) else { panic!("not signed") };
+            assert_eq!((signature.stream, signature.sequence_low), (3, sequence));
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    match StreamList::read(&mut serde_json::Deserializer::from_slice(data)) {
+        Ok(list) => list.streams.iter().for_each(make),
+        Err(_) => {
+            let Some((flags, frame)) = data.split_first() else { return };
+            let mut stream = StreamDefinition::default().with_template(frame.to_vec());
+            stream.signature = flags & 1 == 1;
+            stream.fix_checksums = Some(flags & 2 == 2);
+            stream.flows = u64::from(flags >> 2) + 1;
+            make(&stream);
+        }
+    }
+});
