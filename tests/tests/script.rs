@@ -81,7 +81,7 @@ fn another_program_s_meter_reads_the_signatures() {
     assert!(receiver.wait_with_output().unwrap().status.success());
     // Addressed to a station that never speaks, so flooded to all.
     assert_eq!(received["frames"], 2000, "{received}");
-    assert_eq!(received["meter"]["total"]["lost"], 0, "{received}");
+    assert_eq!(received["test_frames"]["total"]["lost"], 0, "{received}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn flows_are_as_many_as_were_asked_for() {
     ]));
     assert!(sent.status.success(), "{}", stderr(&sent));
     assert!(recorder.wait_with_output().unwrap().status.success());
-    let mut reader = CaptureReader::open(record.as_ref()).unwrap();
+    let mut reader = CaptureReader::open(&record).unwrap();
     let mut flows = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {
         // Source address and source port.
@@ -132,7 +132,8 @@ fn phases_follow_each_other_and_each_tells_its_load() {
     let told = stderr(&sent);
     let phases: Vec<_> = told.lines().map(|line| line.split(':').nth(1).unwrap_or_default().trim()).collect();
     assert_eq!(phases, ["up", "hold", "bursts"], "{told}");
-    let queue = &lines(&sent).last().unwrap()["devices"][0]["queues"][0];
+    let summary = lines(&sent).pop().unwrap();
+    let queue = &summary["devices"][0]["queues"][0];
     assert_eq!(queue["sent_frames"], queue["offered"]["sent_frames"], "{queue}");
     assert_conserved(&daemon.status());
 }

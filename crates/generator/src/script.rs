@@ -2,16 +2,16 @@
 //!
 //! A script is written as for MoonGen: `configure(parser)` describes its arguments, `master(args)` opens ports and starts tasks, and
 //! each task is a global function that runs in a thread and a Lua state of its own. What happens for each frame happens in code
-//! that LuaJIT compiles, over frames in memory of the task ([`memory`]); Rust is called once per batch, to sign, compute checksums,
+//! that LuaJIT compiles, over frames in memory of the task; Rust is called once per batch, to sign, compute checksums,
 //! wait for the times of the frames and copy them into slots. `docs/scripts.md` is the manual.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `prelude/*.lua` | what `require` gives a script: packets, pools, counters, arguments |
-//! | [`state`] | the Lua state of a task, and the functions behind the prelude |
-//! | [`task`], [`run`], [`transfer`] | threads, what they share, values between them |
-//! | [`device`], [`sender`], [`receiver`], [`load`], [`meter`] | ports, batches, rates, what became of signed frames |
-//! | [`buffers`], [`memory`], [`checksum`], [`histogram`] | frames in memory, what is written into them, numbers |
+//! | `state` | the Lua state of a task, and the functions behind the prelude |
+//! | `task`, `run`, `transfer` | threads, what they share, values between them |
+//! | `device`, `sender`, `receiver`, `load`, `meter` | ports, batches, rates, what became of signed frames |
+//! | `buffers`, `memory`, `checksum`, `histogram` | frames in memory, what is written into them, numbers |
 
 mod buffers;
 mod checksum;
