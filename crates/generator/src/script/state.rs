@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value, Variadic};
+use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 
 use super::Source;
 use super::context::{Context, context};
@@ -16,7 +16,8 @@ use super::task::start_task;
 use super::transfer::{Transfer, register_classes};
 
 /// Lua modules by the name that `require` knows them by, in the order in which they are loaded.
-const PRELUDE: [(&str, &str); 12] = [
+const PRELUDE: [(&str, &str); 13] = [
+    ("ringroad.output", include_str!("prelude/output.lua")),
     ("ringroad.numbers", include_str!("prelude/numbers.lua")),
     ("ringroad.headers", include_str!("prelude/headers.lua")),
     ("ringroad.packet", include_str!("prelude/packet.lua")),
@@ -57,7 +58,7 @@ pub(super) fn make_state(run: &Arc<Run>, task: &str, seed: u32) -> mlua::Result<
         loaded.set(alias, loaded.get::<Value>(name)?)?;
     }
     register_classes(&lua, classes(&lua, &loaded)?)?;
-    replace_globals(&lua, &run.script, seed)?;
+    set_up_globals(&lua, &run.script, seed)?;
     lua.load(&run.script.source).set_name(format!("@{}", run.script.name)).exec()?;
     Ok(lua)
 }
@@ -71,26 +72,9 @@ fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
     Ok(classes)
 }
 
-/// Output goes through the run's, so that lines of several tasks do not mix; modules are found beside the script; each task has
-/// random numbers of its own, the same in each run.
-fn replace_globals(lua: &Lua, script: &Source, seed: u32) -> mlua::Result<()> {
+/// Modules are found beside the script; each task has random numbers of its own, the same in each run.
+fn set_up_globals(lua: &Lua, script: &Source, seed: u32) -> mlua::Result<()> {
     let globals = lua.globals();
-    let print = lua.create_function(|lua, values: Variadic<Value>| {
-        let words: Vec<String> = values.iter().map(Value::to_string).collect::<mlua::Result<_>>()?;
-        context(lua)?.run.write_line(words.join("\t").as_bytes())
-    })?;
-    globals.set("print", print)?;
-    let write = lua.create_function(|lua, texts: Variadic<LuaString>| {
-        let bytes: Vec<u8> = texts.iter().flat_map(|text| text.as_bytes().to_vec()).collect();
-        context(lua)?.run.write(&bytes)
-    })?;
-    globals.get::<Table>("io")?.set("write", write)?;
-    let exit = lua.create_function(|_, ()| -> mlua::Result<()> {
-        Err(mlua::Error::runtime(
-            "os.exit would leave ports open: return from the function, or call mg.stop()",
-        ))
-    })?;
-    globals.get::<Table>("os")?.set("exit", exit)?;
     if let Some(folder) = &script.folder {
         let package: Table = globals.get("package")?;
         let path: String = package.get("path")?;
@@ -180,8 +164,12 @@ fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
     )?;
     function("histogram", lua.create_function(|_, ()| HistogramRef::new())?)?;
     function(
-        "write",
+        "write_line",
         lua.create_function(|lua, text: LuaString| context(lua)?.run.write_line(&text.as_bytes()))?,
+    )?;
+    function(
+        "write",
+        lua.create_function(|lua, text: LuaString| context(lua)?.run.write(&text.as_bytes()))?,
     )?;
     function(
         "log",

@@ -718,6 +718,41 @@ fn counters_and_histograms_print_what_was_counted() {
 }
 
 #[test]
+fn what_is_printed_is_what_lua_makes_of_it() {
+    let bench = Bench::new();
+    bench.run(
+        "function master() print(1ULL, nil, 1.5, parseIP6Address('::1')) io.write('a', 1, '\\n') end",
+        &[],
+    );
+    assert_eq!(bench.printed(), "1ULL\tnil\t1.5\t0:0:0:0:0:0:0:1\na1\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run() {
+    /// Takes nothing.
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut bench = Bench::new();
+    bench.options.output = Arc::new(Mutex::new(Closed));
+    let error = bench.try_run(
+        "function master() mg.startTask('wait') print('x') end
+         function wait() while mg.running() do mg.sleepMillis(3600000) end end",
+        &[],
+    );
+    assert!(
+        matches!(&error, Err(ScriptError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn addresses_keep_their_values() {
     Bench::new().run(
         r#"

@@ -66,7 +66,7 @@ stats.unpack = function(plain) return setmetatable(plain, counter) end
 
 local function write(self, text)
   if not text then return end
-  if not self.file then return native.write(text) end
+  if not self.file then return native.write_line(text) end
   local file, problem = io.open(self.file, "a")
   if not file then error(("stats: %s cannot be written: %s"):format(self.file, problem), 3) end
   file:write(text, "\n")
