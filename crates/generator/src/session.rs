@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::error::SessionError;
 use crate::lineup::Lineup;
 use crate::plan::Plan;
-use crate::queue_task::QueueTask;
+use crate::queue_task::{QueueTask, Turn};
 use crate::report::Report;
 use crate::series::{Interval, Series};
 use crate::shared::{FrameCount, Shared};
@@ -228,15 +228,7 @@ impl Session {
     /// [`SessionError::Port`].
     pub fn turn(&mut self) -> Result<bool, SessionError> {
         let Some(worker) = &mut self.own else { return Ok(false) };
-        let mut busy = false;
-        for task in &mut worker.tasks {
-            let turn = task.turn(&mut worker.clock).map_err(|source| SessionError::Port {
-                port: self.shared.info[task.port].name.clone(),
-                source,
-            })?;
-            busy |= turn.busy;
-        }
-        Ok(busy)
+        worker.turn().map(|turn| turn.busy).map_err(|failure| failed(&self.shared, failure))
     }
 
     /// What a load has sent so far.
@@ -286,8 +278,14 @@ impl Session {
         let mut workeds = Vec::new();
         let mut ended = Ok(());
         if let Some(mut worker) = self.own.take() {
-            ended = self.drain_own(&mut worker);
-            workeds.push(worker.end(None));
+            // With a clock that stands still there is no time to wait for: turns until nothing moves.
+            let drained = loop {
+                match worker.turn() {
+                    Ok(turn) if turn.busy => {}
+                    turned => break turned.err(),
+                }
+            };
+            workeds.push(worker.end(drained));
         } else {
             self.drain(drain);
             self.control.end();
@@ -299,8 +297,8 @@ impl Session {
             }
         }
         for worked in &mut workeds {
-            if let Some((port, source)) = worked.failure.take() {
-                ended = Err(SessionError::Port { port: self.shared.info[port].name.clone(), source });
+            if let Some(failure) = worked.failure.take() {
+                ended = Err(failed(&self.shared, failure));
             }
         }
         let series = std::mem::take(&mut self.series);
@@ -318,23 +316,6 @@ impl Session {
             std::thread::sleep(Duration::from_nanos(until_ns - now_ns).min(Duration::from_millis(50)));
         }
     }
-
-    /// Turns until nothing moves.
-    fn drain_own(&mut self, worker: &mut Worker) -> Result<(), SessionError> {
-        loop {
-            let mut busy = false;
-            for task in &mut worker.tasks {
-                let turn = task.turn(&mut worker.clock).map_err(|source| SessionError::Port {
-                    port: self.shared.info[task.port].name.clone(),
-                    source,
-                })?;
-                busy |= turn.busy;
-            }
-            if !busy {
-                return Ok(());
-            }
-        }
-    }
 }
 
 impl Drop for Session {
@@ -345,6 +326,11 @@ impl Drop for Session {
             let _ = thread.join();
         }
     }
+}
+
+/// A port's failure with its name.
+fn failed(shared: &Shared, (port, source): (usize, ringroad::PortError)) -> SessionError {
+    SessionError::Port { port: shared.info[port].name.clone(), source }
 }
 
 /// Starts a thread that is pinned before it serves anything.
@@ -364,54 +350,48 @@ fn spawn(worker: Worker, index: usize, cpu: Option<usize>) -> std::io::Result<Jo
 impl Worker {
     fn run(mut self) -> Worked {
         loop {
-            let (mut busy, mut blocked, mut next_due_ns) = (false, false, u64::MAX);
-            for index in 0..self.tasks.len() {
-                let task = &mut self.tasks[index];
-                match task.turn(&mut self.clock) {
-                    Ok(turn) => {
-                        busy |= turn.busy;
-                        blocked |= turn.blocked;
-                        next_due_ns = next_due_ns.min(turn.next_due_ns.unwrap_or(u64::MAX));
-                    }
-                    Err(error) => {
-                        let failed = task.port;
-                        self.control.end();
-                        return self.end(Some((failed, error)));
-                    }
-                }
-            }
-            if self.control.is_ended() {
-                let flushed = self.flush();
-                return self.end(flushed.err());
-            }
-            if let Err(failure) = self.pause(busy, blocked, next_due_ns) {
+            let ended = match self.turn() {
+                Ok(_) if self.control.is_ended() => return self.flushed(),
+                Ok(turn) => self.pause(turn),
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = ended {
                 self.control.end();
                 return self.end(Some(failure));
             }
         }
     }
 
+    /// A turn of every task.
+    #[inline]
+    fn turn(&mut self) -> Result<Turn, (usize, ringroad::PortError)> {
+        let mut all = Turn { busy: false, next_due_ns: None, blocked: false };
+        for task in &mut self.tasks {
+            let turn = task.turn(&mut self.clock).map_err(|error| (task.port, error))?;
+            all.busy |= turn.busy;
+            all.blocked |= turn.blocked;
+            all.next_due_ns = all.next_due_ns.into_iter().chain(turn.next_due_ns).min();
+        }
+        Ok(all)
+    }
+
     /// Between two turns: goes on at once, spins, or sleeps.
-    fn pause(
-        &mut self,
-        busy: bool,
-        blocked: bool,
-        next_due_ns: u64,
-    ) -> Result<(), (usize, ringroad::PortError)> {
-        if busy || self.busy {
+    fn pause(&mut self, turn: Turn) -> Result<(), (usize, ringroad::PortError)> {
+        if turn.busy || self.busy {
             self.idle_since_ns = None;
             return Ok(());
         }
         let now_ns = self.clock.now_ns();
         let idle_ns = now_ns - *self.idle_since_ns.get_or_insert(now_ns);
-        let until_due_ns = if blocked { u64::MAX } else { next_due_ns.saturating_sub(now_ns) };
+        let due_ns = turn.next_due_ns.filter(|_| !turn.blocked).unwrap_or(u64::MAX);
+        let until_due_ns = due_ns.saturating_sub(now_ns);
         if idle_ns < SPIN_NS || until_due_ns <= AWAKE_NS {
             std::hint::spin_loop();
             return Ok(());
         }
         let limit = LONGEST_REST.min(Duration::from_nanos(until_due_ns - AWAKE_NS));
         match self.tasks.as_mut_slice() {
-            [task] => task.rest(blocked, limit).map_err(|error| (task.port, error)),
+            [task] => task.rest(turn.blocked, limit).map_err(|error| (task.port, error)),
             // Several queues: a short sleep costs less than arming them all.
             _ => {
                 std::thread::sleep(limit.min(Duration::from_micros(50)));
@@ -420,22 +400,21 @@ impl Worker {
         }
     }
 
-    /// Syncs until the other side has taken every slot, or has taken none for a while.
-    fn flush(&mut self) -> Result<(), (usize, ringroad::PortError)> {
+    /// Ends when the other side has taken every slot, or has taken none for a while.
+    fn flushed(mut self) -> Worked {
         let mut fewest = u32::MAX;
         let mut progress_ns = self.clock.now_ns();
         loop {
-            let mut left = 0;
-            for task in &mut self.tasks {
-                task.turn(&mut self.clock).map_err(|error| (task.port, error))?;
-                left += task.unsent_slots();
+            if let Err(failure) = self.turn() {
+                return self.end(Some(failure));
             }
+            let left = self.tasks.iter_mut().map(QueueTask::unsent_slots).sum();
             let now_ns = self.clock.now_ns();
             if left < fewest {
                 (fewest, progress_ns) = (left, now_ns);
             }
             if left == 0 || now_ns - progress_ns > FLUSH_NS {
-                return Ok(());
+                return self.end(None);
             }
             std::hint::spin_loop();
         }
