@@ -14,7 +14,7 @@ use crate::mac_address::MacAddress;
 use crate::modifier::{Draws, ModifierDefinition, Progression, Steps, Value};
 use crate::payload::Payload;
 use crate::random::{SplitMix64, below};
-use crate::signature::{FormSet, Reading, read_signature};
+use crate::signature::{FormSet, Reading, SignatureForm, read_signature};
 
 fn ethernet() -> impl Strategy<Value = Header> {
     (any::<[u8; 6]>(), any::<[u8; 6]>()).prop_map(|(source, destination)| {
@@ -260,14 +260,13 @@ proptest! {
             for Expected { bit, bits, value } in &expected {
                 prop_assert_eq!(get_bits(&frame, *bit, *bits) as u64, value(number));
             }
-            match read_signature(&frame, FormSet::ALL) {
-                Reading::Intact(found) => {
-                    prop_assert!(signature && source.forms().contains(found.form));
-                    prop_assert_eq!((found.stream, found.sequence_low), (7, sequence));
-                    prop_assert_eq!(found.timestamp_ns(2000).unwrap_or(1000 + sequence), 1000 + sequence);
-                }
-                other => prop_assert!(!signature, "{other:?}"),
-            }
+            // Form by form: without magic, one in 2^16 of the others' frames is taken for a short or tiny one.
+            let found = SignatureForm::ALL.into_iter().filter(|form| source.forms().contains(*form)).any(|form| {
+                let reading = read_signature(&frame, FormSet::NONE.with(form));
+                matches!(reading, Reading::Intact(found) if (found.stream, found.sequence_low) == (7, sequence)
+                    && found.timestamp_ns(2000).is_none_or(|timestamp_ns| timestamp_ns == 1000 + sequence))
+            });
+            prop_assert_eq!(found, signature);
         }
     }
 }
