@@ -3,7 +3,7 @@
 //! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Shared by all threads of a session.
@@ -12,9 +12,15 @@ pub(crate) struct Control {
     version: AtomicU64,
     ended: AtomicBool,
     loads: Vec<LoadControl>,
-    /// How many lanes are sending, or due to.
-    sending: Mutex<usize>,
+    sending: Mutex<Vec<Sending>>,
     changed: Condvar,
+}
+
+/// How many lanes of a load are sending, or due to, for its latest start.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sending {
+    starts: u64,
+    lanes: usize,
 }
 
 /// The owner's command for one load.
@@ -61,7 +67,7 @@ impl Control {
             version: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             loads: (0..loads).map(|_| LoadControl::default()).collect(),
-            sending: Mutex::new(0),
+            sending: Mutex::new(vec![Sending::default(); loads]),
             changed: Condvar::new(),
         }
     }
@@ -84,11 +90,13 @@ impl Control {
 
     /// Starts `load`, which has `lanes` lanes, at `start_ns`.
     pub(crate) fn start(&self, load: usize, lanes: usize, start_ns: u64) {
-        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) += lanes;
-        let load = &self.loads[load];
+        let mut sending = self.lock();
+        let (load, sending) = (&self.loads[load], &mut sending[load]);
+        // A start before this one may not have been seen by any thread: it is no longer waited for.
+        *sending = Sending { starts: sending.starts + 1, lanes };
         load.start_ns.store(start_ns, Ordering::Relaxed);
         load.stopped.store(false, Ordering::Relaxed);
-        load.starts.fetch_add(1, Ordering::Release);
+        load.starts.store(sending.starts, Ordering::Release);
     }
 
     pub(crate) fn stop(&self, load: usize) {
@@ -100,18 +108,25 @@ impl Control {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A lane has sent what it should.
-    pub(crate) fn lane_done(&self) {
-        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        *sending = sending.saturating_sub(1);
+    /// A lane of `load` has sent what it should for start number `starts`.
+    pub(crate) fn lane_done(&self, load: usize, starts: u64) {
+        let sending = &mut self.lock()[load];
+        if sending.starts == starts {
+            sending.lanes = sending.lanes.saturating_sub(1);
+        }
         self.changed.notify_all();
+    }
+
+    /// Whether a lane of `load` is sending, or due to.
+    pub(crate) fn is_sending(&self, load: usize) -> bool {
+        !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.lanes > 0)
     }
 
     /// Waits until no lane is sending, `limit` at most; whether that is so.
     pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        while *sending > 0 && !self.is_ended() {
+        let mut sending = self.lock();
+        while sending.iter().any(|load| load.lanes > 0) && !self.is_ended() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -119,6 +134,10 @@ impl Control {
             sending = self.changed.wait_timeout(sending, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Sending>> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells all threads to end.
@@ -130,5 +149,27 @@ impl Control {
     #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_no_thread_saw_before_the_next_is_not_waited_for() {
+        let control = Control::new(2);
+        control.start(0, 2, 5);
+        control.start(1, 1, 5);
+        control.start(0, 2, 7);
+        assert_eq!(control.command(0), Command { starts: 2, start_ns: 7, stopped: false });
+        // One lane saw the first start and gives it up for the second.
+        control.lane_done(0, 1);
+        control.lane_done(0, 2);
+        assert!(control.is_sending(0) && !control.wait_sent(Duration::ZERO));
+        control.lane_done(0, 2);
+        assert!(!control.is_sending(0) && control.is_sending(1));
+        control.lane_done(1, 1);
+        assert!(control.wait_sent(Duration::ZERO));
     }
 }

@@ -153,7 +153,7 @@ impl Sender {
             if command.starts != lane.starts {
                 if lane.state != LaneState::Idle {
                     lane.finish(now_ns);
-                    self.control.lane_done();
+                    self.control.lane_done(lane.load, lane.starts);
                 }
                 lane.starts = command.starts;
                 let origin_ns = command.start_ns.saturating_add(lane.delay_ns);
@@ -231,7 +231,7 @@ impl Sender {
             let LaneState::Sending { end_ns, .. } = lane.state else { continue };
             if lane.is_over(now_ns) {
                 lane.finish(now_ns);
-                self.control.lane_done();
+                self.control.lane_done(lane.load, lane.starts);
             } else {
                 self.next_end_ns = self.next_end_ns.min(end_ns);
                 self.queue.push(Reverse((lane.departures.next_due_ns(), index)));
@@ -263,7 +263,7 @@ impl Sender {
         for lane in &mut self.lanes {
             if lane.state != LaneState::Idle {
                 lane.finish(now_ns);
-                self.control.lane_done();
+                self.control.lane_done(lane.load, lane.starts);
             }
         }
         self.active = 0;

@@ -216,6 +216,12 @@ impl Session {
         self.control.wait_sent(limit)
     }
 
+    /// Whether a load, by its index, is sending or due to. A thread that failed ends it too.
+    #[must_use]
+    pub fn is_sending(&self, load: usize) -> bool {
+        self.control.is_sending(load)
+    }
+
     /// Whether a port failed: [`Session::finish`] tells which and why.
     #[must_use]
     pub fn has_failed(&self) -> bool {
