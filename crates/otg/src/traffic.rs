@@ -8,13 +8,11 @@ use ringroad_generator::session::{Session, SessionOptions};
 use ringroad_traffic::meter::{MeterReport, StreamReport, StreamSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 
-use crate::config::{Config, FlowConfig};
+use crate::config::Config;
 use crate::refusal::Refusal;
 
 /// Longest time until a flow that was told to stop has stopped: longer than a sender's longest sleep.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// How much later than its time a flow of some seconds is surely over.
-const END_SLACK: Duration = Duration::from_millis(50);
 /// Rates are over this time at least, so that several clients may look at once.
 const LEAST_RATE_INTERVAL_NS: u64 = 200_000_000;
 
@@ -49,10 +47,8 @@ pub(crate) struct Traffic {
 #[derive(Debug, Clone, Copy)]
 struct FlowState {
     last_command: Transmit,
-    /// When it was started, since the session is open.
-    started: Option<Instant>,
-    /// Frames that it had sent before.
-    sent_before: u64,
+    /// Whether it was started since the session is open.
+    was_started: bool,
 }
 
 /// Frames/s and the like, by flow and by port.
@@ -107,7 +103,7 @@ impl Traffic {
     /// Opens the ports of `config`.
     pub(crate) fn open(config: Config, ports: &OpenOptions) -> Result<Self, Refusal> {
         let session = if config.ports.is_empty() { None } else { Some(open(&config, ports)?) };
-        let idle = FlowState { last_command: Transmit::Stopped, started: None, sent_before: 0 };
+        let idle = FlowState { last_command: Transmit::Stopped, was_started: false };
         let (flows, rates) = (vec![idle; config.flows.len()], Rates::new(&config));
         Ok(Self { config, session, flows, rates })
     }
@@ -123,8 +119,7 @@ impl Traffic {
 
     /// Starts `flows` with their counters at 0.
     pub(crate) fn start(&mut self, flows: &[usize], ports: &OpenOptions) -> Result<(), Refusal> {
-        let again =
-            flows.iter().any(|index| self.flows.get(*index).is_some_and(|flow| flow.started.is_some()));
+        let again = flows.iter().any(|index| self.flows.get(*index).is_some_and(|flow| flow.was_started));
         if again || self.session.is_none() {
             self.reopen(flows, ports)?;
         }
@@ -161,11 +156,7 @@ impl Traffic {
         let session = session(&mut self.session)?;
         for index in flows {
             if let Some(flow) = self.flows.get_mut(*index) {
-                *flow = FlowState {
-                    last_command: Transmit::Started,
-                    started: Some(Instant::now()),
-                    sent_before: session.sent(*index).frames,
-                };
+                *flow = FlowState { last_command: Transmit::Started, was_started: true };
             }
         }
         session.start_loads(flows);
@@ -194,13 +185,10 @@ impl Traffic {
     }
 
     fn transmit(&self, index: usize) -> Transmit {
-        match (self.flows.get(index), self.config.flows.get(index), &self.session) {
-            (Some(flow), Some(config), Some(session)) if flow.last_command == Transmit::Started => {
-                if flow.is_over(config, session, index) { Transmit::Stopped } else { Transmit::Started }
-            }
-            (Some(flow), ..) => flow.last_command,
-            _ => Transmit::Stopped,
-        }
+        let last_command = self.flows.get(index).map_or(Transmit::Stopped, |flow| flow.last_command);
+        let is_sending = self.session.as_ref().is_some_and(|session| session.is_sending(index));
+        // A flow ends by itself when it has sent all that it should.
+        if last_command == Transmit::Started && !is_sending { Transmit::Stopped } else { last_command }
     }
 
     /// Counters and rates of now; with what was received of flows only if that is wished, for it is copied while the
@@ -310,19 +298,6 @@ fn refusal(config: &Config, error: &SessionError) -> Refusal {
     match path {
         Some(path) => Refusal::invalid(format!("{path}: {error}")),
         None => Refusal::internal(error.to_string()),
-    }
-}
-
-impl FlowState {
-    /// Whether a flow that was started has sent all that it should.
-    fn is_over(&self, config: &FlowConfig, session: &Session, index: usize) -> bool {
-        let load = &config.load;
-        let sent = session.sent(index).frames.saturating_sub(self.sent_before);
-        let elapsed_s =
-            self.started.map_or(0.0, |start| start.elapsed().saturating_sub(END_SLACK).as_secs_f64());
-        session.wait_sent(Duration::ZERO)
-            || load.frames.is_some_and(|frames| sent >= frames)
-            || load.duration.is_some_and(|duration| elapsed_s > load.delay + duration)
     }
 }
 
