@@ -254,8 +254,8 @@ fn every_command_has_help_a_manual_page_and_a_completion() {
     let ringroad = |arguments: &[&str]| Command::new(binary("ringroad")).args(arguments).output().unwrap();
     assert!(ringroad(&["man", &folder.path().display().to_string()]).status.success());
     for verb in [
-        "up", "down", "status", "list", "attach", "detach", "link", "unlink", "gen", "recv", "fwd",
-        "capture", "replay", "top", "bench", "doctor",
+        "up", "down", "status", "list", "attach", "detach", "link", "unlink", "gen", "trial", "script",
+        "otg", "recv", "fwd", "capture", "replay", "top", "bench", "doctor",
     ] {
         assert!(ringroad(&[verb, "--help"]).status.success(), "{verb}");
         assert!(folder.path().join(format!("ringroad-{verb}.1")).is_file(), "{verb}");
