@@ -326,18 +326,22 @@ fn fill(
     // What is due at the end or later is not sent any more.
     let due_by_ns = now_ns.min(end_ns.saturating_sub(1));
     let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
-    let filled = if lane.mix.longest_slot_bytes() <= tx.buffer_bytes() as usize {
-        fill_slots(lane, index, tx, most, [due_by_ns, now_ns], clock, log)
+    let times = [due_by_ns, now_ns];
+    let filled = if lane.mix.longest_slot_bytes() > tx.buffer_bytes() as usize {
+        send_long(lane, index, tx, most, times, log)?
+    } else if lane.departures.intended_fps().is_some() {
+        fill_slots::<true>(lane, index, tx, most, times, clock, log)
     } else {
-        send_long(lane, index, tx, most, [due_by_ns, now_ns], log)?
+        fill_slots::<false>(lane, index, tx, most, times, clock, log)
     };
     lane.state = LaneState::Sending { left: left - u64::from(filled), end_ns };
     Ok(filled)
 }
 
-/// Frames that fit one slot each, written where they lie.
+/// Frames that fit one slot each, written where they lie. Without a rate (not `PACED`) all are due once the first is, and
+/// nobody asks when each should have left.
 #[inline]
-fn fill_slots(
+fn fill_slots<const PACED: bool>(
     lane: &mut Lane,
     index: usize,
     tx: &mut TxRing,
@@ -353,7 +357,10 @@ fn fill_slots(
     }
     let (mut timestamp_ns, mut until_reading) = (now_ns, FRAMES_PER_TIMESTAMP);
     let mut filled = 0;
-    while filled < batch && lane.departures.is_due(due_by_ns) {
+    if !PACED && !lane.departures.is_due(due_by_ns) {
+        return 0;
+    }
+    while filled < batch && (!PACED || lane.departures.is_due(due_by_ns)) {
         if filled + PREFETCH_SLOTS < available
             && let Some(address) = tx.prefetch_address(filled + PREFETCH_SLOTS)
         {
@@ -366,10 +373,16 @@ fn fill_slots(
         let (frame, _) = lane.mix.next_frame(timestamp_ns);
         let len = tx.buffer(filled).write(frame);
         tx.set(filled, len as u16, 0);
-        log.push((index, lane.departures.next_due()));
+        if PACED {
+            log.push((index, lane.departures.next_due()));
+        }
         lane.departures.depart(len);
         lane.account.bytes += len as u64;
         filled += 1;
+    }
+    if !PACED && filled > 0 {
+        // One entry for all of them: the lane has sent.
+        log.push((index, 0.0));
     }
     lane.account.frames += u64::from(filled);
     tx.advance(filled);
