@@ -155,7 +155,6 @@ impl Wiring {
                     bytes: 0,
                     offered: OfferedLoad::default(),
                     timing: DepartureError::new()?,
-                    first_ns: None,
                     last_ns: 0,
                 },
                 state: LaneState::Idle,

@@ -55,8 +55,7 @@ pub(crate) struct LaneAccount {
     /// Loads offered in the starts that are over.
     pub(crate) offered: OfferedLoad,
     pub(crate) timing: DepartureError,
-    /// When the first and the last frame were handed over, ns.
-    pub(crate) first_ns: Option<u64>,
+    /// When the last frame was handed over, ns.
     pub(crate) last_ns: u64,
 }
 
@@ -122,6 +121,7 @@ impl Sender {
             self.obey(now_ns);
         }
         if self.active == 0 {
+            self.note_blocked(false, now_ns);
             if tx.pending() > 0 {
                 tx.sync()?;
             }
@@ -209,7 +209,6 @@ impl Sender {
     fn account(&mut self, left_ns: u64) {
         for (index, due_ns) in self.burst_log.drain(..) {
             let lane = &mut self.lanes[index];
-            lane.account.first_ns.get_or_insert(left_ns);
             lane.account.last_ns = left_ns;
             lane.counters.set(lane.account.frames, lane.account.bytes);
             if lane.is_through() {
@@ -247,6 +246,12 @@ impl Sender {
             _ => self.queue.peek().map(|Reverse((due_ns, _))| *due_ns),
         };
         let blocked = frames == 0 && next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        self.note_blocked(blocked, now_ns);
+        SendTurn { frames, next_due_ns, blocked }
+    }
+
+    #[inline]
+    fn note_blocked(&mut self, blocked: bool, now_ns: u64) {
         match (blocked, self.blocked_since_ns) {
             (true, None) => self.blocked_since_ns = Some(now_ns),
             (false, Some(since_ns)) => {
@@ -255,11 +260,11 @@ impl Sender {
             }
             _ => {}
         }
-        SendTurn { frames, next_due_ns, blocked }
     }
 
     /// Ends what is still sending, as the session does.
     pub(crate) fn finish(&mut self, now_ns: u64) {
+        self.note_blocked(false, now_ns);
         for lane in &mut self.lanes {
             if lane.state != LaneState::Idle {
                 lane.finish(now_ns);

@@ -21,8 +21,9 @@ use crate::shared::{FrameCount, Shared};
 
 /// Most frames per sync where nothing else is said.
 pub const DEFAULT_BURST_FRAMES: u32 = 256;
-/// Between the command and the common start, ns: threads see the command before.
-const START_AHEAD_NS: u64 = 200_000;
+/// Between the command and the common start, ns: several times what a thread that rests needs to see the command, so that
+/// none begins late.
+const START_AHEAD_NS: u64 = 20_000_000;
 /// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
 const AWAKE_NS: u64 = 100_000;
 /// A thread stays awake so long after the last frame, ns.
