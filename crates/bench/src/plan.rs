@@ -188,7 +188,7 @@ impl Plan {
                 ])
                 .into_iter()
                 .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
-                .chain(FramePath::GEN.map(|path| Point { path, frame_bytes: 64, burst_frames: 32 }))
+                .chain(FramePath::GEN.into_iter().flat_map(decisive_for_generators))
                 .collect(),
                 rounds: 5,
                 sample: Duration::from_millis(500),
@@ -247,6 +247,11 @@ fn decisive_on_veth(path: FramePath) -> [Point; 3] {
         frame_bytes,
         burst_frames,
     })
+}
+
+/// The bursts of testpmd's users and of `ringroad gen`'s.
+fn decisive_for_generators(path: FramePath) -> [Point; 2] {
+    [32, 256].map(|burst_frames| Point { path, frame_bytes: 64, burst_frames })
 }
 
 #[cfg(test)]
