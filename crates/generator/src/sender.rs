@@ -301,10 +301,15 @@ impl Lane {
     /// Adds the load offered in this start, which ends at `now_ns` or ended before.
     fn finish(&mut self, now_ns: u64) {
         if let LaneState::Sending { left, end_ns } = self.state {
-            // A load that ends by its time ends there, not when the thread saw it; one that ends by its count ended
-            // with its last frame.
+            // A load that ends by its time ends there, not when the thread saw it, and what is due at its end is not meant any
+            // more. One that ends by its count ended with its last frame, and nothing waits behind that.
+            let origin_ns = self.departures.origin_ns();
             let over_ns = if left == 0 { self.account.last_ns } else { end_ns.min(now_ns) };
-            let offered = self.departures.offered_load(over_ns);
+            let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
+            offered.elapsed_ns = over_ns.saturating_sub(origin_ns);
+            if left == 0 {
+                offered.intended_frames = offered.sent_frames + offered.skipped_frames;
+            }
             let earlier = self.account.offered;
             self.account.offered =
                 OfferedLoad { elapsed_ns: earlier.elapsed_ns + offered.elapsed_ns, ..earlier.merge(offered) };
