@@ -35,8 +35,11 @@ impl MeterRef {
         streams: Option<Vec<u16>>,
         now_ns: u64,
     ) -> mlua::Result<Self> {
-        let meter = Meter::new(MeterConfig { streams, latency: true, start_ns: now_ns })
+        // The task that sends may have begun before the one that receives: no frame is of a run before.
+        let mut meter = Meter::new(MeterConfig { streams, latency: true, start_ns: 0 })
             .map_err(|error| mlua::Error::runtime(format!("meter: {error}")))?;
+        // Intervals begin here.
+        meter.interval(now_ns);
         *queue.meter() = Some(QueueMeter { meter, digests: Vec::new() });
         Ok(Self(Arc::clone(queue)))
     }
