@@ -46,15 +46,16 @@ pub(super) fn receive(
     let was_over = context.run.is_over();
     let mut turns = 0;
     loop {
-        let now_ns = context.now_ns();
-        let taken = {
+        let (taken, now_ns) = {
             let mut ring = queue.ring();
             ring.rx().sync().map_err(wrong)?;
+            // Read behind the sync: what it shows left before.
+            let now_ns = context.now_ns();
             let taken = take(ring.rx(), &mut block, now_ns);
             if taken.frames > 0 || taken.too_long > 0 {
                 ring.rx().sync().map_err(wrong)?;
             }
-            taken
+            (taken, now_ns)
         };
         if taken.too_long > 0 {
             queue.too_long.fetch_add(taken.too_long, Ordering::Relaxed);
