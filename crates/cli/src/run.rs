@@ -96,14 +96,14 @@ fn as_ns(span: Duration) -> u64 {
 /// Pins this thread to a processor, if one is given.
 pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
     let Some(cpu) = cpu else { return Ok(()) };
-    let advice = "see the CPUs allowed here with: taskset -p $$";
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(Failure::new(format!("there is no CPU {cpu}"), advice));
-    }
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| Failure::new(format!("running on CPU {cpu}: {error}"), advice))
+    ringroad_generator::affinity::pin(cpu).map_err(|error| {
+        // What the kernel says does not name the processor.
+        let message = match error.raw_os_error() {
+            Some(_) => format!("running on CPU {cpu}: {error}"),
+            None => error.to_string(),
+        };
+        Failure::new(message, "see the CPUs allowed here with: taskset -p $$")
+    })
 }
 
 /// Rates every interval: overwritten in place where a person watches, a line each where asked for.
