@@ -17,7 +17,9 @@ use rustix::net::{
 };
 
 /// Most descriptors with one reply: a region, and two eventfds for each of the most queues a port has.
-pub const MAX_DESCRIPTORS: usize = 1 + 2 * MAX_QUEUES as usize;
+pub const MAX_DESCRIPTORS: usize = 1 + 2 * (MAX_QUEUES as usize + MAX_HOST_QUEUES);
+/// Most host queues of one port.
+const MAX_HOST_QUEUES: usize = 16;
 
 /// What one call of [`receive`] brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,7 @@ pub mod connection;
 pub mod error;
 pub mod fd_passing;
 pub mod message;
+pub mod netmap;
 pub mod peer;
 pub mod report;
 pub mod server_connection;

@@ -10,6 +10,7 @@ use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 pub use ringroad_ring::region::HugePages;
 use serde::{Deserialize, Serialize};
 
+use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{ListReport, MacEntryReport, StatusReport};
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
@@ -60,6 +61,16 @@ pub enum Request {
     MacTable {
         /// Name of the switch, such as `vale0`.
         switch: String,
+    },
+    /// Makes this connection a netmap device. Answered by [`Reply::NetmapDevice`], after which the daemon puts the same badge into the
+    /// connection as [`Badge::to_bytes`] and takes no more requests from it.
+    NetmapOpen,
+    /// A netmap program's request. Answered by [`Reply::Netmap`].
+    Netmap {
+        /// The device that it is about; requests about ports need none.
+        device: Option<Badge>,
+        /// What is asked.
+        request: NetmapRequest,
     },
     /// Reads the configuration file again. Answered by [`Reply::Done`].
     Reload,
@@ -141,6 +152,10 @@ pub enum Reply {
     List(ListReport),
     /// The learned addresses of a switch, in no order.
     MacTable(Vec<MacEntryReport>),
+    /// The connection is a netmap device.
+    NetmapDevice(Badge),
+    /// Answer to a netmap program's request.
+    Netmap(NetmapReply),
     /// The request was not served, and changed nothing.
     Error(ErrorReply),
 }
@@ -151,6 +166,7 @@ impl Reply {
     pub fn descriptor_count(&self) -> usize {
         match self {
             Self::Opened(port) => port.descriptor_count(),
+            Self::Netmap(reply) => reply.descriptor_count(),
             _ => 0,
         }
     }

@@ -8,6 +8,8 @@
 
 use core::mem::{offset_of, size_of};
 
+use serde::{Deserialize, Serialize};
+
 /// API version whose layout this is (`NETMAP_API` 14).
 pub const API_VERSION: u32 = 14;
 /// Buffer indexes 0 and 1 are reserved by the API and never handed out.
@@ -142,7 +144,8 @@ pub mod slot_flags {
 }
 
 /// Direction of a ring, seen by the program: it fills tx rings and empties rx rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the program to the datapath.
     Tx,

@@ -1,0 +1,399 @@
+//! What a netmap program's requests become on their way to the daemon.
+//!
+//! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its descriptor. It
+//! carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and then lies still: the daemon leaves a *badge*
+//! in it that nobody reads but by peeking, so that any process that holds a copy of the descriptor can tell which device it is.
+//! Requests about the device travel on a connection of that process, with the badge. The binding ends when the last copy is closed.
+//!
+//! Numbers and meanings are those of netmap API 14 (`NETMAP_REQ_*`, `struct nmreq_*`); an error is an errno value.
+
+use std::fmt;
+
+use ringroad_ring::geometry::RegionGeometry;
+use ringroad_ring::layout::Direction;
+use serde::{Deserialize, Serialize};
+
+/// First bytes of a badge.
+const BADGE_MAGIC: [u8; 8] = *b"rr-netmp";
+/// Size of a badge on the wire, bytes.
+pub const BADGE_BYTES: usize = 32;
+
+/// Names a device to the daemon, and proves that whoever shows it holds the descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Badge {
+    /// Number of the device; never used twice by one daemon.
+    pub device: u64,
+    /// What nobody can guess.
+    pub secret: [u64; 2],
+}
+
+impl fmt::Debug for Badge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Badge({})", self.device)
+    }
+}
+
+impl Badge {
+    /// The bytes that lie in the device's connection: magic, number, secret (little endian).
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; BADGE_BYTES] {
+        let mut bytes = [0; BADGE_BYTES];
+        let words = [u64::from_le_bytes(BADGE_MAGIC), self.device, self.secret[0], self.secret[1]];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The badge in `bytes`, if it is one.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; BADGE_BYTES]) -> Option<Self> {
+        let mut words = [0; 4];
+        for (word, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(from.try_into().ok()?);
+        }
+        let [magic, device, first, second] = words;
+        (magic.to_le_bytes() == BADGE_MAGIC).then_some(Self { device, secret: [first, second] })
+    }
+}
+
+/// Sizes of a port, as wished (0: the daemon's choice) or as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PortSizes {
+    /// Slots of each tx ring.
+    pub tx_slots: u32,
+    /// Slots of each rx ring.
+    pub rx_slots: u32,
+    /// Tx rings, host rings not counted.
+    pub tx_rings: u16,
+    /// Rx rings, host rings not counted.
+    pub rx_rings: u16,
+    /// Host tx rings.
+    pub host_tx_rings: u16,
+    /// Host rx rings.
+    pub host_rx_rings: u16,
+}
+
+/// The OFFSETS option (`struct nmreq_opt_offsets`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offsets {
+    /// Largest offset, bytes.
+    pub max: u64,
+    /// Offset that every slot begins with, bytes.
+    pub initial: u64,
+    /// Bits of `slot.ptr` that hold it; 0 stands for 64.
+    pub bits: u32,
+}
+
+/// One pool of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Pool {
+    /// Where it begins in the mapping, bytes.
+    pub offset: u64,
+    /// Objects in it.
+    pub objects: u32,
+    /// Size of an object, bytes.
+    pub object_bytes: u32,
+}
+
+/// The pools of a region (`struct nmreq_pools_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Pools {
+    /// Bytes to map.
+    pub memory_bytes: u64,
+    /// Memory id.
+    pub mem_id: u16,
+    /// `netmap_if` objects.
+    pub interfaces: Pool,
+    /// `netmap_ring` objects.
+    pub rings: Pool,
+    /// Buffers.
+    pub buffers: Pool,
+}
+
+/// The EXTMEM option: the region is to take the place of memory that the program has mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalMemory {
+    /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file and the offset in it,
+    /// or process, 0 and address.
+    pub identity: [u64; 3],
+    /// Geometry wished for; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's memory.
+    pub pools: Pools,
+}
+
+/// A REGISTER request (`struct nmreq_register`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// Port name, as it stood in the header.
+    pub name: String,
+    /// Sizes wished for.
+    pub sizes: PortSizes,
+    /// Memory id wished for; 0: none.
+    pub mem_id: u16,
+    /// Ring number, for the modes that name one.
+    pub ring_id: u16,
+    /// `NR_REG_*`.
+    pub mode: u32,
+    /// Extra buffers wished for.
+    pub extra_buffers: u32,
+    /// `NR_MONITOR_TX` and the other flags.
+    pub flags: u64,
+    /// The OFFSETS option.
+    #[serde(default)]
+    pub offsets: Option<Offsets>,
+    /// The EXTMEM option.
+    #[serde(default)]
+    pub external_memory: Option<ExternalMemory>,
+    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL where `flags` do not ask for it.
+    #[serde(default)]
+    pub needs_exclusive: bool,
+}
+
+/// A request about a device or about ports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NetmapRequest {
+    /// Binds the device. Answered by [`NetmapReply::Bound`].
+    Register(Register),
+    /// What the device is bound to, for a process that did not bind it. Answered by [`NetmapReply::Bound`]; ENXIO where it is not bound.
+    Binding,
+    /// The monitors of the device's port, for whoever has to fill them. Answered by [`NetmapReply::Monitors`].
+    Monitors,
+    /// PORT_INFO_GET. Answered by [`NetmapReply::PortInfo`].
+    PortInfo {
+        /// Port; empty: only the region is asked for.
+        name: String,
+        /// Sizes wished for, should the port come into being for the question.
+        sizes: PortSizes,
+        /// Memory id.
+        mem_id: u16,
+    },
+    /// VALE_ATTACH. Answered by [`NetmapReply::PortIndex`].
+    ValeAttach {
+        /// `valeX:IF`.
+        name: String,
+        /// `NR_REG_ALL_NIC` or `NR_REG_NIC_SW`.
+        mode: u32,
+        /// Must be 0.
+        ring_id: u16,
+        /// Memory id wished for.
+        mem_id: u16,
+    },
+    /// VALE_DETACH. Answered by [`NetmapReply::PortIndex`].
+    ValeDetach {
+        /// `valeX:IF`.
+        name: String,
+    },
+    /// VALE_LIST. Answered by [`NetmapReply::Listed`].
+    ValeList {
+        /// Port to look up; empty: the first at or after the indices.
+        name: String,
+        /// Switch to begin with.
+        switch_index: u16,
+        /// Port to begin with.
+        port_index: u32,
+    },
+    /// PORT_HDR_SET. Answered by [`NetmapReply::HeaderBytes`].
+    PortHeaderSet {
+        /// Port.
+        name: String,
+        /// 0, 10 or 12.
+        bytes: u32,
+    },
+    /// PORT_HDR_GET. Answered by [`NetmapReply::HeaderBytes`].
+    PortHeaderGet {
+        /// Port.
+        name: String,
+    },
+    /// VALE_NEWIF. Answered by [`NetmapReply::PortInfo`].
+    ValeNewInterface {
+        /// Name.
+        name: String,
+        /// Sizes wished for.
+        sizes: PortSizes,
+        /// Memory id wished for.
+        mem_id: u16,
+    },
+    /// VALE_DELIF. Answered by [`NetmapReply::Done`].
+    ValeDeleteInterface {
+        /// Name.
+        name: String,
+    },
+    /// VALE_POLLING_ENABLE. Answered by [`NetmapReply::Done`].
+    PollingEnable {
+        /// `valeX:IF`.
+        name: String,
+        /// 1: one processor, 2: one per ring.
+        mode: u32,
+        /// First processor.
+        first_cpu: u32,
+        /// Number of processors.
+        cpus: u32,
+    },
+    /// VALE_POLLING_DISABLE. Answered by [`NetmapReply::Done`].
+    PollingDisable {
+        /// `valeX:IF`.
+        name: String,
+    },
+    /// POOLS_INFO_GET. Answered by [`NetmapReply::Pools`].
+    PoolsInfo {
+        /// Port.
+        name: String,
+        /// Memory id.
+        mem_id: u16,
+    },
+}
+
+/// Who works the other side of a bound ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RingService {
+    /// The daemon's datapath.
+    Datapath,
+    /// The other end of a pipe: its ring of the other direction, in the same region, is this ring object.
+    Pipe {
+        /// Ring object of the peer.
+        peer: u32,
+    },
+    /// An rx ring that monitored ports fill.
+    Monitor,
+    /// Nobody: a null port's ring, or a monitor's tx ring.
+    Nobody {
+        /// Whether a sync is an error (a monitor's tx ring).
+        fails: bool,
+    },
+}
+
+/// A ring that a device is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundRing {
+    /// Direction, seen by the program.
+    pub direction: Direction,
+    /// Index within its direction; host rings follow the others.
+    pub index: u16,
+    /// Ring object in the region. A foreign number: check it.
+    pub object: u32,
+    /// Its slots.
+    pub slots: u32,
+    /// Who works its other side.
+    pub service: RingService,
+    /// Which pair of eventfds is its own: `kick`, `notify`; several rings may have the same.
+    pub events: u16,
+    /// Whether it is a host ring.
+    pub host: bool,
+}
+
+/// What a device is bound to. The descriptors with it: the region's memfd, then `event_pairs` times `kick` (written to wake the other side) and
+/// `notify` (waited on).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Full name of the port.
+    pub port: String,
+    /// Sizes of the port.
+    pub sizes: PortSizes,
+    /// Memory id of the region.
+    pub mem_id: u16,
+    /// Where everything lies in the region. Foreign numbers: check them.
+    pub geometry: RegionGeometry,
+    /// Offset of the device's `netmap_if`, bytes.
+    pub interface_offset: u64,
+    /// Extra buffers granted.
+    pub extra_buffers: u32,
+    /// `nr_mode` and `nr_flags` as REGISTER returns them.
+    pub mode: u32,
+    /// See `mode`.
+    pub flags: u64,
+    /// The rings bound: tx rings first, each direction in its order.
+    pub rings: Vec<BoundRing>,
+    /// Pairs of eventfds that come with it.
+    pub event_pairs: u16,
+    /// Geometry that EXTMEM answers with.
+    #[serde(default)]
+    pub external_memory: Option<Pools>,
+}
+
+/// A monitor's ring, and which of the port's rings it looks at. The descriptor with it: the eventfd that wakes its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonitorRing {
+    /// Direction of the ring looked at.
+    pub direction: Direction,
+    /// Index of the ring looked at.
+    pub index: u16,
+    /// The monitor's rx ring: an object of the same region.
+    pub object: u32,
+    /// Its slots.
+    pub slots: u32,
+    /// Whether buffers are exchanged with it after use, instead of copied.
+    pub zero_copy: bool,
+}
+
+/// What the daemon answers to a [`NetmapRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NetmapReply {
+    /// The device is bound.
+    Bound(Box<Bound>),
+    /// The monitors; one descriptor each.
+    Monitors(Vec<MonitorRing>),
+    /// A port.
+    PortInfo {
+        /// Bytes to map.
+        memory_bytes: u64,
+        /// Its sizes.
+        sizes: PortSizes,
+        /// Its memory id.
+        mem_id: u16,
+    },
+    /// Index of a port on its switch.
+    PortIndex(u32),
+    /// A port of a switch.
+    Listed {
+        /// Full name.
+        name: String,
+        /// Index of the switch.
+        switch_index: u16,
+        /// Index of the port; 255 where the switch has no such port.
+        port_index: u32,
+    },
+    /// Length of the virtio-net header, bytes.
+    HeaderBytes(u32),
+    /// The pools of a region.
+    Pools(Pools),
+    /// What was asked for is done.
+    Done,
+    /// The request failed and changed nothing.
+    Failed {
+        /// Errno value.
+        errno: i32,
+        /// What was wrong, for people.
+        message: String,
+    },
+}
+
+impl NetmapReply {
+    /// How many descriptors travel with this reply.
+    #[must_use]
+    pub fn descriptor_count(&self) -> usize {
+        match self {
+            Self::Bound(bound) => 1 + 2 * usize::from(bound.event_pairs),
+            Self::Monitors(monitors) => monitors.len(),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_badge_is_read_back_and_nothing_else_is_one() {
+        let badge = Badge { device: 7, secret: [1, u64::MAX] };
+        assert_eq!(Badge::from_bytes(&badge.to_bytes()), Some(badge));
+        let mut foreign = badge.to_bytes();
+        foreign[0] ^= 1;
+        assert_eq!(Badge::from_bytes(&foreign), None);
+    }
+}

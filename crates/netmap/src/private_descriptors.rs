@@ -1,0 +1,91 @@
+//! The descriptors that this library keeps in a process that does not know of them.
+//!
+//! They are moved to high numbers, out of the way of programs that count on low ones, and remembered, so that whoever stands between the program and
+//! `close` can spare them. A program that gets rid of one all the same is found out at the next use, and it is opened anew.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+/// Numbers that can be remembered.
+const NUMBERS: usize = 65536;
+/// How far below the limit of open files the search for a free number begins.
+const DISTANCE: u64 = 256;
+
+/// A bit per number. Static and atomic: `close` is called in signal handlers.
+static OWNED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+fn word_and_bit(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(number).ok()?;
+    Some((OWNED.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// Whether `number` is one of ours.
+#[inline]
+#[must_use]
+pub fn owns(number: RawFd) -> bool {
+    word_and_bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// A descriptor that the program does not know of.
+#[derive(Debug)]
+pub struct PrivateDescriptor {
+    descriptor: OwnedFd,
+}
+
+impl PrivateDescriptor {
+    /// Moves `descriptor` to a high number and remembers that; where there is none it stays where it is.
+    #[must_use]
+    pub fn new(descriptor: OwnedFd) -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
+        let lowest = limit.min(NUMBERS as u64).saturating_sub(DISTANCE) as RawFd;
+        let descriptor = match rustix::io::fcntl_dupfd_cloexec(&descriptor, lowest) {
+            Ok(high) => high,
+            Err(_) => descriptor,
+        };
+        if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Self { descriptor }
+    }
+
+    /// Another private handle on the same description.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn duplicate(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Ok(Self::new(rustix::io::fcntl_dupfd_cloexec(descriptor, 0)?))
+    }
+}
+
+impl AsFd for PrivateDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for PrivateDescriptor {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = word_and_bit(self.descriptor.as_raw_fd()) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_descriptor_is_known_while_it_lives() {
+        let pair = rustix::pipe::pipe().unwrap();
+        let before = pair.0.as_raw_fd();
+        let private = PrivateDescriptor::new(pair.0);
+        let number = private.as_fd().as_raw_fd();
+        assert!(owns(number) && number > before);
+        assert!(!owns(pair.1.as_raw_fd()) && !owns(-1));
+        drop(private);
+        assert!(!owns(number));
+    }
+}

@@ -1,0 +1,58 @@
+//! What a thread that sleeps on devices waits for.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// Most devices' rings that a wait holds without memory from the heap.
+const INLINE: usize = 32;
+
+/// Descriptors that become readable when one of the armed devices may have become ready.
+#[derive(Debug)]
+pub struct Wakers {
+    few: [RawFd; INLINE],
+    count: usize,
+    many: Vec<RawFd>,
+    slice: Option<Duration>,
+}
+
+impl Default for Wakers {
+    fn default() -> Self {
+        Self { few: [-1; INLINE], count: 0, many: Vec::new(), slice: None }
+    }
+}
+
+impl Wakers {
+    /// Adds a descriptor.
+    pub fn push(&mut self, descriptor: RawFd) {
+        match self.few.get_mut(self.count) {
+            Some(place) => {
+                *place = descriptor;
+                self.count += 1;
+            }
+            None => self.many.push(descriptor),
+        }
+    }
+
+    /// Asks that the wait be cut into pieces of `slice` at most.
+    pub fn look_every(&mut self, slice: Duration) {
+        self.slice = Some(self.slice.map_or(slice, |earlier| earlier.min(slice)));
+    }
+
+    /// The descriptors to wait for, each for reading.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.few.iter().take(self.count).chain(&self.many).copied()
+    }
+
+    /// How long to sleep at most before the devices are looked at again, whatever the program's time limit.
+    #[must_use]
+    pub fn slice(&self) -> Option<Duration> {
+        self.slice
+    }
+
+    /// Forgets everything, for another round.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.many.clear();
+        self.slice = None;
+    }
+}
