@@ -10,8 +10,13 @@
 //! | `datapath.sleeping` | datapath | program, after publishing |
 //! | `datapath.violation` | datapath | program: why the datapath stopped this ring, 0 while it runs |
 //!
+//! Programs that share a ring (netmap allows several bindings) have no ends of their own: all that one of them must know of the others stands in
+//! the program's line: `shown_tail`, and `lock`, which whoever syncs holds. `users` and `monitors` are the daemon's word to them.
+//!
 //! A hostile program can write any of it, the datapath's line included; the datapath never reads its own line back.
 //! On a pipe the other end plays the datapath's part for each tx ring.
+
+use core::cell::UnsafeCell;
 
 use crate::sync::AtomicU32;
 
@@ -28,6 +33,12 @@ pub struct ProgramLine {
     /// Count of slots whose buffer the program exchanged, written before `head`: lets the sending end of a pipe skip
     /// reading back slots that did not change.
     pub exchanged: AtomicU32,
+    /// The tail that programs have been shown: they own slots up to it.
+    pub shown_tail: AtomicU32,
+    /// A process-shared robust mutex (`pthread_mutex_t`), all zero until its first user makes it.
+    pub lock: UnsafeCell<[u64; 5]>,
+    /// 0: no mutex yet, 1: being made, 2: made.
+    pub lock_state: AtomicU32,
 }
 
 /// What the datapath writes.
@@ -40,6 +51,10 @@ pub struct DatapathLine {
     pub sleeping: AtomicU32,
     /// 0, or the code of the [`crate::violation::RingViolation`] for which the ring was stopped.
     pub violation: AtomicU32,
+    /// How many bindings use the ring.
+    pub users: AtomicU32,
+    /// Changes with the set of monitors that programs have to fill.
+    pub monitors: AtomicU32,
 }
 
 /// Both lines of one ring.

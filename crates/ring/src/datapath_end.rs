@@ -13,6 +13,16 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::Kicker;
 
+/// What the datapath does about slots that name no buffer, or more bytes than one has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlotRule {
+    /// Stops the ring: a program of ours has a fault.
+    #[default]
+    Stop,
+    /// As netmap does: a tx slot counts as empty, an rx slot's frame goes to the reserved buffer.
+    Pardon,
+}
+
 /// What both ends share: shadow cursors and the stop.
 #[derive(Debug)]
 struct Shadow {
@@ -23,11 +33,36 @@ struct Shadow {
     tail: u32,
     violation: Option<RingViolation>,
     kicker: Kicker,
+    rule: SlotRule,
+    /// Bits of `slot.ptr` in which the program says where in its buffer a fragment begins.
+    offset_mask: u64,
+    /// Bytes of each rx buffer kept free for that.
+    max_offset: u32,
 }
 
 impl Shadow {
-    fn new(view: RingView, tail: u32) -> Self {
-        Self { view, head: 0, tail, violation: None, kicker: Kicker::default() }
+    fn new(view: RingView, head: u32, tail: u32) -> Self {
+        let (rule, kicker) = (SlotRule::Stop, Kicker::default());
+        Self { view, head, tail, violation: None, kicker, rule, offset_mask: 0, max_offset: 0 }
+    }
+
+    /// A slot, and where in its buffer it begins.
+    #[inline]
+    fn slot(&self, index: u32) -> (Slot, u64) {
+        if self.offset_mask == 0 {
+            return (self.view.slot(index).load(), 0);
+        }
+        let slot = self.view.slot(index).load_with_ptr();
+        (slot, slot.ptr & self.offset_mask)
+    }
+
+    /// `len` bytes of a buffer from `offset` on. The caller has checked that they lie in it.
+    #[inline]
+    fn bytes(&self, buffer: u32, offset: u64, len: usize) -> SharedBytes<'_> {
+        match offset {
+            0 => self.view.bytes(buffer, len),
+            _ => self.view.bytes(buffer, offset as usize + len).skip(offset as usize),
+        }
     }
 
     /// Reads and checks the program's head: it may only have moved forward, up to the published tail.
@@ -90,7 +125,37 @@ impl TxTakeEnd {
     #[must_use]
     pub fn new(view: RingView) -> Self {
         let tail = previous(0, view.slot_count());
-        Self { shadow: Shadow::new(view, tail), released: 0, taken: 0 }
+        Self { shadow: Shadow::new(view, 0, tail), released: 0, taken: 0 }
+    }
+
+    /// The end of a tx ring that was in use: what its program has published and nobody taken is given back unsent.
+    #[must_use]
+    pub fn take_up(view: RingView) -> Self {
+        let head = view.control().program.head.load(Ordering::Acquire);
+        let head = if head < view.slot_count() { head } else { 0 };
+        let tail = previous(head, view.slot_count());
+        let mut shadow = Shadow::new(view, head, tail);
+        shadow.publish(tail);
+        Self { shadow, released: head, taken: head }
+    }
+
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
+        (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
+        self.shadow.max_offset = max_offset;
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn view(&self) -> &RingView {
+        &self.shadow.view
+    }
+
+    /// First slot not taken yet.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.taken
     }
 
     /// Slots that the program has published and that are not taken yet.
@@ -122,15 +187,20 @@ impl TxTakeEnd {
         if self.taken == self.shadow.head {
             return Ok(None);
         }
-        let slot = self.shadow.view.slot(self.taken).load();
-        if !self.shadow.view.buffers().has(slot.buffer) {
-            return Err(self.shadow.stop(RingViolation::BufferIndex));
-        }
-        if u32::from(slot.len) > self.shadow.view.buffers().buffer_bytes() {
-            return Err(self.shadow.stop(RingViolation::Length));
+        let (slot, offset) = self.shadow.slot(self.taken);
+        let buffers = self.shadow.view.buffers();
+        let end = offset.saturating_add(u64::from(slot.len));
+        let mut len = usize::from(slot.len);
+        if !buffers.has(slot.buffer) || end > u64::from(buffers.buffer_bytes()) {
+            if self.shadow.rule == SlotRule::Stop {
+                let has = buffers.has(slot.buffer);
+                let violation = if has { RingViolation::Length } else { RingViolation::BufferIndex };
+                return Err(self.shadow.stop(violation));
+            }
+            len = 0;
         }
         self.taken = advance(self.taken, 1, self.shadow.view.slot_count());
-        let bytes = self.shadow.view.bytes(slot.buffer, usize::from(slot.len));
+        let bytes = self.shadow.bytes(slot.buffer, if len == 0 { 0 } else { offset }, len);
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
@@ -217,7 +287,40 @@ impl RxPutEnd {
     /// The end of a newly laid out rx ring.
     #[must_use]
     pub fn new(view: RingView) -> Self {
-        Self { shadow: Shadow::new(view, 0), filled: 0 }
+        Self { shadow: Shadow::new(view, 0, 0), filled: 0 }
+    }
+
+    /// The end of an rx ring that was in use: what its program has not read yet stays for it.
+    #[must_use]
+    pub fn take_up(view: RingView) -> Self {
+        let slots = view.slot_count();
+        let mut head = view.control().program.head.load(Ordering::Acquire);
+        let mut tail = view.control().datapath.tail.load(Ordering::Relaxed);
+        if head >= slots || tail >= slots {
+            (head, tail) = (0, 0);
+        }
+        let mut shadow = Shadow::new(view, head, tail);
+        shadow.publish(tail);
+        Self { shadow, filled: tail }
+    }
+
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
+        (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
+        self.shadow.max_offset = max_offset;
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn view(&self) -> &RingView {
+        &self.shadow.view
+    }
+
+    /// First slot not filled yet.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.filled
     }
 
     /// Free slots, as far as known without a look at the program.
@@ -244,11 +347,11 @@ impl RxPutEnd {
         Ok(self.known_free())
     }
 
-    /// Size of every buffer, bytes.
+    /// Bytes that fit into every buffer.
     #[inline]
     #[must_use]
     pub fn buffer_bytes(&self) -> u32 {
-        self.shadow.view.buffers().buffer_bytes()
+        self.shadow.view.buffers().buffer_bytes().saturating_sub(self.shadow.max_offset).max(1)
     }
 
     /// Number of slots of the ring; one always stays unused.
@@ -265,11 +368,17 @@ impl RxPutEnd {
     #[inline]
     pub fn buffer(&mut self, ahead: u32, len: usize) -> Result<(SharedBytes<'_>, u32), RingViolation> {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
-        let slot = self.shadow.view.slot(index).load();
-        if !self.shadow.view.buffers().has(slot.buffer) {
-            return Err(self.shadow.stop(RingViolation::BufferIndex));
+        let (slot, offset) = self.shadow.slot(index);
+        let buffers = self.shadow.view.buffers();
+        if !buffers.has(slot.buffer) {
+            if self.shadow.rule == SlotRule::Stop {
+                return Err(self.shadow.stop(RingViolation::BufferIndex));
+            }
+            return Ok((self.shadow.view.reserved_bytes(len), 0));
         }
-        Ok((self.shadow.view.bytes(slot.buffer, len), slot.buffer))
+        // An offset that leaves no room gives a shorter frame, to the program that wrote it.
+        let offset = offset.min(u64::from(buffers.buffer_bytes()));
+        Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
     /// Address of the buffer of a free slot, to prefetch it.

@@ -22,8 +22,13 @@ pub const MAX_QUEUES: u16 = 16;
 pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 /// Bytes of the control area per ring.
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
-const MAX_BUFFERS: u32 = 1_000_000;
-const MAX_RINGS: u32 = 1024;
+/// Most buffers of a region.
+pub const MAX_BUFFERS: u32 = 1_000_000;
+/// Most rings of a region.
+pub const MAX_RINGS: u32 = 1024;
+/// Smallest and largest ring object, bytes (netmap's limits).
+const MIN_RING_BYTES: u32 = 256;
+const MAX_RING_BYTES: u32 = 131_072;
 const PAGE: u64 = 4096;
 
 /// The pools of one region. All offsets follow from these counts and sizes.
@@ -67,7 +72,8 @@ pub enum GeometryError {
 }
 
 /// Bytes that a ring of `slots` slots takes.
-fn ring_object_bytes(slots: u32) -> u32 {
+#[must_use]
+pub fn ring_object_bytes(slots: u32) -> u32 {
     (size_of::<RingHeader>() as u32 + slots * size_of::<Slot>() as u32).next_multiple_of(128)
 }
 
@@ -124,8 +130,9 @@ impl RegionGeometry {
         if self.rings > MAX_RINGS || self.interfaces > MAX_RINGS {
             return Err(GeometryError::Impossible("too many rings or interfaces"));
         }
-        let ring_range = ring_object_bytes(*SLOTS_RANGE.start())..=ring_object_bytes(*SLOTS_RANGE.end());
-        if !ring_range.contains(&self.ring_bytes) || !self.ring_bytes.is_multiple_of(128) {
+        if !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&self.ring_bytes)
+            || !self.ring_bytes.is_multiple_of(128)
+        {
             return Err(GeometryError::Impossible("size of a ring object"));
         }
         if !(56..=4096).contains(&self.interface_bytes) || !self.interface_bytes.is_multiple_of(64) {

@@ -17,7 +17,7 @@ pub const FIRST_BUFFER: u32 = 2;
 /// Most fragments (slots) that one frame may span.
 pub const MAX_FRAGMENTS: usize = 64;
 
-/// `netmap_if`: describes one binding of a port. Followed by one `i64` offset per ring (see [`ring_offset_index`]).
+/// `netmap_if`: describes one binding of a port. Followed by one `i64` offset per ring: tx, host tx, rx, host rx.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 pub struct InterfaceHeader {
@@ -139,6 +139,8 @@ pub mod slot_flags {
     pub const INDIRECT: u16 = 0x0010;
     /// Another slot of the same frame follows (`NS_MOREFRAG`).
     pub const MORE_FRAGMENTS: u16 = 0x0020;
+    /// On a monitor: seen on the tx side (`NS_TXMON`).
+    pub const MONITORED_TX: u16 = 0x0040;
     /// Shift of the fragment count or forced port in the high bits (`NS_PORT_SHIFT`).
     pub const PORT_SHIFT: u16 = 8;
 }
@@ -151,15 +153,6 @@ pub enum Direction {
     Tx,
     /// From the datapath to the program.
     Rx,
-}
-
-/// Position of a ring in the offset table behind [`InterfaceHeader`]: tx, host tx, rx, host rx.
-#[must_use]
-pub fn ring_offset_index(direction: Direction, ring: u32, tx_rings: u32, host_tx_rings: u32) -> u32 {
-    match direction {
-        Direction::Tx => ring,
-        Direction::Rx => tx_rings + host_tx_rings + ring,
-    }
 }
 
 const _: () = {

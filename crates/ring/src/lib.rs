@@ -2,16 +2,18 @@
 //!
 //! From the bottom up:
 //!
-//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region.
+//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region; [`allocator`]: which of them are
+//!   in use.
 //! - [`region`]: the sealed memfd; [`shared`], [`copy`]: access to bytes that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
 //!   [`eventfd`]: what it sleeps on.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
-//!   for the datapath, which trusts nothing ([`violation`]).
+//!   for the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for whoever shows frames to onlookers.
 //!
 //! Unsafe code of the project's core is here and nowhere above, apart from drivers' own system interfaces.
 
+pub mod allocator;
 pub mod control_block;
 pub mod copy;
 pub mod cursor;
@@ -19,6 +21,7 @@ pub mod datapath_end;
 pub mod eventfd;
 pub mod geometry;
 pub mod layout;
+pub mod monitor_end;
 pub mod pipe_end;
 pub mod program_end;
 pub mod program_window;

@@ -3,20 +3,25 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use crate::control_block::ControlBlock;
-use crate::geometry::{GeometryError, PortPlacement};
-use crate::layout::{Direction, FIRST_BUFFER, InterfaceHeader, RingHeader, Slot, ring_offset_index};
+use crate::geometry::{GeometryError, PortPlacement, RegionGeometry};
+use crate::layout::{Direction, FIRST_BUFFER, InterfaceHeader, RingHeader, Slot};
 use crate::region::Region;
 use crate::shared::{BufferPool, SharedBytes, SharedSlot};
 use crate::sync::{AtomicU32, Ordering};
+
+const OUTSIDE: GeometryError = GeometryError::Impossible("ring outside the region");
+const EXHAUSTED: GeometryError = GeometryError::Impossible("no buffer left");
 
 /// A ring, from either side. Cheap to clone; keeps the region mapped.
 #[derive(Debug, Clone)]
 pub struct RingView {
     region: Arc<Region>,
     slots: NonNull<SharedSlot>,
-    cursors: NonNull<[AtomicU32; 3]>,
+    /// head, cur, tail and flags of the header.
+    cursors: NonNull<[AtomicU32; 4]>,
     control: NonNull<ControlBlock>,
     buffers: BufferPool,
     count: u32,
@@ -31,7 +36,6 @@ impl RingView {
     /// # Errors
     /// [`GeometryError`] where the region has no such ring.
     pub fn new(region: &Arc<Region>, ring: u32, slots: u32) -> Result<Self, GeometryError> {
-        const OUTSIDE: GeometryError = GeometryError::Impossible("ring outside the region");
         let geometry = region.geometry();
         if ring >= geometry.rings || slots > geometry.max_slots() || slots < 2 {
             return Err(OUTSIDE);
@@ -47,7 +51,7 @@ impl RingView {
             unsafe { BufferPool::from_trusted_parts(pool_base, geometry.buffers, geometry.buffer_bytes) };
         Ok(Self {
             slots: region.at(slots_offset, slots_bytes).ok_or(OUTSIDE)?.cast(),
-            cursors: region.at(cursors_offset, 12).ok_or(OUTSIDE)?.cast(),
+            cursors: region.at(cursors_offset, 16).ok_or(OUTSIDE)?.cast(),
             control: region
                 .at(geometry.control_offset(ring), size_of::<ControlBlock>())
                 .ok_or(OUTSIDE)?
@@ -115,15 +119,235 @@ impl RingView {
         }
     }
 
+    /// `len` bytes (at most a buffer) of the reserved buffer, where frames for wild indexes end.
+    #[must_use]
+    pub fn reserved_bytes(&self, len: usize) -> SharedBytes<'_> {
+        let len = len.min(self.buffers.buffer_bytes() as usize);
+        // SAFETY: a whole buffer lies there and the region stays mapped while self is borrowed.
+        unsafe { SharedBytes::from_trusted_parts(self.buffers.reserved(), len) }
+    }
+
+    fn cursors(&self) -> &[AtomicU32; 4] {
+        // SAFETY: mapped and 4-aligned (offset 20 of a 128-aligned object); accessed atomically.
+        unsafe { self.cursors.as_ref() }
+    }
+
     /// Shows head, cur and tail to programs that look at the `netmap_ring` itself.
     #[inline]
     pub fn show_cursors(&self, head: u32, cur: u32, tail: u32) {
-        // SAFETY: mapped and 4-aligned (offset 20 of a 128-aligned object); accessed atomically.
-        let cursors = unsafe { self.cursors.as_ref() };
-        cursors[0].store(head, Ordering::Relaxed);
-        cursors[1].store(cur, Ordering::Relaxed);
-        cursors[2].store(tail, Ordering::Relaxed);
+        let [shown_head, shown_cur, shown_tail, _] = self.cursors();
+        shown_head.store(head, Ordering::Relaxed);
+        shown_cur.store(cur, Ordering::Relaxed);
+        shown_tail.store(tail, Ordering::Relaxed);
     }
+
+    /// Shows the tail alone.
+    #[inline]
+    pub fn show_tail(&self, tail: u32) {
+        self.cursors()[2].store(tail, Ordering::Relaxed);
+    }
+
+    /// What a netmap program has left in the `netmap_ring`, each read once. Foreign numbers.
+    #[inline]
+    #[must_use]
+    pub fn cursors_shown(&self) -> Cursors {
+        let [head, cur, tail, flags] = self.cursors().each_ref().map(|cursor| cursor.load(Ordering::Relaxed));
+        Cursors { head, cur, tail, flags }
+    }
+
+    /// Address of the mutex for programs that share the ring.
+    #[must_use]
+    pub fn lock_address(&self) -> NonNull<[u64; 5]> {
+        let lock = self.control().program.lock.get();
+        // SAFETY: a field of a mapped object is not null.
+        unsafe { NonNull::new_unchecked(lock) }
+    }
+
+    /// Stamps the ring with the time of a sync: seconds and microseconds since the Unix epoch.
+    #[inline]
+    pub fn stamp(&self, seconds: i64, microseconds: i64) {
+        let offset = std::mem::offset_of!(RingHeader, timestamp) - std::mem::offset_of!(RingHeader, head);
+        // SAFETY: the header lies whole in the mapping, so `timestamp` does.
+        let place = unsafe { self.cursors.cast::<u8>().add(offset) };
+        let stamp = place.cast::<[AtomicI64; 2]>();
+        // SAFETY: mapped, 8-aligned (offset 40 of a 128-aligned object), accessed atomically.
+        let [to_seconds, to_microseconds] = unsafe { stamp.as_ref() };
+        to_seconds.store(seconds, Ordering::Relaxed);
+        to_microseconds.store(microseconds, Ordering::Relaxed);
+    }
+}
+
+/// What stands in a ring's header. Foreign numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursors {
+    /// First slot that the program still owns.
+    pub head: u32,
+    /// Where it wants to be woken.
+    pub cur: u32,
+    /// What it believes to be the end of its slots.
+    pub tail: u32,
+    /// `NR_*`.
+    pub flags: u32,
+}
+
+/// How a ring begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPlan {
+    /// Direction, seen by the program.
+    pub direction: Direction,
+    /// Index within its direction, host rings behind the others.
+    pub index: u16,
+    /// Slots.
+    pub slots: u32,
+    /// Mask of the offset bits in `slot.ptr`; 0: no offsets.
+    pub offset_mask: u64,
+    /// Offset that every slot begins with, bytes.
+    pub initial_offset: u64,
+}
+
+impl RingPlan {
+    /// A ring without offsets.
+    #[must_use]
+    pub fn new(direction: Direction, index: u16, slots: u32) -> Self {
+        Self { direction, index, slots, offset_mask: 0, initial_offset: 0 }
+    }
+}
+
+/// Writes header, control block and first slots of ring object `ring`; `buffers` yields a free buffer for each slot. Nobody may use the object yet.
+///
+/// # Errors
+/// [`GeometryError`] where the region has no such ring or the buffers run out.
+pub fn lay_out_ring(
+    region: &Arc<Region>,
+    ring: u32,
+    plan: &RingPlan,
+    buffers: &mut dyn Iterator<Item = u32>,
+) -> Result<RingView, GeometryError> {
+    let view = RingView::new(region, ring, plan.slots)?;
+    write_ring_header(region, ring, plan)?;
+    let full = view.buffers.buffer_bytes().min(u32::from(u16::MAX)) as u16;
+    for index in 0..plan.slots {
+        let buffer = buffers.next().ok_or(EXHAUSTED)?;
+        debug_assert!(buffer >= FIRST_BUFFER);
+        view.slot(index).store_with_ptr(Slot { buffer, len: full, flags: 0, ptr: plan.initial_offset });
+    }
+    Ok(view)
+}
+
+/// As [`lay_out_ring`], for a ring that nobody works: all of its slots name the reserved buffer.
+///
+/// # Errors
+/// [`GeometryError`] where the region has no such ring.
+pub fn lay_out_fake_ring(
+    region: &Arc<Region>,
+    ring: u32,
+    plan: &RingPlan,
+) -> Result<RingView, GeometryError> {
+    let view = RingView::new(region, ring, plan.slots)?;
+    write_ring_header(region, ring, plan)?;
+    for index in 0..plan.slots {
+        view.slot(index).store_with_ptr(Slot { buffer: 0, len: 0, flags: 0, ptr: 0 });
+    }
+    Ok(view)
+}
+
+fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingPlan) -> Result<(), GeometryError> {
+    let geometry = region.geometry();
+    let offset = geometry.ring_offset(ring);
+    let buffers_offset = geometry.buffer_offset(0) as i64 - offset as i64;
+    let mut header =
+        RingHeader::new(buffers_offset, plan.slots, geometry.buffer_bytes, plan.index, plan.direction);
+    header.offset_mask = plan.offset_mask;
+    let tail = header.tail;
+    put(region, offset, header)?;
+    let start = region.at(geometry.control_offset(ring), size_of::<ControlBlock>()).ok_or(OUTSIDE)?;
+    // SAFETY: mapped for a control block and not in use: an earlier program's mutex goes with the rest.
+    unsafe { start.as_ptr().write_bytes(0, size_of::<ControlBlock>()) };
+    let view = RingView::new(region, ring, plan.slots)?;
+    let control = view.control();
+    control.program.shown_tail.store(tail, Ordering::Relaxed);
+    control.datapath.tail.store(tail, Ordering::Release);
+    Ok(())
+}
+
+/// Writes interface object `interface`: header and the table of ring offsets. `counts`: tx, host tx, rx and host rx rings; `rings`: one entry for each
+/// of these in this order, `None` where the interface does not show the ring.
+///
+/// # Errors
+/// [`GeometryError`] where the object is too small.
+pub fn lay_out_interface(
+    region: &Region,
+    interface: u32,
+    name: &str,
+    flags: u32,
+    counts: [u32; 4],
+    rings: impl ExactSizeIterator<Item = Option<u32>>,
+) -> Result<(), GeometryError> {
+    let geometry = region.geometry();
+    if size_of::<InterfaceHeader>() + 8 * rings.len() > geometry.interface_bytes as usize {
+        return Err(GeometryError::Impossible("interface object too small for its rings"));
+    }
+    let [tx_rings, host_tx_rings, rx_rings, host_rx_rings] = counts;
+    let mut header = InterfaceHeader {
+        name: [0; 16],
+        version: 0,
+        flags,
+        tx_rings,
+        rx_rings,
+        extra_buffers_head: 0,
+        host_tx_rings,
+        host_rx_rings,
+        spare: [0; 3],
+    };
+    for (to, from) in header.name[..15].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    let offset = geometry.interface_offset(interface);
+    put(region, offset, header)?;
+    let table = offset + size_of::<InterfaceHeader>() as u64;
+    for (entry, ring) in (0u64..).zip(rings) {
+        let ring_offset = ring.map_or(0, |ring| geometry.ring_offset(ring) as i64 - offset as i64);
+        put(region, table + 8 * entry, ring_offset)?;
+    }
+    Ok(())
+}
+
+/// Lists `buffers` as the extra buffers of an interface object.
+///
+/// # Errors
+/// [`GeometryError`] where the region has no such object.
+pub fn list_extra_buffers(region: &Region, interface: u32, buffers: &[u32]) -> Result<(), GeometryError> {
+    let geometry = region.geometry();
+    let mut head = 0;
+    for &buffer in buffers.iter().rev() {
+        put(region, geometry.buffer_offset(buffer), head)?;
+        head = buffer;
+    }
+    put(region, extra_head_offset(geometry, interface), head)
+}
+
+/// The extra buffers that a program left listed at an interface object: foreign numbers, as far as they are buffers of the region, and no more than
+/// it has.
+#[must_use]
+pub fn listed_extra_buffers(region: &Region, interface: u32) -> Vec<u32> {
+    let geometry = region.geometry();
+    let mut listed = Vec::new();
+    let mut next = read_word(region, extra_head_offset(geometry, interface));
+    while (FIRST_BUFFER..geometry.buffers).contains(&next) && listed.len() < geometry.buffers as usize {
+        listed.push(next);
+        next = read_word(region, geometry.buffer_offset(next));
+    }
+    listed
+}
+
+fn extra_head_offset(geometry: &RegionGeometry, interface: u32) -> u64 {
+    geometry.interface_offset(interface) + std::mem::offset_of!(InterfaceHeader, extra_buffers_head) as u64
+}
+
+fn read_word(region: &Region, offset: u64) -> u32 {
+    let Some(place) = region.at(offset, 4) else { return 0 };
+    // SAFETY: mapped and 4-aligned (objects and buffers are 64-aligned); read atomically, once.
+    unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
 }
 
 /// Writes the interface, ring headers, control blocks and first slots of a new port into its region.
@@ -139,73 +363,21 @@ pub fn lay_out_port(
     placement: &PortPlacement,
     buffers: &mut dyn Iterator<Item = u32>,
 ) -> Result<(), GeometryError> {
-    const EXHAUSTED: GeometryError = GeometryError::Impossible("no buffer left");
-    let geometry = *region.geometry();
-    placement.check(&geometry)?;
+    placement.check(region.geometry())?;
     let queues = placement.tx_rings.len() as u32;
-
-    let interface_offset = geometry.interface_offset(placement.interface);
-    let table_bytes = (size_of::<InterfaceHeader>() as u32 + 8 * (2 * queues + 2)) as usize;
-    if table_bytes > geometry.interface_bytes as usize {
-        return Err(GeometryError::Impossible("interface object too small for its rings"));
+    let (tx, rx) = (&placement.tx_rings, &placement.rx_rings);
+    let host = [None];
+    let shown = tx.iter().copied().map(Some).chain(host).chain(rx.iter().copied().map(Some)).chain(host);
+    let shown: Vec<_> = shown.collect();
+    let extra: Vec<u32> = buffers.take(placement.extra_buffers as usize).collect();
+    if extra.len() < placement.extra_buffers as usize {
+        return Err(EXHAUSTED);
     }
-    let mut extra_head = 0;
-    for _ in 0..placement.extra_buffers {
-        let index = buffers.next().ok_or(EXHAUSTED)?;
-        let offset = geometry.buffer_offset(index);
-        put(region, offset, extra_head)?;
-        extra_head = index;
-    }
-    let mut header = InterfaceHeader {
-        name: [0; 16],
-        version: 0,
-        flags: 1,
-        tx_rings: queues,
-        rx_rings: queues,
-        extra_buffers_head: extra_head,
-        host_tx_rings: 1,
-        host_rx_rings: 1,
-        spare: [0; 3],
-    };
-    for (to, from) in header.name[..15].iter_mut().zip(name.bytes()) {
-        *to = from;
-    }
-    put(region, interface_offset, header)?;
-
-    let directions = [(Direction::Tx, &placement.tx_rings), (Direction::Rx, &placement.rx_rings)];
-    for (direction, rings) in directions {
-        for (queue, &ring) in (0u32..).zip(rings) {
-            let ring_offset = geometry.ring_offset(ring);
-            let entry = ring_offset_index(direction, queue, queues, 1);
-            let table = interface_offset + size_of::<InterfaceHeader>() as u64;
-            put(region, table + 8 * u64::from(entry), ring_offset as i64 - interface_offset as i64)?;
-            let buffers_offset = geometry.buffer_offset(0) as i64 - ring_offset as i64;
-            put(
-                region,
-                ring_offset,
-                RingHeader::new(
-                    buffers_offset,
-                    placement.slots,
-                    geometry.buffer_bytes,
-                    queue as u16,
-                    direction,
-                ),
-            )?;
-            let view = RingView::new(region, ring, placement.slots)?;
-            let full = geometry.buffer_bytes.min(u32::from(u16::MAX)) as u16;
-            for index in 0..placement.slots {
-                let buffer = buffers.next().ok_or(EXHAUSTED)?;
-                debug_assert!(buffer >= FIRST_BUFFER);
-                view.slot(index).store_with_ptr(Slot { buffer, len: full, flags: 0, ptr: 0 });
-            }
-            let control = view.control();
-            let tail = if direction == Direction::Tx { placement.slots - 1 } else { 0 };
-            control.program.head.store(0, Ordering::Relaxed);
-            control.program.cur.store(0, Ordering::Relaxed);
-            control.program.sleeping.store(0, Ordering::Relaxed);
-            control.datapath.sleeping.store(0, Ordering::Relaxed);
-            control.datapath.violation.store(0, Ordering::Relaxed);
-            control.datapath.tail.store(tail, Ordering::Release);
+    lay_out_interface(region, placement.interface, name, 1, [queues, 1, queues, 1], shown.into_iter())?;
+    list_extra_buffers(region, placement.interface, &extra)?;
+    for (direction, rings) in [(Direction::Tx, tx), (Direction::Rx, rx)] {
+        for (queue, &ring) in (0u16..).zip(rings) {
+            lay_out_ring(region, ring, &RingPlan::new(direction, queue, placement.slots), buffers)?;
         }
     }
     Ok(())

@@ -102,6 +102,13 @@ impl BufferPool {
         index >= FIRST_BUFFER && index < self.count
     }
 
+    /// Address of the reserved buffer 0, where netmap puts what a wild index stands for. Nobody's frames lie there.
+    #[inline]
+    #[must_use]
+    pub fn reserved(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Address of buffer `index`, or `None` where there is no such buffer.
     #[inline]
     #[must_use]

@@ -3,10 +3,11 @@
 //! Trust: everything in the region may be written by the program at any time. The ring ends check it; a violation
 //! stops that ring, is counted, and is shown to the program. Other ports never see this region.
 //!
-//! [`region`] makes the memory and the ports in it; [`queue`] is what the datapath serves.
+//! [`region`] makes the memory and the ports in it; [`queue`] is what the datapath serves, [`watch`] what bindings and monitors tell it.
 
 pub mod queue;
 pub mod region;
+pub mod watch;
 
 use std::os::fd::OwnedFd;
 
@@ -15,6 +16,7 @@ use ringroad_ring::region::RegionError;
 
 pub use queue::{ShmQueue, UnboundQueue};
 pub use region::{ShmPort, ShmRegion};
+pub use watch::{QueueState, Watch};
 
 /// The two eventfds of a queue. Non-blocking, close-on-exec.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
-use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::layout::{Direction, MAX_FRAGMENTS};
 use ringroad_ring::region::{Region, RegionId};
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{prefetch_read, prefetch_write};
@@ -20,6 +20,7 @@ use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
 use super::QueueEvents;
+use super::watch::Watch;
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: u32 = 8;
@@ -27,13 +28,17 @@ const PREFETCH_FRAMES: u32 = 8;
 /// One queue of a program's port, from the datapath's side.
 #[derive(Debug)]
 pub struct ShmQueue {
-    take: TxTakeEnd,
-    put: RxPutEnd,
+    take: Option<TxTakeEnd>,
+    put: Option<RxPutEnd>,
     events: QueueEvents,
     sleeper: Sleeper,
-    region: RegionId,
-    /// Whether frames are stamped with the time at which they came: from the first one on of which it is known.
+    /// The region in which buffers can be exchanged; none where slots say where in a buffer a frame begins.
+    region: Option<RegionId>,
+    /// Whether slots are stamped with the time at which their frame came.
+    may_stamp: bool,
+    /// The same, from the first frame on of which it is known.
     stamps: bool,
+    watch: Option<Watch>,
     /// Whether the next sleep is to end when the program makes room.
     awaits_room: bool,
     announced_room: bool,
@@ -59,19 +64,50 @@ impl ShmQueue {
         let (Some(&tx), Some(&rx)) = (placement.tx_rings.get(index), placement.rx_rings.get(index)) else {
             return Err(none);
         };
-        Ok(Self {
-            take: TxTakeEnd::new(RingView::new(region, tx, placement.slots)?),
-            put: RxPutEnd::new(RingView::new(region, rx, placement.slots)?),
+        let take = TxTakeEnd::new(RingView::new(region, tx, placement.slots)?);
+        let put = RxPutEnd::new(RingView::new(region, rx, placement.slots)?);
+        Ok(Self::of_ends(region, Some(take), Some(put), events, counters))
+    }
+
+    /// A queue of these ends, whichever there are.
+    #[must_use]
+    pub fn of_ends(
+        region: &Arc<Region>,
+        take: Option<TxTakeEnd>,
+        put: Option<RxPutEnd>,
+        events: QueueEvents,
+        counters: Arc<QueueCounters>,
+    ) -> Self {
+        Self {
+            take,
+            put,
             events,
             sleeper: Sleeper::default(),
-            region: region.id(),
+            region: Some(region.id()),
+            may_stamp: true,
             stamps: false,
+            watch: None,
             awaits_room: false,
             announced_room: false,
             released: false,
             counters,
             counted: [false; 2],
-        })
+        }
+    }
+
+    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged for others of the region.
+    #[must_use]
+    pub fn for_netmap(mut self, exchanges: bool, watch: Watch) -> Self {
+        self.may_stamp = false;
+        self.region = self.region.filter(|_| exchanges);
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Which ring stands still, and why.
+    fn violation(&self) -> Option<(&'static str, RingViolation)> {
+        let tx = self.take.as_ref().and_then(TxTakeEnd::violation).map(|violation| ("tx", violation));
+        tx.or_else(|| self.put.as_ref().and_then(RxPutEnd::violation).map(|violation| ("rx", violation)))
     }
 
     #[cold]
@@ -86,7 +122,7 @@ impl ShmQueue {
 
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
     #[inline]
-    fn take_frame(&mut self, batch: &mut Batch, lending: bool) -> Result<bool, RingViolation> {
+    fn take_frame(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) -> Result<bool, RingViolation> {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
@@ -94,20 +130,20 @@ impl ShmQueue {
             if fragments == 0 && !batch.has_room(MAX_FRAGMENTS) {
                 return Ok(false);
             }
-            if let Some(address) = self.take.prefetch_address(PREFETCH_FRAMES) {
+            if let Some(address) = take.prefetch_address(PREFETCH_FRAMES) {
                 prefetch_read(address);
             }
-            let taken = match self.take.take() {
+            let taken = match take.take() {
                 Ok(Some(taken)) => taken,
                 // A frame whose rest is not there waits for it.
                 Ok(None) => {
                     batch.truncate(before);
-                    self.take.put_back(fragments);
+                    take.put_back(fragments);
                     return Ok(false);
                 }
                 Err(violation) => {
                     batch.truncate(before);
-                    self.take.put_back(fragments);
+                    take.put_back(fragments);
                     return Err(violation);
                 }
             };
@@ -125,39 +161,44 @@ impl ShmQueue {
             }
             if fragments as usize == MAX_FRAGMENTS {
                 batch.truncate(before);
-                self.take.stop(RingViolation::Fragments);
+                take.stop(RingViolation::Fragments);
                 return Err(RingViolation::Fragments);
             }
         }
     }
 
     /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
-    fn put_exchanged(&mut self, batch: &mut Batch, frame: usize, used: u32) -> Result<u32, DropCause> {
+    fn put_exchanged(
+        put: &mut RxPutEnd,
+        batch: &mut Batch,
+        frame: usize,
+        used: u32,
+    ) -> Result<u32, DropCause> {
         let fragments = batch.fragments_of(frame);
         let needed = fragments.len() as u32;
-        let free = self.put.free(used + needed).map_err(|_| DropCause::RingStopped)?;
+        let free = put.free(used + needed).map_err(|_| DropCause::RingStopped)?;
         if used + needed > free {
             return Err(DropCause::NoSpace);
         }
         let last = fragments.end.saturating_sub(1);
         for (ahead, fragment) in (used..).zip(fragments) {
-            let (_, own) = self.put.buffer(ahead, 0).map_err(|_| DropCause::RingStopped)?;
+            let (_, own) = put.buffer(ahead, 0).map_err(|_| DropCause::RingStopped)?;
             let len = batch.fragment(fragment).map_or(0, Fragment::len);
-            self.put.describe(ahead, batch.buffer(fragment), len as u16, needed as u8, fragment != last);
+            put.describe(ahead, batch.buffer(fragment), len as u16, needed as u8, fragment != last);
             batch.exchange(fragment, own);
         }
         Ok(needed)
     }
 
     /// Puts one frame of several fragments, or one that needs several buffers.
-    fn put_fragmented(&mut self, fragments: &[Fragment], used: u32) -> Result<u32, DropCause> {
-        let buffer_bytes = self.put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
+    fn put_fragmented(put: &mut RxPutEnd, fragments: &[Fragment], used: u32) -> Result<u32, DropCause> {
+        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
         let total: usize = fragments.iter().map(Fragment::len).sum();
         let needed = total.div_ceil(buffer_bytes).max(1);
-        if needed > MAX_FRAGMENTS || needed as u32 >= self.put.slot_count() {
+        if needed > MAX_FRAGMENTS || needed as u32 >= put.slot_count() {
             return Err(DropCause::TooLong);
         }
-        let free = self.put.free(used + needed as u32).map_err(|_| DropCause::RingStopped)?;
+        let free = put.free(used + needed as u32).map_err(|_| DropCause::RingStopped)?;
         if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
@@ -167,7 +208,7 @@ impl ShmQueue {
         for slot in 0..needed {
             let len = (total - slot * buffer_bytes).min(buffer_bytes);
             let ahead = used + slot as u32;
-            let (bytes, buffer) = self.put.buffer(ahead, len).map_err(|_| DropCause::RingStopped)?;
+            let (bytes, buffer) = put.buffer(ahead, len).map_err(|_| DropCause::RingStopped)?;
             let mut room = bytes;
             while let Some(fragment) = current
                 && !room.is_empty()
@@ -180,7 +221,7 @@ impl ShmQueue {
                     current = source.next();
                 }
             }
-            self.put.describe(ahead, buffer, len as u16, needed as u8, slot + 1 < needed);
+            put.describe(ahead, buffer, len as u16, needed as u8, slot + 1 < needed);
         }
         Ok(needed as u32)
     }
@@ -188,62 +229,79 @@ impl ShmQueue {
 
 impl PortQueue for ShmQueue {
     fn receive(&mut self, batch: &mut Batch) {
-        match self.take.refresh() {
+        let Some(take) = &mut self.take else { return };
+        match take.refresh() {
             Ok(0) => return,
             Ok(_) => {}
             Err(_) => return self.count_violation(0),
         }
         for ahead in 0..PREFETCH_FRAMES {
-            if let Some(address) = self.take.prefetch_address(ahead) {
+            if let Some(address) = take.prefetch_address(ahead) {
                 prefetch_read(address);
             }
         }
         // The slots of a tx ring keep their buffers, so these are lent and never given.
-        let lending = batch.taker() == Some(self.region);
-        if lending {
-            batch.offer(self.region, Custody::Lend);
+        let lending = self.region.is_some_and(|region| batch.taker() == Some(region));
+        if lending && let Some(region) = self.region {
+            batch.offer(region, Custody::Lend);
         }
-        loop {
-            match self.take_frame(batch, lending) {
+        let from = take.position();
+        let outcome = loop {
+            match Self::take_frame(take, batch, lending) {
                 Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => return self.count_violation(0),
+                Ok(false) => break Ok(()),
+                Err(violation) => break Err(violation),
             }
+        };
+        if let Some(watch) = &mut self.watch {
+            watch.show(Direction::Tx, take.view(), from, take.position());
+        }
+        if outcome.is_err() {
+            self.count_violation(0);
         }
     }
 
     fn room(&mut self, frame_bytes: usize) -> usize {
-        let buffer_bytes = self.put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
+        let Some(put) = &mut self.put else { return BATCH_FRAMES };
+        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
         let slots = frame_bytes.div_ceil(buffer_bytes).clamp(1, MAX_FRAGMENTS);
         // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
-        let slots = slots.min(self.put.slot_count() as usize - 1);
+        let slots = slots.min(put.slot_count() as usize - 1);
         let wanted = (BATCH_FRAMES * slots) as u32;
-        self.put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
+        put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
     }
 
     fn release(&mut self, fragments: usize) {
-        self.take.release(fragments as u32);
+        if let Some(take) = &mut self.take {
+            take.release(fragments as u32);
+        }
         self.released = true;
     }
 
     fn region(&self) -> Option<RegionId> {
-        Some(self.region)
+        self.region
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
-        let given = batch.gives_to(self.region);
-        self.stamps |= batch.has_timestamps();
-        let Ok(mut free) = self.put.free(frames.len() as u32) else {
+        let bound = self.watch.as_ref().is_none_or(Watch::is_rx_bound);
+        let Some(put) = self.put.as_mut().filter(|_| bound) else {
+            delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
+            return delivery;
+        };
+        let given = self.region.is_some_and(|region| batch.gives_to(region));
+        self.stamps |= self.may_stamp && batch.has_timestamps();
+        let Ok(mut free) = put.free(frames.len() as u32) else {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
             self.count_violation(1);
             return delivery;
         };
-        let buffer_bytes = self.put.buffer_bytes() as usize;
+        let buffer_bytes = put.buffer_bytes() as usize;
         let mut used = 0;
+        let mut stopped = false;
         for &frame in frames {
             if used + PREFETCH_FRAMES < free
-                && let Some(address) = self.put.prefetch_address(used + PREFETCH_FRAMES)
+                && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
             {
                 prefetch_write(address);
             }
@@ -251,33 +309,33 @@ impl PortQueue for ShmQueue {
             let bytes: u64 = fragments.iter().map(|fragment| fragment.len() as u64).sum();
             let result = match fragments {
                 _ if given && batch.is_sole(usize::from(frame)) => {
-                    self.put_exchanged(batch, usize::from(frame), used)
+                    Self::put_exchanged(put, batch, usize::from(frame), used)
                 }
                 [single] if single.len() <= buffer_bytes => {
                     if used >= free {
                         // Frames of several slots before it may have used up what was known to be free.
-                        free = self.put.free(used + 1).unwrap_or(0);
+                        free = put.free(used + 1).unwrap_or(0);
                     }
                     if used >= free {
                         Err(DropCause::NoSpace)
                     } else {
-                        match self.put.buffer(used, single.len()) {
+                        match put.buffer(used, single.len()) {
                             Ok((mut bytes, buffer)) => {
                                 bytes.copy_from(&single.bytes());
-                                self.put.describe(used, buffer, single.len() as u16, 1, false);
+                                put.describe(used, buffer, single.len() as u16, 1, false);
                                 Ok(1)
                             }
                             Err(_) => Err(DropCause::RingStopped),
                         }
                     }
                 }
-                several => self.put_fragmented(several, used),
+                several => Self::put_fragmented(put, several, used),
             };
             match result {
                 Ok(slots) => {
                     if self.stamps {
                         for slot in used..used + slots {
-                            self.put.stamp(slot, batch.timestamp_ns(usize::from(frame)));
+                            put.stamp(slot, batch.timestamp_ns(usize::from(frame)));
                         }
                     }
                     used += slots;
@@ -286,24 +344,29 @@ impl PortQueue for ShmQueue {
                 }
                 Err(cause) => {
                     delivery.dropped.add(cause, 1);
-                    if cause == DropCause::RingStopped {
-                        self.count_violation(1);
-                    }
+                    stopped |= cause == DropCause::RingStopped;
                 }
             }
         }
-        self.put.commit(used);
+        let from = put.position();
+        put.commit(used);
+        if let Some(watch) = &mut self.watch {
+            watch.show(Direction::Rx, put.view(), from, put.position());
+        }
+        if stopped {
+            self.count_violation(1);
+        }
         delivery
     }
 
     fn flush(&mut self) -> u32 {
-        let put = self.put.flush();
+        let put = self.put.as_mut().is_some_and(RxPutEnd::flush);
         if !put && !self.released {
             return 0;
         }
         publish_fence();
-        let wake_rx = put && self.put.needs_kick();
-        let wake_tx = self.released && self.take.needs_kick();
+        let wake_rx = put && self.put.as_mut().is_some_and(RxPutEnd::needs_kick);
+        let wake_tx = self.released && self.take.as_mut().is_some_and(TxTakeEnd::needs_kick);
         self.released = false;
         if wake_rx || wake_tx {
             eventfd::ring(&self.events.notify);
@@ -318,8 +381,8 @@ impl PortQueue for ShmQueue {
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
-        let room = self.awaits_room.then(|| self.put.sleeping_flag());
-        let flags = std::iter::once(self.take.sleeping_flag()).chain(room);
+        let room = self.put.as_ref().filter(|_| self.awaits_room).map(RxPutEnd::sleeping_flag);
+        let flags = self.take.as_ref().map(TxTakeEnd::sleeping_flag).into_iter().chain(room);
         if sleeping {
             self.sleeper.announce(flags);
         } else {
@@ -338,10 +401,11 @@ impl PortQueue for ShmQueue {
     }
 
     fn has_waiting(&mut self) -> bool {
+        let Some(take) = &mut self.take else { return false };
         // An unfinished frame is no work: it would keep the datapath from sleeping.
-        match self.take.refresh() {
+        match take.refresh() {
             Ok(0) => false,
-            Ok(_) => self.take.has_whole_frame(),
+            Ok(_) => take.has_whole_frame(),
             Err(_) => {
                 self.count_violation(0);
                 false
@@ -350,9 +414,13 @@ impl PortQueue for ShmQueue {
     }
 
     fn end(&mut self) {
-        if self.take.violation().is_none() && self.put.violation().is_none() {
-            self.take.stop(RingViolation::DeviceGone);
-            self.put.stop(RingViolation::DeviceGone);
+        if self.violation().is_none() {
+            if let Some(take) = &mut self.take {
+                take.stop(RingViolation::DeviceGone);
+            }
+            if let Some(put) = &mut self.put {
+                put.stop(RingViolation::DeviceGone);
+            }
             // No rule was broken, so nothing is to be counted.
             self.counted = [true; 2];
             eventfd::ring(&self.events.notify);
@@ -360,8 +428,8 @@ impl PortQueue for ShmQueue {
     }
 
     fn fault(&self) -> Option<String> {
-        let tx = self.take.violation().map(|violation| format!("tx ring stopped: {violation}"));
-        tx.or_else(|| self.put.violation().map(|violation| format!("rx ring stopped: {violation}")))
+        let (direction, violation) = self.violation()?;
+        Some(format!("{direction} ring stopped: {violation}"))
     }
 }
 

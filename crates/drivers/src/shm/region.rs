@@ -1,12 +1,12 @@
 //! Regions with room for several ports, and the ports laid out in them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_port::counters::QueueCounters;
+use ringroad_ring::allocator::RegionAllocator;
 use ringroad_ring::geometry::{GeometryError, PortPlacement, RegionGeometry};
-use ringroad_ring::layout::FIRST_BUFFER;
 use ringroad_ring::region::{HugePages, Region, RegionError};
-use ringroad_ring::ring_view::{RingView, lay_out_port};
+use ringroad_ring::ring_view::{RingView, lay_out_port, listed_extra_buffers};
 
 use super::{QueueEvents, ShmQueue};
 
@@ -24,16 +24,7 @@ pub struct ShmRegion {
     extra_buffers: u32,
     /// Buffers that the device of one port needs for itself.
     device_buffers: u32,
-    places: Mutex<Places>,
-}
-
-#[derive(Debug)]
-struct Places {
-    used: Vec<bool>,
-    /// Buffers from here on were never handed out.
-    untouched: u32,
-    /// Whether devices hold buffers, which stand in no slot.
-    reserved: bool,
+    allocator: Mutex<RegionAllocator>,
 }
 
 impl ShmRegion {
@@ -53,26 +44,35 @@ impl ShmRegion {
         let most = besides.checked_mul(PLACES).ok_or(GeometryError::Buffers(u64::from(besides)))?;
         let roomy = RegionGeometry::for_ports(PLACES, queues, slots, buffer_bytes, most);
         // Where four do not fit, one may.
-        let (places, geometry) = match roomy {
-            Ok(geometry) => (PLACES, geometry),
-            Err(_) => (1, RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)?),
+        let geometry = match roomy {
+            Ok(geometry) => geometry,
+            Err(_) => RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)?,
         };
         let region = Arc::new(Region::create(geometry, huge_pages)?);
-        let places = Places { used: vec![false; places as usize], untouched: FIRST_BUFFER, reserved: false };
-        Ok(Arc::new(Self {
-            region,
-            queues,
-            slots,
-            extra_buffers,
-            device_buffers,
-            places: Mutex::new(places),
-        }))
+        let allocator = Mutex::new(RegionAllocator::new(&geometry));
+        Ok(Arc::new(Self { region, queues, slots, extra_buffers, device_buffers, allocator }))
+    }
+
+    /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB pages: programs map parts of it.
+    ///
+    /// # Errors
+    /// [`RegionError`] where the geometry is not possible or memory is short.
+    pub fn of_geometry(geometry: RegionGeometry) -> Result<Arc<Self>, RegionError> {
+        let region = Arc::new(Region::create(geometry, HugePages::Never)?);
+        let allocator = Mutex::new(RegionAllocator::new(&geometry));
+        let slots = geometry.max_slots();
+        Ok(Arc::new(Self { region, queues: 0, slots, extra_buffers: 0, device_buffers: 0, allocator }))
     }
 
     /// The region.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// The books of its objects.
+    pub fn allocator(&self) -> MutexGuard<'_, RegionAllocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues of each port in it.
@@ -93,15 +93,7 @@ impl ShmRegion {
     /// # Errors
     /// [`RegionError`] where there are not so many left.
     pub fn reserve(&self, count: u32) -> Result<Vec<u32>, RegionError> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.free_buffers(&places)?;
-        let taken: Vec<u32> = free.into_iter().take(count as usize).collect();
-        if taken.len() < count as usize {
-            return Err(FULL.into());
-        }
-        places.untouched = taken.iter().fold(places.untouched, |next, &buffer| next.max(buffer + 1));
-        places.reserved = true;
-        Ok(taken)
+        Ok(self.allocator().take_buffers(count).ok_or(FULL)?)
     }
 
     /// Lays a port out in the next free place.
@@ -109,54 +101,46 @@ impl ShmRegion {
     /// # Errors
     /// [`RegionError`] where the region is full.
     pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.used.iter().position(|used| !used).ok_or(FULL)?;
-        let placement = self.placement(place as u32);
-        let free = self.free_buffers(&places)?;
-        let needed = 2 * u32::from(self.queues) * self.slots + self.extra_buffers;
-        if free.len() < needed as usize {
-            return Err(FULL.into());
-        }
-        let mut handed_out = free.into_iter().take(needed as usize).inspect(|&buffer| {
-            places.untouched = places.untouched.max(buffer + 1);
-        });
-        lay_out_port(&self.region, name, &placement, &mut handed_out)?;
-        drop(handed_out);
         let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
         let events =
             (0..self.queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        if let Some(used) = places.used.get_mut(place) {
-            *used = true;
+        let rings = 2 * u32::from(self.queues);
+        let mut allocator = self.allocator();
+        let buffers = rings * self.slots + self.extra_buffers;
+        if allocator.free_rings() < rings || allocator.free_buffers() < buffers {
+            return Err(FULL.into());
         }
-        Ok(ShmPort { home: Arc::clone(self), place, placement, events })
+        let interface = allocator.take_interface().ok_or(FULL)?;
+        let mut take_rings = || (0..self.queues).map_while(|_| allocator.take_ring()).collect();
+        let placement = PortPlacement {
+            interface,
+            tx_rings: take_rings(),
+            rx_rings: take_rings(),
+            slots: self.slots,
+            extra_buffers: self.extra_buffers,
+        };
+        let mut buffers = allocator.take_buffers(buffers).ok_or(FULL)?.into_iter();
+        lay_out_port(&self.region, name, &placement, &mut buffers)?;
+        drop(allocator);
+        Ok(ShmPort { home: Arc::clone(self), placement, events })
     }
 
-    fn placement(&self, place: u32) -> PortPlacement {
-        PortPlacement::of_port(place, self.queues, self.slots, self.extra_buffers)
-    }
-
-    /// Buffers that no port holds. Programs exchange buffers between ports, so it is the slots of the ports in use
-    /// that tell; what a hostile program wrote there is its own and its fellows' loss. Extra buffers and those of devices stand in
-    /// no slot: where there are such, only buffers that were never handed out are surely free.
-    fn free_buffers(&self, places: &Places) -> Result<Vec<u32>, GeometryError> {
-        let count = self.region.geometry().buffers;
-        let in_use = || (0u32..).zip(&places.used).filter(|(_, used)| **used).map(|(place, _)| place);
-        if places.reserved || self.extra_buffers > 0 && in_use().next().is_some() {
-            return Ok((places.untouched..count).collect());
+    /// Takes back the objects of a port that nobody uses any more. Programs exchange buffers between ports, so it is the slots and the list of extra
+    /// buffers that tell which are its own; what a hostile program wrote there is its own and its fellows' loss.
+    fn take_back(&self, placement: &PortPlacement) {
+        let mut allocator = self.allocator();
+        for buffer in listed_extra_buffers(&self.region, placement.interface) {
+            allocator.free_buffer(buffer);
         }
-        let mut held = vec![false; count as usize];
-        for place in in_use() {
-            let placement = self.placement(place);
-            for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
-                let view = RingView::new(&self.region, ring, self.slots)?;
-                for slot in 0..self.slots {
-                    if let Some(held) = held.get_mut(view.slot(slot).load().buffer as usize) {
-                        *held = true;
-                    }
+        for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
+            if let Ok(view) = RingView::new(&self.region, ring, placement.slots) {
+                for slot in 0..placement.slots {
+                    allocator.free_buffer(view.slot(slot).load().buffer);
                 }
             }
+            allocator.free_ring(ring);
         }
-        Ok((FIRST_BUFFER..count).filter(|&buffer| held.get(buffer as usize) == Some(&false)).collect())
+        allocator.free_interface(placement.interface);
     }
 }
 
@@ -164,17 +148,13 @@ impl ShmRegion {
 #[derive(Debug)]
 pub struct ShmPort {
     home: Arc<ShmRegion>,
-    place: usize,
     placement: PortPlacement,
     events: Vec<QueueEvents>,
 }
 
 impl Drop for ShmPort {
     fn drop(&mut self) {
-        let mut places = self.home.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = places.used.get_mut(self.place) {
-            *used = false;
-        }
+        self.home.take_back(&self.placement);
     }
 }
 

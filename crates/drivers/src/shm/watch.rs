@@ -1,0 +1,101 @@
+//! What a queue of a netmap port learns while it is served: whether anybody has its rx ring bound, and who looks on.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringroad_ring::eventfd;
+use ringroad_ring::layout::Direction;
+use ringroad_ring::monitor_end::MonitorEnd;
+use ringroad_ring::ring_view::RingView;
+
+/// An onlooker of one ring.
+#[derive(Debug)]
+pub struct Onlooker {
+    /// Direction of the ring that it looks at.
+    pub direction: Direction,
+    /// The filling end of its own ring.
+    pub end: MonitorEnd,
+    /// Wakes its program.
+    pub notify: OwnedFd,
+}
+
+/// What whoever binds and monitors a port says of one of its queues. Written by the control thread, read by the worker.
+#[derive(Debug, Default)]
+pub struct QueueState {
+    rx_users: AtomicU32,
+    /// Whether `news` is to be looked at.
+    changed: AtomicBool,
+    news: Mutex<Option<Vec<Onlooker>>>,
+    missed: AtomicU64,
+}
+
+impl QueueState {
+    /// Says how many bindings use the rx ring.
+    pub fn set_rx_users(&self, users: u32) {
+        self.rx_users.store(users, Ordering::Relaxed);
+    }
+
+    /// Says who looks on from now on, in place of those before.
+    pub fn set_onlookers(&self, onlookers: Vec<Onlooker>) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlookers);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Slots that were not shown because a monitor's ring was full.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+/// The worker's side of a [`QueueState`].
+#[derive(Debug)]
+pub struct Watch {
+    state: Arc<QueueState>,
+    onlookers: Vec<Onlooker>,
+}
+
+impl Watch {
+    /// Nobody looks on yet.
+    #[must_use]
+    pub fn new(state: Arc<QueueState>) -> Self {
+        Self { state, onlookers: Vec::new() }
+    }
+
+    /// Whether a binding uses the rx ring: without one, frames for it are dropped.
+    #[inline]
+    #[must_use]
+    pub fn is_rx_bound(&self) -> bool {
+        self.state.rx_users.load(Ordering::Relaxed) > 0
+    }
+
+    /// Shows slots `[from, to)` of the queue's ring of that direction.
+    #[inline]
+    pub fn show(&mut self, direction: Direction, ring: &RingView, from: u32, to: u32) {
+        if self.state.changed.load(Ordering::Relaxed) {
+            self.take_news();
+        }
+        if from == to {
+            return;
+        }
+        for onlooker in self.onlookers.iter_mut().filter(|onlooker| onlooker.direction == direction) {
+            let shown = onlooker.end.copy(ring, from, to, direction == Direction::Tx);
+            if shown.missed > 0 {
+                self.state.missed.fetch_add(u64::from(shown.missed), Ordering::Relaxed);
+            }
+            if shown.kick {
+                eventfd::ring(&onlooker.notify);
+            }
+        }
+    }
+
+    #[cold]
+    fn take_news(&mut self) {
+        self.state.changed.store(false, Ordering::Relaxed);
+        let mut news = self.state.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(onlookers) = news.take() {
+            self.onlookers = onlookers;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Which objects of a region are in use: interfaces, rings and buffers.
+//!
+//! The books are the maker's own and lie outside the region. Buffers wander: programs exchange them between the rings of a region, so what a ring gives
+//! back is what is found in its slots. A program that left one buffer in two slots gives it back once; one that it lost stays in use until the
+//! region goes.
+
+use crate::geometry::RegionGeometry;
+use crate::layout::FIRST_BUFFER;
+
+/// A set of numbers below a limit, with the smallest free one to be found quickly.
+#[derive(Debug, Clone)]
+struct Numbers {
+    used: Vec<bool>,
+    /// No number below it is free.
+    lowest: usize,
+    free: usize,
+}
+
+impl Numbers {
+    fn new(count: u32) -> Self {
+        Self { used: vec![false; count as usize], lowest: 0, free: count as usize }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let found = self.lowest + self.used.get(self.lowest..)?.iter().position(|used| !used)?;
+        self.mark(found as u32);
+        self.lowest = found + 1;
+        Some(found as u32)
+    }
+
+    fn mark(&mut self, number: u32) {
+        if let Some(used @ false) = self.used.get_mut(number as usize) {
+            *used = true;
+            self.free -= 1;
+        }
+    }
+
+    fn give_back(&mut self, number: u32) -> bool {
+        match self.used.get_mut(number as usize) {
+            Some(used @ true) => {
+                *used = false;
+                self.free += 1;
+                self.lowest = self.lowest.min(number as usize);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The books of one region.
+#[derive(Debug, Clone)]
+pub struct RegionAllocator {
+    interfaces: Numbers,
+    rings: Numbers,
+    buffers: Numbers,
+}
+
+impl RegionAllocator {
+    /// Everything free, the reserved buffers apart.
+    #[must_use]
+    pub fn new(geometry: &RegionGeometry) -> Self {
+        let mut buffers = Numbers::new(geometry.buffers);
+        (0..FIRST_BUFFER).for_each(|buffer| buffers.mark(buffer));
+        Self { interfaces: Numbers::new(geometry.interfaces), rings: Numbers::new(geometry.rings), buffers }
+    }
+
+    /// Takes an interface object; `None` where all are in use.
+    pub fn take_interface(&mut self) -> Option<u32> {
+        self.interfaces.take()
+    }
+
+    /// Takes a ring object.
+    pub fn take_ring(&mut self) -> Option<u32> {
+        self.rings.take()
+    }
+
+    /// Takes `count` buffers, or none where there are not so many.
+    pub fn take_buffers(&mut self, count: u32) -> Option<Vec<u32>> {
+        if self.buffers.free < count as usize {
+            return None;
+        }
+        Some((0..count).map_while(|_| self.buffers.take()).collect())
+    }
+
+    /// Buffers that are free.
+    #[must_use]
+    pub fn free_buffers(&self) -> u32 {
+        self.buffers.free as u32
+    }
+
+    /// Ring objects that are free.
+    #[must_use]
+    pub fn free_rings(&self) -> u32 {
+        self.rings.free as u32
+    }
+
+    /// Gives an interface object back.
+    pub fn free_interface(&mut self, interface: u32) {
+        self.interfaces.give_back(interface);
+    }
+
+    /// Gives a ring object back.
+    pub fn free_ring(&mut self, ring: u32) {
+        self.rings.give_back(ring);
+    }
+
+    /// Gives a buffer back, whatever number a program left; whether it was one in use.
+    pub fn free_buffer(&mut self, buffer: u32) -> bool {
+        buffer >= FIRST_BUFFER && self.buffers.give_back(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn allocator() -> RegionAllocator {
+        RegionAllocator::new(&RegionGeometry::for_ports(2, 1, 8, 128, 0).unwrap())
+    }
+
+    #[test]
+    fn the_reserved_buffers_are_never_handed_out_nor_taken_back() {
+        let mut allocator = allocator();
+        let free = allocator.free_buffers();
+        assert!(!allocator.free_buffer(0) && !allocator.free_buffer(1));
+        let all = allocator.take_buffers(free).unwrap();
+        assert!(all.iter().all(|&buffer| buffer >= FIRST_BUFFER));
+        assert_eq!(allocator.take_buffers(1), None);
+    }
+
+    #[test]
+    fn a_buffer_is_given_back_once_however_often_a_program_names_it() {
+        let mut allocator = allocator();
+        let taken = allocator.take_buffers(1).unwrap()[0];
+        assert!(allocator.free_buffer(taken));
+        assert!(!allocator.free_buffer(taken) && !allocator.free_buffer(u32::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_handed_out_twice(gives in proptest::collection::vec(0usize..32, 0..64)) {
+            let mut allocator = allocator();
+            let mut held = Vec::new();
+            for give in gives {
+                match allocator.take_buffers(1) {
+                    Some(taken) => {
+                        prop_assert!(!held.contains(&taken[0]));
+                        held.push(taken[0]);
+                    }
+                    None => prop_assert_eq!(allocator.free_buffers(), 0),
+                }
+                if give < held.len() {
+                    prop_assert!(allocator.free_buffer(held.swap_remove(give)));
+                }
+            }
+        }
+    }
+}

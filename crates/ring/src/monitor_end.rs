@@ -1,0 +1,167 @@
+//! Showing a ring's frames to onlookers: slots of one ring are copied into, or exchanged with, an rx ring of a monitor in the same region.
+//!
+//! The end keeps nothing between calls: where the monitor's ring stands is read from its control block, checked, and written back. Whoever calls it is
+//! the only one that does at the time (the one worker that serves the ring, or the holder of the rings' locks). What does not
+//! fit is not shown; the ring looked at is never held up.
+
+use crate::cursor::{advance, distance, previous};
+use crate::layout::Slot;
+use crate::layout::slot_flags::{BUF_CHANGED, MONITORED_TX, MORE_FRAGMENTS};
+use crate::ring_view::RingView;
+use crate::sync::Ordering;
+use crate::wakeup::{Kicker, publish_fence};
+
+/// The filling end of a monitor's rx ring.
+#[derive(Debug)]
+pub struct MonitorEnd {
+    view: RingView,
+    kicker: Kicker,
+}
+
+/// What a call has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shown {
+    /// Slots that did not fit.
+    pub missed: u32,
+    /// The monitor's program sleeps: write its eventfd.
+    pub kick: bool,
+}
+
+impl MonitorEnd {
+    /// The end of the monitor ring `view`.
+    #[must_use]
+    pub fn new(view: RingView) -> Self {
+        Self { view, kicker: Kicker::default() }
+    }
+
+    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program reads as a full ring.
+    fn room(&self) -> (u32, u32) {
+        let slots = self.view.slot_count();
+        let control = self.view.control();
+        let tail = control.datapath.tail.load(Ordering::Relaxed);
+        let head = control.program.head.load(Ordering::Acquire);
+        if tail >= slots || head >= slots {
+            return (0, 0);
+        }
+        (tail, distance(tail, previous(head, slots), slots))
+    }
+
+    fn publish(&mut self, tail: u32) -> bool {
+        let control = self.view.control();
+        control.datapath.tail.store(tail, Ordering::Release);
+        publish_fence();
+        self.kicker.needs_kick(&control.program.sleeping)
+    }
+
+    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side.
+    pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
+        let source_slots = source.slot_count();
+        let count = distance(from, to, source_slots);
+        let (mut tail, free) = self.room();
+        let missed = count.saturating_sub(free);
+        let mut index = advance(from, missed, source_slots);
+        let mark = if sent { MONITORED_TX } else { 0 };
+        while index != to {
+            let slot = source.slot(index).load();
+            let place = self.view.slot(tail);
+            let buffer = place.load().buffer;
+            let from_bytes = source.bytes(slot.buffer, usize::from(slot.len));
+            let copied = self.view.bytes(buffer, usize::from(slot.len)).copy_from(&from_bytes);
+            let flags = (slot.flags & MORE_FRAGMENTS) | mark;
+            place.store_with_ptr(Slot { buffer, len: copied as u16, flags, ptr: 0 });
+            tail = advance(tail, 1, self.view.slot_count());
+            index = advance(index, 1, source_slots);
+        }
+        let kick = count > missed && self.publish(tail);
+        Shown { missed, kick }
+    }
+
+    /// Exchanges the buffers of slots `[from, to)` of `source`, which nobody needs any more, with the monitor's; where not all fit, the newest.
+    pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
+        let source_slots = source.slot_count();
+        let count = distance(from, to, source_slots);
+        let (mut tail, free) = self.room();
+        let missed = count.saturating_sub(free);
+        let mut index = advance(from, missed, source_slots);
+        let mark = if sent { MONITORED_TX } else { 0 };
+        while index != to {
+            let slot = source.slot(index).load_with_ptr();
+            let place = self.view.slot(tail);
+            let buffer = place.load().buffer;
+            let flags = (slot.flags & MORE_FRAGMENTS) | mark | BUF_CHANGED;
+            place.store_with_ptr(Slot { flags, ..slot });
+            source.slot(index).store_with_ptr(Slot { buffer, flags: slot.flags | BUF_CHANGED, ..slot });
+            tail = advance(tail, 1, self.view.slot_count());
+            index = advance(index, 1, source_slots);
+        }
+        let kick = count > missed && self.publish(tail);
+        Shown { missed, kick }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::geometry::RegionGeometry;
+    use crate::layout::Direction;
+    use crate::region::{HugePages, Region};
+    use crate::ring_view::{RingPlan, lay_out_ring};
+
+    fn rings() -> (RingView, RingView) {
+        let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
+        let region = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
+        let mut buffers = 2..geometry.buffers;
+        let tx = lay_out_ring(&region, 0, &RingPlan::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
+        let rx = lay_out_ring(&region, 1, &RingPlan::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
+        for (index, byte) in (0..8).zip(b'a'..) {
+            let buffer = tx.slot(index).load().buffer;
+            tx.bytes(buffer, 1).write(&[byte]);
+            tx.slot(index).store(Slot { buffer, len: 1, flags: MORE_FRAGMENTS, ptr: 0 });
+        }
+        (tx, rx)
+    }
+
+    fn first_byte(view: &RingView, index: u32) -> u8 {
+        let mut byte = [0];
+        view.bytes(view.slot(index).load().buffer, 1).read(&mut byte);
+        byte[0]
+    }
+
+    #[test]
+    fn a_full_monitor_keeps_the_newest_of_a_batch_and_counts_the_rest() {
+        let (tx, rx) = rings();
+        let mut end = MonitorEnd::new(rx.clone());
+        // Eight slots hold seven.
+        assert_eq!(end.copy(&tx, 0, 5, true), Shown { missed: 0, kick: false });
+        assert_eq!(end.copy(&tx, 5, 2, true).missed, 3);
+        let seen: Vec<u8> = (0..7).map(|index| first_byte(&rx, index)).collect();
+        assert_eq!(seen, b"abcdeab");
+        assert_eq!(rx.slot(0).load().flags, MORE_FRAGMENTS | MONITORED_TX);
+        assert_eq!(rx.control().datapath.tail.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn an_exchange_leaves_every_buffer_in_one_slot() {
+        let (tx, rx) = rings();
+        let before = tx.slot(3).load().buffer;
+        let mut end = MonitorEnd::new(rx.clone());
+        end.exchange(&tx, 3, 5, false);
+        assert_eq!(rx.slot(0).load().buffer, before);
+        assert_eq!(first_byte(&rx, 1), b'e');
+        let mut all: Vec<u32> =
+            (0..8).flat_map(|i| [tx.slot(i), rx.slot(i)].map(|s| s.load().buffer)).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 16);
+        assert_ne!(tx.slot(3).load().flags & BUF_CHANGED, 0);
+    }
+
+    #[test]
+    fn nonsense_in_the_monitors_ring_shows_nothing() {
+        let (tx, rx) = rings();
+        rx.control().program.head.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(MonitorEnd::new(rx).copy(&tx, 0, 3, false), Shown { missed: 3, kick: false });
+    }
+}
