@@ -326,6 +326,8 @@ pub struct MonitorRing {
     pub slots: u32,
     /// Whether buffers are exchanged with it after use, instead of copied.
     pub zero_copy: bool,
+    /// Whether its frames are marked as seen on the tx side. Those that arrive at the other end of a pipe are not.
+    pub sent: bool,
 }
 
 /// What the daemon answers to a [`NetmapRequest`].

@@ -191,6 +191,13 @@ impl ServerConnection {
         }
     }
 
+    /// Sends bytes that are no frame, behind what is queued.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        if !self.closed {
+            self.send_frame(bytes.to_vec(), &[]);
+        }
+    }
+
     fn send_frame(&mut self, bytes: Vec<u8>, descriptors: &[BorrowedFd<'_>]) {
         let mut sent = 0;
         if self.queue.is_empty() {

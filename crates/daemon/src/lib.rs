@@ -2,6 +2,7 @@
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
 //! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
+//! - [`netmap`]: what programs written for netmap have, and their requests.
 //! - [`server`]: the control socket's loop; [`reload`]: a new configuration while traffic runs.
 //! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go.
 //!
@@ -11,6 +12,7 @@ pub mod config;
 pub mod devices;
 pub mod listen;
 pub mod logging;
+pub mod netmap;
 pub mod permissions;
 pub mod port_entries;
 pub mod ports;

@@ -17,6 +17,9 @@ use crate::port_entries::{
 };
 use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal};
 
+/// What stands for the driver of ports that netmap programs made.
+pub(crate) const NETMAP_DRIVER: &str = "netmap";
+
 /// All ports.
 #[derive(Debug)]
 pub struct Ports {
@@ -27,6 +30,8 @@ pub struct Ports {
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
     memory_limit_bytes: u64,
+    /// Bytes of the regions of netmap programs.
+    pub(crate) netmap_region_bytes: u64,
 }
 
 impl Ports {
@@ -40,6 +45,7 @@ impl Ports {
             devices: BTreeMap::new(),
             known_faults: BTreeMap::new(),
             memory_limit_bytes,
+            netmap_region_bytes: 0,
         }
     }
 
@@ -73,6 +79,13 @@ impl Ports {
                     ErrorKind::PortTaken,
                     format!("port {key} is in use by {owner}"),
                     "choose another name, or end that program",
+                ));
+            }
+            if entry.driver == NETMAP_DRIVER {
+                return Err(refuse(
+                    ErrorKind::PortTaken,
+                    format!("port {key} belongs to netmap programs"),
+                    "choose another name, or end them",
                 ));
             }
             if entry.driver != "shm" {
@@ -175,7 +188,7 @@ impl Ports {
             .map_err(region_refusal)
     }
 
-    fn check_memory(&self, more_bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_memory(&self, more_bytes: u64) -> Result<(), Refusal> {
         let used = self.shared_memory_bytes();
         if used + more_bytes > self.memory_limit_bytes {
             return Err(refuse(
@@ -211,6 +224,7 @@ impl Ports {
         let pinned = devices.chain(attached).map(|home| home.region().mapped_bytes() as u64);
         ports.map(|port| of(&port.sizes, 1)).sum::<u64>()
             + pinned.sum::<u64>()
+            + self.netmap_region_bytes
             + self.pipes.values().map(|pipe| of(&pipe.sizes, 2)).sum::<u64>()
     }
 
@@ -393,6 +407,13 @@ impl Ports {
     /// # Errors
     /// The refusal to send.
     pub fn detach(&mut self, key: &str) -> Result<Option<ClientId>, Refusal> {
+        if self.on_switches.get(key).is_some_and(|port| port.driver == NETMAP_DRIVER) {
+            return Err(refuse(
+                ErrorKind::Busy,
+                format!("{key} belongs to netmap programs"),
+                "end them, or take a persistent port off with VALE_DETACH",
+            ));
+        }
         let Some(entry) = self.on_switches.remove(key) else {
             return Err(refuse(
                 ErrorKind::NoSuchPort,
@@ -457,7 +478,7 @@ impl Ports {
 }
 
 /// The queues of a persistent port that no program has open.
-fn unbound(queues: u16) -> Vec<QueueParts> {
+pub(crate) fn unbound(queues: u16) -> Vec<QueueParts> {
     (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
+use ringroad_control::netmap::NetmapReply;
 use ringroad_control::report::{StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
@@ -20,6 +21,7 @@ use crate::config::{Config, ConfigError};
 use crate::devices::device_key;
 use crate::listen::set_access;
 use crate::logging::LevelHandle;
+use crate::netmap::{Answer, Asker, Netmap};
 use crate::permissions::Permissions;
 use crate::port_entries::{Client, ClientId, Origin};
 use crate::ports::Ports;
@@ -88,6 +90,7 @@ pub struct Server {
     timer: OwnedFd,
     idle_timer: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
+    netmap: Netmap,
     next_client: ClientId,
     started_at: Instant,
     rejected_requests: u64,
@@ -146,6 +149,7 @@ impl Server {
             timer,
             idle_timer,
             sessions: BTreeMap::new(),
+            netmap: Netmap::default(),
             next_client: 0,
             started_at: Instant::now(),
             rejected_requests: 0,
@@ -204,7 +208,10 @@ impl Server {
     }
 
     fn is_idle(&self) -> bool {
-        self.parts.started == StartedBy::OnDemand && self.sessions.is_empty() && self.parts.ports.is_empty()
+        self.parts.started == StartedBy::OnDemand
+            && self.sessions.is_empty()
+            && self.parts.ports.is_empty()
+            && self.netmap.is_empty()
     }
 
     /// Starts or stops the countdown of a daemon that nobody needs.
@@ -257,6 +264,10 @@ impl Server {
         let Some(mut session) = self.sessions.remove(&id) else { return Ok(()) };
         session.connection.flush();
         while let Some(request) = session.connection.next_request() {
+            if self.netmap.is_device(id) {
+                // Nothing is to come by a device; whoever writes to it does not know what it is.
+                return self.end_session(session);
+            }
             self.answer(&mut session, request)?;
             session.connection.flush();
         }
@@ -280,6 +291,9 @@ impl Server {
 
     fn end_session(&mut self, session: Session) -> Result<(), ServerError> {
         debug!(client = session.client.id, "gone");
+        if let Err(failure) = self.netmap.close_device(session.client.id, &mut self.parts.ports) {
+            error!(client = session.client.id, "closing a netmap device: {}", failure.message);
+        }
         self.parts.ports.close_client(session.client.id)?;
         drop(session);
         self.watch_idleness()
@@ -304,6 +318,21 @@ impl Server {
                     Err(refusal) => Err(refusal),
                 }
             }
+            Ok(Request::NetmapOpen) => {
+                self.open_netmap_device(session);
+                return Ok(());
+            }
+            Ok(Request::Netmap { device, request }) => {
+                let asker = Asker { client: &session.client, permissions: &self.permissions };
+                let Answer { reply, descriptors } =
+                    self.netmap.answer(&mut self.parts.ports, asker, device, request);
+                if let NetmapReply::Failed { errno, message } = &reply {
+                    debug!(client = %session.client, errno, reason = %message, "refused");
+                }
+                let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+                session.connection.send(&Reply::Netmap(reply), &borrowed);
+                return Ok(());
+            }
             Ok(request) => self.handle(&mut session.client, request)?,
             Err(refusal) => Err(refusal),
         };
@@ -315,6 +344,20 @@ impl Server {
         });
         session.connection.send(&reply, &[]);
         Ok(())
+    }
+
+    /// Makes the connection a netmap device, and leaves the badge in it.
+    fn open_netmap_device(&mut self, session: &mut Session) {
+        match self.netmap.open_device(&session.client) {
+            Ok(badge) => {
+                session.connection.send(&Reply::NetmapDevice(badge), &[]);
+                session.connection.send_raw(&badge.to_bytes());
+            }
+            Err(errno) => {
+                let refusal = ErrorReply::new(ErrorKind::Internal, format!("making a secret: {errno}"), "");
+                session.connection.send(&Reply::Error(refusal), &[]);
+            }
+        }
     }
 
     fn check_open(&self, client: &Client, name: &str) -> Result<PortName, ErrorReply> {

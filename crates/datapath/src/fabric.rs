@@ -231,13 +231,9 @@ impl Fabric {
             .ok_or_else(|| FabricError::SwitchFull(name.to_owned()))?;
         let id = switch.id;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let mut refs = Vec::with_capacity(queues.len());
-        for (number, parts) in (0u16..).zip(queues) {
-            let forwarding = Forwarding::Switch { switch: id, source: SourcePort::new(index), queue: number };
-            refs.push(self.place(parts, forwarding)?);
-        }
+        let (refs, taking) = self.place_all(queues, id, index)?;
         let switch = self.switches.get_mut(name).ok_or_else(no_port)?;
-        switch.topology.set(index, refs.clone());
+        switch.topology.set(index, taking);
         switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, counters });
         self.publish_topology(name)?;
         if let Some(switch) = self.switches.get(name) {
@@ -263,13 +259,9 @@ impl Fabric {
             counters.add_to(&mut state.departed);
         }
         entry.counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let mut refs = Vec::with_capacity(queues.len());
-        for (number, parts) in (0u16..).zip(queues) {
-            let forwarding = Forwarding::Switch { switch: id, source: SourcePort::new(index), queue: number };
-            refs.push(self.place(parts, forwarding)?);
-        }
+        let (refs, taking) = self.place_all(queues, id, index)?;
         if let Some(state) = self.switches.get_mut(switch) {
-            state.topology.set(index, refs.clone());
+            state.topology.set(index, taking);
             if let Some(entry) = state.ports.get_mut(port) {
                 entry.queues = refs;
             }
@@ -520,6 +512,44 @@ impl Fabric {
         }
         places[place] = true;
         place as u32
+    }
+
+    /// Places the queues of a port; tells which of them take frames, too.
+    fn place_all(
+        &mut self,
+        queues: Vec<QueueParts>,
+        switch: SwitchId,
+        index: PortIndex,
+    ) -> Result<(Vec<QueueRef>, Vec<QueueRef>), FabricError> {
+        let mut all = Vec::with_capacity(queues.len());
+        let mut taking = Vec::with_capacity(queues.len());
+        for (queue, parts) in (0u16..).zip(queues) {
+            let takes = parts.port.takes_frames();
+            let forwarding = Forwarding::Switch { switch, source: SourcePort::new(index), queue };
+            let place = self.place(parts, forwarding)?;
+            all.push(place);
+            if takes {
+                taking.push(place);
+            }
+        }
+        Ok((all, taking))
+    }
+
+    /// Returns when every worker has finished what it had in hand, and will see what was changed before.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn settle(&self) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
+    }
+
+    /// Keeps the workers from sleeping, or lets them sleep again where they may at all.
+    pub fn keep_awake(&self, awake: bool) {
+        for runner in &self.runners {
+            if let Runner::Thread(worker) = runner {
+                worker.keep_awake(awake);
+            }
+        }
     }
 
     /// Gives a queue to the worker that has fewest.

@@ -80,6 +80,7 @@ pub struct Worker {
     commands: Sender<Command>,
     pending: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    stay_awake: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
     thread: Option<JoinHandle<()>>,
@@ -95,12 +96,14 @@ impl Worker {
         let (commands, receiver) = channel();
         let pending = Arc::new(AtomicBool::new(false));
         let stop = Arc::new(AtomicBool::new(false));
+        let stay_awake = Arc::new(AtomicBool::new(config.busy));
         let stats = Arc::new(WorkerStats::default());
         let mut running = Running {
             engine,
             commands: receiver,
             pending: Arc::clone(&pending),
             stop: Arc::clone(&stop),
+            stay_awake: Arc::clone(&stay_awake),
             bell: Arc::clone(&bell),
             stats: Arc::clone(&stats),
             sleeper: Sleeper::default(),
@@ -111,7 +114,7 @@ impl Worker {
             .name(format!("worker-{}", config.index))
             .spawn(move || running.run())
             .map_err(failed)?;
-        Ok(Self { config, commands, pending, stop, bell, stats, thread: Some(thread) })
+        Ok(Self { config, commands, pending, stop, stay_awake, bell, stats, thread: Some(thread) })
     }
 
     /// Runs `command` on the worker's engine between two steps, and waits for what it returns.
@@ -132,6 +135,12 @@ impl Worker {
         self.pending.store(true, Ordering::Release);
         self.bell.ring();
         result.recv().map_err(|_| gone())
+    }
+
+    /// Keeps the worker from sleeping, or lets it sleep again where it may at all.
+    pub fn keep_awake(&self, awake: bool) {
+        self.stay_awake.store(awake || self.config.busy, Ordering::Relaxed);
+        self.bell.ring();
     }
 
     /// What the worker has done.
@@ -168,6 +177,7 @@ struct Running {
     commands: Receiver<Command>,
     pending: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    stay_awake: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
     sleeper: Sleeper,
@@ -210,7 +220,7 @@ impl Running {
             }
             std::hint::spin_loop();
             empty_steps = empty_steps.wrapping_add(1);
-            if self.config.busy || !empty_steps.is_multiple_of(STEPS_PER_CLOCK) {
+            if self.stay_awake.load(Ordering::Relaxed) || !empty_steps.is_multiple_of(STEPS_PER_CLOCK) {
                 continue;
             }
             let now_ns = clock.now_ns();

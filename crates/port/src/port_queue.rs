@@ -43,6 +43,11 @@ pub trait PortQueue: Send {
         usize::from(u16::MAX)
     }
 
+    /// Whether frames can be delivered here at all. Asked once: a switch sends none to a queue of which this is false.
+    fn takes_frames(&self) -> bool {
+        true
+    }
+
     /// Frames of `frame_bytes` bytes that surely fit now. Asked only where a source is held back rather than dropped from
     /// (a wire); devices that take everything keep the default.
     fn room(&mut self, frame_bytes: usize) -> usize {

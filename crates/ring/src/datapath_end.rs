@@ -92,6 +92,12 @@ impl Shadow {
         self.view.control().datapath.tail.store(tail, Ordering::Release);
     }
 
+    /// Publishes `tail` on a ring that an earlier end may have stopped.
+    fn start_anew(&mut self, tail: u32) {
+        self.view.control().datapath.violation.store(0, Ordering::Relaxed);
+        self.publish(tail);
+    }
+
     #[inline]
     fn needs_kick(&mut self) -> bool {
         let flag = &self.view.control().program.sleeping;
@@ -135,7 +141,7 @@ impl TxTakeEnd {
         let head = if head < view.slot_count() { head } else { 0 };
         let tail = previous(head, view.slot_count());
         let mut shadow = Shadow::new(view, head, tail);
-        shadow.publish(tail);
+        shadow.start_anew(tail);
         Self { shadow, released: head, taken: head }
     }
 
@@ -300,7 +306,7 @@ impl RxPutEnd {
             (head, tail) = (0, 0);
         }
         let mut shadow = Shadow::new(view, head, tail);
-        shadow.publish(tail);
+        shadow.start_anew(tail);
         Self { shadow, filled: tail }
     }
 

@@ -261,6 +261,10 @@ impl PortQueue for ShmQueue {
         }
     }
 
+    fn takes_frames(&self) -> bool {
+        self.put.is_some()
+    }
+
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(put) = &mut self.put else { return BATCH_FRAMES };
         let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;

@@ -1,0 +1,401 @@
+//! REGISTER: a device is bound to rings of a port, and lets go of them.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Register, RingService};
+use ringroad_ring::layout::Direction;
+use ringroad_ring::ring_view::{lay_out_interface, list_extra_buffers};
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+use super::failure::{Failure, fail};
+use super::find::{MAX_EXTRA_BUFFERS, Wish};
+use super::port::{Kind, NetmapPort};
+use super::{Answer, Asker, Binding, Netmap};
+use crate::ports::Ports;
+
+/// `NR_REG_*`.
+pub(crate) mod mode {
+    pub(crate) const ALL_NIC: u32 = 1;
+    pub(crate) const SW: u32 = 2;
+    pub(crate) const NIC_SW: u32 = 3;
+    pub(crate) const ONE_NIC: u32 = 4;
+    pub(crate) const NULL: u32 = 7;
+    pub(crate) const ONE_SW: u32 = 8;
+}
+
+/// `NR_*` flags of REGISTER.
+pub(crate) mod flag {
+    pub(crate) const MONITOR_TX: u64 = 0x100;
+    pub(crate) const MONITOR_RX: u64 = 0x200;
+    pub(crate) const ZCOPY_MON: u64 = 0x400;
+    pub(crate) const EXCLUSIVE: u64 = 0x800;
+    pub(crate) const RX_RINGS_ONLY: u64 = 0x2000;
+    pub(crate) const TX_RINGS_ONLY: u64 = 0x4000;
+    pub(crate) const ACCEPT_VNET_HDR: u64 = 0x8000;
+}
+
+impl Netmap {
+    pub(crate) fn register(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        device: u64,
+        mut register: Register,
+    ) -> Result<Answer, Failure> {
+        if self.devices.get(&device).is_none_or(|entry| entry.binding.is_some()) {
+            return Err(fail(Errno::BUSY, "the device is bound already"));
+        }
+        if register.needs_exclusive && register.flags & flag::EXCLUSIVE == 0 {
+            return Err(fail(Errno::INVAL, "CSB mode needs exclusive use"));
+        }
+        if register.flags & flag::ZCOPY_MON != 0 {
+            register.flags |= flag::MONITOR_TX | flag::MONITOR_RX;
+        }
+        let wish = Wish {
+            sizes: register.sizes,
+            mem_id: register.mem_id,
+            extra_buffers: register.extra_buffers,
+            external_memory: register.external_memory,
+        };
+        if register.mem_id != 0 {
+            // Unknown ids are refused whatever the port has.
+            self.memory.named(register.mem_id, asker.client.peer.uid)?;
+        }
+        let key = if register.mode == mode::NULL {
+            self.make_null(asker, device, &wish)?
+        } else if register.flags & (flag::MONITOR_TX | flag::MONITOR_RX) != 0 {
+            self.make_monitor(asker, device, &register)?
+        } else {
+            self.find(ports, asker, &register.name, &wish)?
+        };
+        let bound = self.bind(ports, asker, device, &key, &register);
+        if bound.is_err() {
+            self.reap(&key, ports)?;
+        }
+        bound?;
+        self.describe(device)
+    }
+
+    fn make_null(&mut self, asker: Asker<'_>, device: u64, wish: &Wish) -> Result<String, Failure> {
+        if wish.mem_id == 0 {
+            return Err(fail(Errno::INVAL, "a null port needs a memory id"));
+        }
+        let memory = self.memory.named(wish.mem_id, asker.client.peer.uid)?;
+        let key = format!("null/{device}");
+        let mut sizes = wish.sizes;
+        (sizes.host_tx_rings, sizes.host_rx_rings) = (0, 0);
+        self.ports.insert(key.clone(), NetmapPort::new("null", Kind::Null, memory, sizes));
+        Ok(key)
+    }
+
+    fn bind(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        device: u64,
+        key: &str,
+        register: &Register,
+    ) -> Result<(), Failure> {
+        let gone = || fail(Errno::NXIO, "the port vanished");
+        {
+            let port = self.ports.get(key).ok_or_else(gone)?;
+            if port.header_bytes != 0 && register.flags & flag::ACCEPT_VNET_HDR == 0 {
+                return Err(fail(Errno::IO, format!("frames of {key} have a virtio-net header")));
+            }
+        }
+        self.activate(key, register.offsets)?;
+        let port = self.ports.get_mut(key).ok_or_else(gone)?;
+        let rings = select_rings(port, register)?;
+        let exclusive = register.flags & flag::EXCLUSIVE != 0;
+        let in_use = rings.iter().filter_map(|&place| port.rings.get(place));
+        if in_use.clone().any(|ring| ring.exclusive || exclusive && ring.users > 0) {
+            return Err(fail(Errno::BUSY, format!("rings of {key} are in exclusive use, or in use at all")));
+        }
+        let (interface, granted) = lay_out_binding(port, &rings, register.extra_buffers)?;
+        for &place in &rings {
+            if let Some(ring) = port.rings.get_mut(place) {
+                ring.users += 1;
+                ring.exclusive |= exclusive;
+            }
+        }
+        port.bound.push(device);
+        port.show_users()?;
+        let geometry = *port.memory.geometry();
+        let bound = Bound {
+            port: port.name.clone(),
+            sizes: port.sizes,
+            mem_id: port.memory.id,
+            geometry,
+            interface_offset: geometry.interface_offset(interface),
+            extra_buffers: granted,
+            mode: register.mode,
+            flags: register.flags,
+            rings: Vec::new(),
+            event_pairs: port.events.len() as u16,
+            external_memory: register.external_memory.map(|_| port.memory.pools()),
+        };
+        let binding = Binding { port: key.to_owned(), interface, rings, exclusive, bound };
+        let served = port.serve(&mut ports.fabric);
+        match served {
+            Ok(index) => {
+                if let (Some(index), Kind::Ephemeral { switch, port: name }) = (index, port.kind.clone()) {
+                    Self::enter_on_switch(ports, asker, port, &switch, &name, index);
+                }
+            }
+            Err(failure) => {
+                self.unbind(device, binding, ports)?;
+                return Err(failure);
+            }
+        }
+        let rings = self.bound_rings(key, &binding.rings);
+        if let Some(entry) = self.devices.get_mut(&device) {
+            entry.binding = Some(Binding { bound: Bound { rings, ..binding.bound }, ..binding });
+        }
+        self.show_monitors(key, ports)?;
+        Ok(())
+    }
+
+    /// Lays out the rings of a port that comes into use.
+    fn activate(&mut self, key: &str, offsets: Option<Offsets>) -> Result<(), Failure> {
+        let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
+        check_offsets(port, offsets.as_ref())?;
+        let counts = port.sizes;
+        let empty = counts.tx_rings == 0 && counts.rx_rings == 0;
+        if !port.rings.is_empty() || empty {
+            return port.make_events();
+        }
+        port.offsets = offsets;
+        match port.kind.clone() {
+            Kind::Pipe { peer, .. } => {
+                let Some(mut own) = self.ports.remove(key) else { return Ok(()) };
+                let laid_out = match self.ports.get_mut(&peer) {
+                    Some(peer) => {
+                        peer.offsets = offsets;
+                        NetmapPort::lay_out_pipe([&mut own, peer]).and_then(|()| {
+                            own.make_events()?;
+                            peer.make_events()
+                        })
+                    }
+                    None => Err(fail(Errno::NXIO, "the pipe vanished")),
+                };
+                self.ports.insert(key.to_owned(), own);
+                laid_out
+            }
+            Kind::Monitor { .. } => {
+                port.lay_out(|ring| ring.direction == Direction::Tx)?;
+                port.make_events()
+            }
+            Kind::Null => {
+                port.lay_out(|_| true)?;
+                port.make_events()
+            }
+            _ => {
+                port.lay_out(|_| false)?;
+                port.make_events()
+            }
+        }
+    }
+
+    fn bound_rings(&self, key: &str, places: &[usize]) -> Vec<BoundRing> {
+        let Some(port) = self.ports.get(key) else { return Vec::new() };
+        let rings = places.iter().filter_map(|&place| port.rings.get(place));
+        rings
+            .map(|ring| {
+                let service = match &port.kind {
+                    Kind::Pipe { peer, .. } => {
+                        let other = match ring.direction {
+                            Direction::Tx => Direction::Rx,
+                            Direction::Rx => Direction::Tx,
+                        };
+                        let peer = self.ports.get(peer).and_then(|peer| peer.ring(other, ring.index));
+                        peer.map_or(RingService::Nobody { fails: true }, |peer| RingService::Pipe {
+                            peer: peer.object,
+                        })
+                    }
+                    Kind::Monitor { .. } if ring.direction == Direction::Rx => RingService::Monitor,
+                    Kind::Monitor { .. } => RingService::Nobody { fails: true },
+                    Kind::Null => RingService::Nobody { fails: false },
+                    _ => RingService::Datapath,
+                };
+                BoundRing {
+                    direction: ring.direction,
+                    index: ring.index,
+                    object: ring.object,
+                    slots: ring.slots,
+                    service,
+                    events: port.events_of(ring),
+                    host: ring.host,
+                }
+            })
+            .collect()
+    }
+
+    /// What a bound device is bound to, with its descriptors.
+    pub(crate) fn describe(&self, device: u64) -> Result<Answer, Failure> {
+        let unbound = || fail(Errno::NXIO, "the device is not bound");
+        let binding =
+            self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
+        let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
+        let mut descriptors = vec![duplicate(port.memory.home.region().as_fd())?];
+        // What one end of a pipe waits on, the other rings: the eventfds of the master serve both.
+        let (events, crossed) = match &port.kind {
+            Kind::Pipe { peer, master: false, .. } => {
+                (&self.ports.get(peer).ok_or_else(unbound)?.events, true)
+            }
+            _ => (&port.events, false),
+        };
+        for pair in events {
+            let (kick, notify) = (duplicate(pair.kick.as_fd())?, duplicate(pair.notify.as_fd())?);
+            descriptors.extend(if crossed { [notify, kick] } else { [kick, notify] });
+        }
+        let bound = Bound { event_pairs: events.len() as u16, ..binding.bound.clone() };
+        Ok(Answer { reply: NetmapReply::Bound(Box::new(bound)), descriptors })
+    }
+
+    /// Lets go of the rings of a device.
+    pub(crate) fn unbind(&mut self, device: u64, binding: Binding, ports: &mut Ports) -> Result<(), Failure> {
+        let key = binding.port;
+        let Some(port) = self.ports.get_mut(&key) else { return Ok(()) };
+        for &place in &binding.rings {
+            if let Some(ring) = port.rings.get_mut(place) {
+                ring.users -= 1;
+                ring.exclusive &= !binding.exclusive;
+            }
+        }
+        port.bound.retain(|&other| other != device);
+        port.show_users()?;
+        if port.bound.is_empty() {
+            self.end_monitors_of(&key, ports)?;
+        }
+        if let Some(port) = self.ports.get_mut(&key) {
+            port.serve(&mut ports.fabric)?;
+            port.take_back_interface(binding.interface);
+        }
+        self.reap(&key, ports)
+    }
+}
+
+impl NetmapPort {
+    /// Tells the datapath and the programs how many use each ring.
+    pub(crate) fn show_users(&self) -> Result<(), Failure> {
+        for ring in &self.rings {
+            self.view(ring)?.control().datapath.users.store(ring.users, Ordering::Relaxed);
+            if ring.direction == Direction::Rx
+                && self.is_served()
+                && let Some(state) = self.states.get(usize::from(self.events_of(ring)))
+            {
+                state.set_rx_users(ring.users);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn duplicate(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+    rustix::io::fcntl_dupfd_cloexec(descriptor, 0).map_err(|errno| fail(errno, "sharing a descriptor"))
+}
+
+/// Places in the port's list of rings that a request selects.
+fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Failure> {
+    let invalid = |message: String| Err(fail(Errno::INVAL, message));
+    let sizes = &port.sizes;
+    let id = register.ring_id;
+    let has_host = sizes.host_tx_rings > 0;
+    let pipe = matches!(port.kind, Kind::Pipe { .. });
+    let (own, host, single) = match register.mode {
+        mode::ALL_NIC => (true, false, None),
+        mode::SW if !pipe => (false, true, None),
+        mode::NIC_SW if !pipe => (true, true, None),
+        mode::ONE_NIC => (true, false, Some((sizes.tx_rings, sizes.rx_rings))),
+        mode::ONE_SW if !pipe => (false, true, Some((sizes.host_tx_rings, sizes.host_rx_rings))),
+        mode::NULL => (true, false, None),
+        other => return invalid(format!("mode {other} for {}", port.name)),
+    };
+    if host && !has_host {
+        return invalid(format!("{} has no host rings", port.name));
+    }
+    if let Some((tx, rx)) = single
+        && id >= tx
+        && id >= rx
+    {
+        return invalid(format!("{} has no ring {id}", port.name));
+    }
+    let selects = |ring: &super::port::PortRing| {
+        let direction = match ring.direction {
+            Direction::Tx => register.flags & flag::RX_RINGS_ONLY == 0,
+            Direction::Rx => register.flags & flag::TX_RINGS_ONLY == 0,
+        };
+        let number = single.is_none_or(|(tx, rx)| {
+            let (count, first) = match (ring.direction, ring.host) {
+                (Direction::Tx, false) => (tx, 0),
+                (Direction::Rx, false) => (rx, 0),
+                (Direction::Tx, true) => (tx, sizes.tx_rings),
+                (Direction::Rx, true) => (rx, sizes.rx_rings),
+            };
+            // A number that fits one direction only stands for ring 0 of the other.
+            ring.index == first + if id < count { id } else { 0 }
+        });
+        direction && number && if ring.host { host } else { own }
+    };
+    Ok(port.rings.iter().enumerate().filter(|(_, ring)| selects(ring)).map(|(place, _)| place).collect())
+}
+
+/// An interface object for a binding, with as many extra buffers as there are; tells its number and theirs.
+fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Result<(u32, u32), Failure> {
+    let region = port.memory.home.region();
+    let counts = port.counts();
+    let mut table = Vec::new();
+    for (direction, host, count) in [
+        (Direction::Tx, false, counts[0]),
+        (Direction::Tx, true, counts[1]),
+        (Direction::Rx, false, counts[2]),
+        (Direction::Rx, true, counts[3]),
+    ] {
+        let of_kind: Vec<_> = (0..)
+            .zip(&port.rings)
+            .filter(|(_, ring)| ring.direction == direction && ring.host == host)
+            .map(|(place, ring)| rings.contains(&place).then_some(ring.object))
+            .collect();
+        let missing = (count as usize).saturating_sub(of_kind.len());
+        table.extend(of_kind);
+        table.extend(std::iter::repeat_n(None, missing));
+    }
+    let mut allocator = port.memory.home.allocator();
+    let full = || fail(Errno::NOMEM, format!("memory {} has no room for another binding", port.memory.id));
+    let interface = allocator.take_interface().ok_or_else(full)?;
+    let wanted = extra_buffers.min(MAX_EXTRA_BUFFERS).min(allocator.free_buffers());
+    let extra = allocator.take_buffers(wanted).ok_or_else(full)?;
+    let flags = u32::from(port.memory.id != super::memory::GLOBAL);
+    let laid_out = lay_out_interface(region, interface, &port.name, flags, counts, table.into_iter())
+        .and_then(|()| list_extra_buffers(region, interface, &extra));
+    if let Err(error) = laid_out {
+        extra.iter().for_each(|&buffer| {
+            allocator.free_buffer(buffer);
+        });
+        allocator.free_interface(interface);
+        return Err(error.into());
+    }
+    Ok((interface, wanted))
+}
+
+/// Whether offsets can be had on a port.
+fn check_offsets(port: &NetmapPort, offsets: Option<&Offsets>) -> Result<(), Failure> {
+    let Some(offsets) = offsets else { return Ok(()) };
+    if matches!(port.kind, Kind::Monitor { zero_copy: true, .. }) {
+        return Err(fail(Errno::OPNOTSUPP, "a zero-copy monitor has the offsets of its port"));
+    }
+    let mask = super::port::offset_mask(offsets);
+    let bytes = u64::from(port.memory.geometry().buffer_bytes);
+    if offsets.max > bytes || offsets.max > mask || offsets.initial > offsets.max || offsets.bits > 64 {
+        return Err(fail(Errno::INVAL, "offsets larger than a buffer, or than their bits hold"));
+    }
+    let in_use = port.rings.iter().any(|ring| ring.users > 0);
+    match &port.offsets {
+        Some(known) if offsets.max <= known.max => Ok(()),
+        _ if in_use || !port.rings.is_empty() && port.offsets.is_some() => {
+            Err(fail(Errno::BUSY, format!("the rings of {} are in use with smaller offsets", port.name)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a netmap request fails: the errno that the program sees, and the cause for people.
+
+use ringroad_control::message::ErrorKind;
+use ringroad_datapath::fabric::FabricError;
+use ringroad_drivers::device::DeviceError;
+use ringroad_ring::geometry::GeometryError;
+use ringroad_ring::region::RegionError;
+use rustix::io::Errno;
+
+use crate::refusal::Refusal;
+
+/// Why a request fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub(crate) errno: Errno,
+    pub(crate) message: String,
+}
+
+/// Makes a failure.
+pub(crate) fn fail(errno: Errno, message: impl Into<String>) -> Failure {
+    Failure { errno, message: message.into() }
+}
+
+impl From<RegionError> for Failure {
+    fn from(error: RegionError) -> Self {
+        fail(Errno::NOMEM, error.to_string())
+    }
+}
+
+impl From<GeometryError> for Failure {
+    fn from(error: GeometryError) -> Self {
+        fail(Errno::NOMEM, error.to_string())
+    }
+}
+
+impl From<FabricError> for Failure {
+    fn from(error: FabricError) -> Self {
+        let errno = match error {
+            FabricError::SwitchFull(_) | FabricError::TooManySwitches => Errno::NOMEM,
+            FabricError::PortTaken(_) => Errno::BUSY,
+            FabricError::NoSuchPort(_) => Errno::NXIO,
+            _ => Errno::IO,
+        };
+        fail(errno, error.to_string())
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        let errno = match &error {
+            DeviceError::Netdev(error) if error.is_no_interface() => Errno::NXIO,
+            DeviceError::Region(_) => Errno::NOMEM,
+            _ => Errno::INVAL,
+        };
+        fail(errno, error.to_string())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let errno = match refusal.kind {
+            ErrorKind::NoSuchPort => Errno::NXIO,
+            ErrorKind::PortTaken | ErrorKind::Busy => Errno::BUSY,
+            ErrorKind::PermissionDenied => Errno::ACCESS,
+            ErrorKind::SwitchFull | ErrorKind::OutOfMemory | ErrorKind::TooManyPorts => Errno::NOMEM,
+            ErrorKind::Internal => Errno::IO,
+            _ => Errno::INVAL,
+        };
+        fail(errno, refusal.message)
+    }
+}

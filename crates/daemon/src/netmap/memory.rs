@@ -1,0 +1,304 @@
+//! Regions by memory id. Region 1 is the one that all interfaces share; every port of a switch has its own unless it asks for another's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use ringroad_control::netmap::{ExternalMemory, Pool, Pools, PortSizes};
+use ringroad_drivers::shm::ShmRegion;
+use ringroad_ring::geometry::{
+    BUFFER_BYTES_RANGE, DEFAULT_BUFFER_BYTES, MAX_BUFFERS, MAX_RINGS, RegionGeometry, ring_object_bytes,
+};
+use rustix::io::Errno;
+
+use super::failure::{Failure, fail};
+
+/// Memory id of the region of all interfaces.
+pub(crate) const GLOBAL: u16 = 1;
+/// Pipes that a region has room for, with rings like its port's.
+const PIPES: u32 = 4;
+/// Monitors that it has room for.
+const MONITORS: u32 = 8;
+/// Bindings that it has room for.
+const BINDINGS: u32 = 64;
+const INTERFACE_BYTES: u32 = 1024;
+/// Rings of an EXTMEM region for which nothing is wished: netmap's minimum for private regions.
+const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
+
+/// The geometry of the global region. Memory that nobody touches costs nothing, but AF_XDP pins the buffers.
+pub(crate) fn global_geometry() -> RegionGeometry {
+    RegionGeometry {
+        interfaces: 100,
+        interface_bytes: INTERFACE_BYTES,
+        rings: 200,
+        ring_bytes: 36_864,
+        buffers: 65_536,
+        buffer_bytes: DEFAULT_BUFFER_BYTES,
+    }
+}
+
+/// The geometry of a region for one port, with its pipes, monitors and extra buffers.
+pub(crate) fn private_geometry(sizes: &PortSizes, extra_buffers: u32) -> Result<RegionGeometry, Failure> {
+    let (tx, rx) = (u32::from(sizes.tx_rings) + 1, u32::from(sizes.rx_rings) + 1);
+    let longest = sizes.tx_slots.max(sizes.rx_slots).max(1);
+    let rings = tx + rx + 8 * PIPES + MONITORS;
+    let slots = (4 * PIPES + rx) * sizes.rx_slots + (4 * PIPES + tx) * sizes.tx_slots + MONITORS * longest;
+    let geometry = RegionGeometry {
+        interfaces: BINDINGS,
+        interface_bytes: (56 + 8 * (tx + rx)).next_multiple_of(64).max(INTERFACE_BYTES),
+        rings,
+        ring_bytes: ring_object_bytes(longest),
+        buffers: (slots + extra_buffers + 2).min(MAX_BUFFERS),
+        buffer_bytes: DEFAULT_BUFFER_BYTES,
+    };
+    geometry.check()?;
+    Ok(geometry)
+}
+
+/// The geometry of a region in a program's own memory; what is left over becomes buffers.
+pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeometry, Failure> {
+    let wished = |pool: Pool, (least, bytes): (u32, u32)| {
+        let or = |value, default| if value == 0 { default } else { value };
+        (or(pool.objects, least), or(pool.object_bytes, bytes))
+    };
+    let [interfaces, rings, buffers] = LEAST_POOLS;
+    let pools = &external.pools;
+    let (interfaces, interface_bytes) = wished(pools.interfaces, interfaces);
+    let (rings, ring_bytes) = wished(pools.rings, rings);
+    let (buffers, buffer_bytes) = wished(pools.buffers, buffers);
+    let wrong = |what: &str| Err(fail(Errno::INVAL, format!("external memory: {what} out of range")));
+    if !(56..=4096).contains(&interface_bytes) || !(2..=1024).contains(&interfaces) {
+        return wrong("interfaces");
+    }
+    if !(256..=131_072).contains(&ring_bytes) || !(2..=MAX_RINGS).contains(&rings) {
+        return wrong("rings");
+    }
+    if !BUFFER_BYTES_RANGE.contains(&buffer_bytes) || !(4..=MAX_BUFFERS).contains(&buffers) {
+        return wrong("buffers");
+    }
+    let mut geometry = RegionGeometry {
+        interfaces,
+        interface_bytes: interface_bytes.next_multiple_of(64),
+        rings,
+        ring_bytes: ring_bytes.next_multiple_of(128).min(131_072),
+        buffers,
+        buffer_bytes: buffer_bytes.next_multiple_of(64),
+    };
+    geometry.check()?;
+    let has = pools.memory_bytes;
+    if geometry.pools_bytes() > has {
+        return Err(fail(
+            Errno::NOMEM,
+            format!("external memory of {has} bytes: the pools take {}", geometry.pools_bytes()),
+        ));
+    }
+    let more = (has - geometry.pools_bytes()) / u64::from(geometry.buffer_bytes);
+    geometry.buffers =
+        geometry.buffers.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)).min(MAX_BUFFERS);
+    while geometry.pools_bytes() > has {
+        geometry.buffers -= 1;
+    }
+    Ok(geometry)
+}
+
+/// A region with a memory id.
+#[derive(Debug)]
+pub(crate) struct MemoryRegion {
+    pub(crate) id: u16,
+    pub(crate) home: Arc<ShmRegion>,
+    /// Who may come to share it.
+    pub(crate) uid: u32,
+    /// What memory of a program it stands in for.
+    external: Option<[u64; 3]>,
+}
+
+impl MemoryRegion {
+    pub(crate) fn geometry(&self) -> &RegionGeometry {
+        self.home.region().geometry()
+    }
+
+    /// What programs learn of it.
+    pub(crate) fn pools(&self) -> Pools {
+        pools_of(self.geometry(), self.id)
+    }
+}
+
+/// A geometry as programs learn of it.
+pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
+    Pools {
+        memory_bytes: geometry.pools_bytes(),
+        mem_id,
+        interfaces: Pool {
+            offset: geometry.interface_offset(0),
+            objects: geometry.interfaces,
+            object_bytes: geometry.interface_bytes,
+        },
+        rings: Pool {
+            offset: geometry.ring_offset(0),
+            objects: geometry.rings,
+            object_bytes: geometry.ring_bytes,
+        },
+        buffers: Pool {
+            offset: geometry.buffer_offset(0),
+            objects: geometry.buffers,
+            object_bytes: geometry.buffer_bytes,
+        },
+    }
+}
+
+/// All regions; each lives as long as somebody has a port in it.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    regions: BTreeMap<u16, Weak<MemoryRegion>>,
+    next: u16,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { regions: BTreeMap::new(), next: GLOBAL + 1 }
+    }
+}
+
+impl Memory {
+    /// Bytes of all regions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.regions.values().filter_map(Weak::upgrade).map(|region| region.geometry().total_bytes()).sum()
+    }
+
+    /// The region that a program names, not 0.
+    pub(crate) fn named(&mut self, id: u16, uid: u32) -> Result<Arc<MemoryRegion>, Failure> {
+        if let Some(region) = self.regions.get(&id).and_then(Weak::upgrade) {
+            return match region.uid == uid {
+                true => Ok(region),
+                false => Err(fail(Errno::ACCESS, format!("memory {id} belongs to another user"))),
+            };
+        }
+        match id {
+            GLOBAL => self.make(GLOBAL, uid, global_geometry(), None),
+            _ => Err(fail(Errno::INVAL, format!("there is no memory {id}"))),
+        }
+    }
+
+    /// The region of all interfaces, or one of the user's own where another user has that.
+    pub(crate) fn for_interface(&mut self, uid: u32) -> Result<Arc<MemoryRegion>, Failure> {
+        match self.named(GLOBAL, uid) {
+            Err(failure) if failure.errno == Errno::ACCESS => self.private(uid, global_geometry()),
+            result => result,
+        }
+    }
+
+    /// A new region.
+    pub(crate) fn private(
+        &mut self,
+        uid: u32,
+        geometry: RegionGeometry,
+    ) -> Result<Arc<MemoryRegion>, Failure> {
+        let id = self.free_id()?;
+        self.make(id, uid, geometry, None)
+    }
+
+    /// The region that stands in for a program's memory.
+    pub(crate) fn external(
+        &mut self,
+        uid: u32,
+        external: &ExternalMemory,
+    ) -> Result<Arc<MemoryRegion>, Failure> {
+        let known = self.regions.values().filter_map(Weak::upgrade);
+        if let Some(region) = known.into_iter().find(|region| region.external == Some(external.identity)) {
+            return match region.uid == uid {
+                true => Ok(region),
+                false => Err(fail(Errno::ACCESS, "the memory belongs to another user")),
+            };
+        }
+        let geometry = external_geometry(external)?;
+        let id = self.free_id()?;
+        self.make(id, uid, geometry, Some(external.identity))
+    }
+
+    fn make(
+        &mut self,
+        id: u16,
+        uid: u32,
+        geometry: RegionGeometry,
+        external: Option<[u64; 3]>,
+    ) -> Result<Arc<MemoryRegion>, Failure> {
+        let home = ShmRegion::of_geometry(geometry)?;
+        let region = Arc::new(MemoryRegion { id, home, uid, external });
+        self.regions.insert(id, Arc::downgrade(&region));
+        Ok(region)
+    }
+
+    /// An id that no living region has, as long after its last use as can be.
+    fn free_id(&mut self) -> Result<u16, Failure> {
+        self.regions.retain(|_, region| region.strong_count() > 0);
+        for _ in 0..u16::MAX {
+            let id = self.next;
+            self.next = self.next.checked_add(1).unwrap_or(GLOBAL + 1);
+            if !self.regions.contains_key(&id) {
+                return Ok(id);
+            }
+        }
+        Err(fail(Errno::NOMEM, "all memory ids are in use"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(slots: u32, rings: u16) -> PortSizes {
+        PortSizes {
+            tx_slots: slots,
+            rx_slots: slots,
+            tx_rings: rings,
+            rx_rings: rings,
+            ..PortSizes::default()
+        }
+    }
+
+    #[test]
+    fn every_size_of_a_port_has_a_geometry() {
+        for (slots, rings) in [(2, 1), (1024, 1), (4096, 16)] {
+            let geometry = private_geometry(&sizes(slots, rings), 128 * 4096).unwrap();
+            assert!(geometry.max_slots() >= slots);
+            assert!(geometry.rings > 2 * u32::from(rings));
+        }
+    }
+
+    #[test]
+    fn external_pools_stay_within_the_memory_and_use_it() {
+        let external = ExternalMemory {
+            identity: [1, 2, 3],
+            pools: Pools { memory_bytes: 16 << 20, ..Pools::default() },
+        };
+        let geometry = external_geometry(&external).unwrap();
+        assert!(geometry.pools_bytes() <= 16 << 20);
+        assert!(geometry.pools_bytes() + 3 * 4096 > 16 << 20, "{geometry:?}");
+    }
+
+    #[test]
+    fn external_pools_are_refused_by_cause() {
+        let with = |change: fn(&mut Pools)| {
+            let mut pools = Pools { memory_bytes: 16 << 20, ..Pools::default() };
+            change(&mut pools);
+            external_geometry(&ExternalMemory { identity: [0; 3], pools }).unwrap_err().errno
+        };
+        assert_eq!(with(|pools| pools.memory_bytes = 4096), Errno::NOMEM);
+        assert_eq!(with(|pools| pools.rings.object_bytes = 255), Errno::INVAL);
+        assert_eq!(with(|pools| pools.buffers.object_bytes = 65537), Errno::INVAL);
+        assert_eq!(with(|pools| pools.interfaces.object_bytes = 55), Errno::INVAL);
+        assert_eq!(with(|pools| pools.buffers.objects = MAX_BUFFERS + 1), Errno::INVAL);
+    }
+
+    #[test]
+    fn a_region_goes_with_its_last_port_and_its_id_comes_back_late() {
+        let mut memory = Memory::default();
+        let geometry = private_geometry(&sizes(4, 1), 0).unwrap();
+        let first = memory.private(0, geometry).unwrap();
+        assert_eq!(memory.named(first.id, 0).unwrap().id, first.id);
+        assert_eq!(memory.named(first.id, 1).unwrap_err().errno, Errno::ACCESS);
+        let id = first.id;
+        drop(first);
+        assert_eq!(memory.named(id, 0).unwrap_err().errno, Errno::INVAL);
+        assert_ne!(memory.private(0, geometry).unwrap().id, id);
+    }
+}

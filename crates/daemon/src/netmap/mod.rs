@@ -1,0 +1,183 @@
+//! The daemon's part of netmap: devices, the ports they are bound to, memory ids, and the control requests.
+//!
+//! Ports on switches, interfaces and their host rings are served by the datapath like any other program's; here are the rules of netmap's own that
+//! stand around that: several bindings share one port's rings, a port may live in another's region, pipes have parents, monitors look on.
+//!
+//! - [`bind`]: REGISTER and its end; [`find`]: which port a name means, and the making of ports; [`port`]: rings; [`service`]: the datapath's side;
+//! - [`requests`]: everything that binds nothing; [`memory`]: regions; [`name`], [`failure`].
+
+mod bind;
+mod failure;
+mod find;
+mod memory;
+mod monitors;
+mod name;
+mod port;
+mod requests;
+mod service;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest};
+use rustix::io::Errno;
+
+use crate::permissions::Permissions;
+use crate::port_entries::{Client, ClientId};
+use crate::ports::Ports;
+use failure::{Failure, fail};
+use memory::Memory;
+use port::NetmapPort;
+
+/// One open of `/dev/netmap`.
+#[derive(Debug)]
+struct DeviceEntry {
+    badge: Badge,
+    client: Client,
+    binding: Option<Binding>,
+}
+
+/// What a device is bound to.
+#[derive(Debug)]
+struct Binding {
+    /// The port, by its key.
+    port: String,
+    /// Interface object.
+    interface: u32,
+    /// Places in the port's list of rings.
+    rings: Vec<usize>,
+    exclusive: bool,
+    bound: Bound,
+}
+
+/// All that netmap programs have.
+#[derive(Debug, Default)]
+pub struct Netmap {
+    devices: BTreeMap<u64, DeviceEntry>,
+    ports: BTreeMap<String, NetmapPort>,
+    memory: Memory,
+    /// Numbers of switches, for VALE_LIST.
+    switch_numbers: BTreeMap<String, u16>,
+    /// Attachments on which polling was enabled, by full name.
+    polled: BTreeMap<String, u32>,
+}
+
+/// An answer and the descriptors that go with it.
+#[derive(Debug)]
+pub struct Answer {
+    /// The answer.
+    pub reply: NetmapReply,
+    /// The descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl From<NetmapReply> for Answer {
+    fn from(reply: NetmapReply) -> Self {
+        Self { reply, descriptors: Vec::new() }
+    }
+}
+
+/// Who asks, and what rules there are.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The connection.
+    pub client: &'a Client,
+    /// The rules.
+    pub permissions: &'a Permissions,
+}
+
+impl Asker<'_> {
+    fn check_administers(&self) -> Result<(), Failure> {
+        match self.permissions.may_administer(self.client.peer) {
+            true => Ok(()),
+            false => Err(fail(Errno::ACCESS, "only root and the daemon's user may do that")),
+        }
+    }
+}
+
+impl Netmap {
+    /// Makes a connection a device.
+    ///
+    /// # Errors
+    /// Without random bytes there is no secret.
+    pub fn open_device(&mut self, client: &Client) -> Result<Badge, Errno> {
+        let mut secret = [0; 16];
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+        let secret = u128::from_ne_bytes(secret);
+        let badge = Badge { device: client.id, secret: [secret as u64, (secret >> 64) as u64] };
+        self.devices.insert(client.id, DeviceEntry { badge, client: client.clone(), binding: None });
+        Ok(badge)
+    }
+
+    /// Whether a connection is a device.
+    #[must_use]
+    pub fn is_device(&self, client: ClientId) -> bool {
+        self.devices.contains_key(&client)
+    }
+
+    /// Ends a device: every copy of its descriptor is closed.
+    ///
+    /// # Errors
+    /// A worker that is gone, as a failure.
+    pub fn close_device(&mut self, client: ClientId, ports: &mut Ports) -> Result<(), Failure> {
+        let Some(device) = self.devices.remove(&client) else { return Ok(()) };
+        match device.binding {
+            Some(binding) => self.unbind(client, binding, ports),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether nothing would be lost if the daemon ended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+
+    /// Answers a request.
+    pub fn answer(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        device: Option<Badge>,
+        request: NetmapRequest,
+    ) -> Answer {
+        let answer = self.serve(ports, asker, device, request);
+        ports.netmap_region_bytes = self.memory.bytes();
+        answer.unwrap_or_else(|failure| {
+            NetmapReply::Failed { errno: failure.errno.raw_os_error(), message: failure.message }.into()
+        })
+    }
+
+    fn serve(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        device: Option<Badge>,
+        request: NetmapRequest,
+    ) -> Result<Answer, Failure> {
+        match request {
+            NetmapRequest::Register(register) => {
+                let device = self.check_badge(device)?;
+                self.register(ports, asker, device, register)
+            }
+            NetmapRequest::Binding => {
+                let device = self.check_badge(device)?;
+                self.describe(device)
+            }
+            NetmapRequest::Monitors => {
+                let device = self.check_badge(device)?;
+                self.monitors_to_fill(device)
+            }
+            request => self.serve_portwise(ports, asker, request).map(Answer::from),
+        }
+    }
+
+    /// The device whose badge is shown.
+    fn check_badge(&self, badge: Option<Badge>) -> Result<u64, Failure> {
+        let entry = badge.and_then(|badge| Some((badge, self.devices.get(&badge.device)?)));
+        match entry {
+            Some((badge, entry)) if entry.badge == badge => Ok(badge.device),
+            _ => Err(fail(Errno::BADF, "no such netmap device")),
+        }
+    }
+}

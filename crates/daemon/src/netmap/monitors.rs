@@ -1,0 +1,188 @@
+//! Monitors: ports whose rx rings show what passes the rings of another.
+//!
+//! A monitor's rings lie in its port's region. Copies of what passes the datapath are made there, by the worker that serves the ring; all else is
+//! the work of the programs at the rings: exchanges after use (zero-copy), and whatever passes on a pipe.
+
+use std::sync::atomic::Ordering;
+
+use ringroad_control::netmap::{MonitorRing, NetmapReply, PortSizes, Register};
+use ringroad_drivers::shm::watch::Onlooker;
+use ringroad_ring::eventfd;
+use ringroad_ring::geometry::MAX_QUEUES;
+use ringroad_ring::layout::Direction;
+use ringroad_ring::monitor_end::MonitorEnd;
+use ringroad_ring::violation::RingViolation;
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+use super::bind::{duplicate, flag};
+use super::failure::{Failure, fail};
+use super::find::clamp_sizes;
+use super::port::{Kind, NetmapPort};
+use super::{Answer, Asker, Netmap};
+use crate::ports::Ports;
+
+impl Netmap {
+    /// Makes a monitor of the port that the request names, for one device.
+    pub(crate) fn make_monitor(
+        &mut self,
+        asker: Asker<'_>,
+        device: u64,
+        register: &Register,
+    ) -> Result<String, Failure> {
+        let invalid = |message: String| fail(Errno::INVAL, message);
+        let parent = self
+            .known(asker, &register.name)
+            .map_err(|failure| invalid(format!("{}: {}", register.name, failure.message)))?;
+        let Some(port) = self.ports.get_mut(&parent) else {
+            return Err(invalid(format!("there is no port {}", register.name)));
+        };
+        if port.bound.is_empty() || matches!(port.kind, Kind::Monitor { .. } | Kind::Null) {
+            return Err(invalid(format!(
+                "nobody has {} open, so there is nothing to monitor",
+                register.name
+            )));
+        }
+        if port.memory.uid != asker.client.peer.uid && asker.client.peer.uid != 0 {
+            return Err(fail(Errno::ACCESS, format!("{} belongs to another user", register.name)));
+        }
+        let rings = port.sizes.tx_rings.max(port.sizes.rx_rings);
+        let wish = PortSizes { tx_rings: 1, rx_rings: rings, ..register.sizes };
+        let slots = port.sizes.tx_slots.max(port.sizes.rx_slots);
+        let sizes = clamp_sizes(&wish, [slots; 2], MAX_QUEUES.max(rings));
+        let kind = Kind::Monitor {
+            parent: parent.clone(),
+            zero_copy: register.flags & flag::ZCOPY_MON != 0,
+            tx: register.flags & flag::MONITOR_TX != 0,
+            rx: register.flags & flag::MONITOR_RX != 0,
+        };
+        let key = format!("{parent}/{device}");
+        let monitor = NetmapPort::new(&register.name, kind, std::sync::Arc::clone(&port.memory), sizes);
+        port.monitors.push(key.clone());
+        self.ports.insert(key.clone(), monitor);
+        Ok(key)
+    }
+
+    /// The rings of bound monitors that look at `port`: which of its rings, how, and by whom.
+    fn looks(&self, port: &NetmapPort) -> Vec<(MonitorRing, &NetmapPort)> {
+        let mut looks = Vec::new();
+        for monitor in port.monitors.iter().filter_map(|key| self.ports.get(key)) {
+            let Kind::Monitor { zero_copy, tx, rx, .. } = monitor.kind else { continue };
+            for ring in monitor.rings.iter().filter(|ring| ring.direction == Direction::Rx && ring.users > 0)
+            {
+                for (direction, wanted) in [(Direction::Tx, tx), (Direction::Rx, rx)] {
+                    if wanted && port.ring(direction, ring.index).is_some_and(|looked_at| !looked_at.host) {
+                        let look = MonitorRing {
+                            direction,
+                            index: ring.index,
+                            object: ring.object,
+                            slots: ring.slots,
+                            zero_copy,
+                            sent: direction == Direction::Tx,
+                        };
+                        looks.push((look, monitor));
+                    }
+                }
+            }
+        }
+        looks
+    }
+
+    /// The monitors that the programs at the device's rings have to fill.
+    pub(crate) fn monitors_to_fill(&self, device: u64) -> Result<Answer, Failure> {
+        let unbound = || fail(Errno::NXIO, "the device is not bound");
+        let binding =
+            self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
+        let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
+        let mut rings = Vec::new();
+        let mut descriptors = Vec::new();
+        let mut add = |look: MonitorRing, monitor: &NetmapPort| -> Result<(), Failure> {
+            if let Some(events) = monitor.events.first() {
+                descriptors.push(duplicate(events.notify.as_fd())?);
+                rings.push(look);
+            }
+            Ok(())
+        };
+        let peer = match &port.kind {
+            Kind::Pipe { peer, .. } => self.ports.get(peer),
+            _ => None,
+        };
+        for (look, monitor) in self.looks(port) {
+            // Frames that arrive by a pipe are shown by whoever sends them.
+            if look.zero_copy || peer.is_some() && look.direction == Direction::Tx {
+                add(look, monitor)?;
+            }
+        }
+        for (look, monitor) in peer.map(|peer| self.looks(peer)).unwrap_or_default() {
+            if !look.zero_copy && look.direction == Direction::Rx {
+                add(MonitorRing { direction: Direction::Tx, ..look }, monitor)?;
+            }
+        }
+        Ok(Answer { reply: NetmapReply::Monitors(rings), descriptors })
+    }
+
+    /// Tells datapath and programs of the monitors of a port, or of the port that `key` monitors.
+    pub(crate) fn show_monitors(&self, key: &str, ports: &Ports) -> Result<(), Failure> {
+        let Some(port) = self.ports.get(key) else { return Ok(()) };
+        if let Kind::Monitor { parent, .. } = &port.kind {
+            return self.show_monitors(parent, ports);
+        }
+        if port.is_served() {
+            let looks = self.looks(port);
+            for (queue, state) in (0u16..).zip(&port.states) {
+                let mut onlookers = Vec::new();
+                for (look, monitor) in looks.iter().filter(|(look, _)| !look.zero_copy && look.index == queue)
+                {
+                    let Some(events) = monitor.events.first() else { continue };
+                    let Some(ring) = monitor.ring(Direction::Rx, look.index) else { continue };
+                    onlookers.push(Onlooker {
+                        direction: look.direction,
+                        end: MonitorEnd::new(monitor.view(ring)?),
+                        notify: duplicate(events.notify.as_fd())?,
+                    });
+                }
+                state.set_onlookers(onlookers);
+            }
+        }
+        let peer = match &port.kind {
+            Kind::Pipe { peer, .. } => self.ports.get(peer),
+            _ => None,
+        };
+        for port in std::iter::once(port).chain(peer) {
+            for ring in &port.rings {
+                port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::Release);
+            }
+        }
+        // No worker goes on with the old ones.
+        ports.fabric.settle()?;
+        Ok(())
+    }
+
+    /// A port was let go of by its last user: its monitors see no more and are told so.
+    pub(crate) fn end_monitors_of(&mut self, key: &str, ports: &Ports) -> Result<(), Failure> {
+        let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
+        if port.monitors.is_empty() {
+            return Ok(());
+        }
+        let monitors = std::mem::take(&mut port.monitors);
+        self.show_monitors(key, ports)?;
+        for monitor in monitors.iter().filter_map(|key| self.ports.get(key)) {
+            for ring in &monitor.rings {
+                let violation = RingViolation::DeviceGone as u32;
+                monitor.view(ring)?.control().datapath.violation.store(violation, Ordering::Release);
+            }
+            if let Some(events) = monitor.events.first() {
+                eventfd::ring(&events.notify);
+            }
+        }
+        Ok(())
+    }
+
+    /// A monitor goes: nobody shows it anything any more.
+    pub(crate) fn leave_parent(&mut self, key: &str, parent: &str, ports: &Ports) -> Result<(), Failure> {
+        if let Some(port) = self.ports.get_mut(parent) {
+            port.monitors.retain(|monitor| monitor != key);
+        }
+        self.show_monitors(parent, ports)
+    }
+}

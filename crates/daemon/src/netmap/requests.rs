@@ -1,0 +1,367 @@
+//! The requests that bind nothing: what a port is, and what is on the switches.
+
+use ringroad_control::message::PortWish;
+use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
+use ringroad_port::port_name::{PortBase, PortName, PortOptions};
+use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
+use rustix::io::Errno;
+
+use super::bind::mode;
+use super::failure::{Failure, fail};
+use super::find::{Wish, clamp_sizes, interface_exists, netns_of};
+use super::memory::{GLOBAL, global_geometry};
+use super::name::Name;
+use super::port::{Kind, NetmapPort};
+use super::service::Service;
+use super::{Asker, Netmap};
+use crate::port_entries::Origin;
+use crate::ports::{Ports, unbound};
+
+/// Index that stands for "no port".
+const NO_PORT: u32 = 255;
+
+impl Netmap {
+    pub(crate) fn serve_portwise(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        request: NetmapRequest,
+    ) -> Result<NetmapReply, Failure> {
+        match request {
+            NetmapRequest::PortInfo { name, sizes, mem_id } => {
+                self.port_info(ports, asker, &name, sizes, mem_id)
+            }
+            NetmapRequest::PoolsInfo { name, mem_id } => {
+                if name.is_empty() {
+                    return Err(fail(Errno::NXIO, "no port was named"));
+                }
+                let wish = Wish { mem_id, ..Wish::default() };
+                self.look(ports, asker, &name, &wish, |port| NetmapReply::Pools(port.memory.pools()))
+            }
+            NetmapRequest::PortHeaderGet { name } => {
+                let key = self.known(asker, &name)?;
+                Ok(NetmapReply::HeaderBytes(self.ports.get(&key).map_or(0, |port| port.header_bytes)))
+            }
+            NetmapRequest::PortHeaderSet { name, bytes } => self.set_header(asker, &name, bytes),
+            NetmapRequest::ValeList { name, switch_index, port_index } => {
+                self.list(ports, &name, switch_index, port_index)
+            }
+            NetmapRequest::ValeAttach { name, mode, ring_id, mem_id } => {
+                asker.check_administers()?;
+                if !matches!(mode, mode::ALL_NIC | mode::NIC_SW) || ring_id != 0 {
+                    return Err(fail(Errno::INVAL, "an interface is attached whole"));
+                }
+                if mem_id != 0 {
+                    self.memory.named(mem_id, asker.client.peer.uid)?;
+                }
+                self.attach(ports, asker, &name, mode == mode::NIC_SW)
+            }
+            NetmapRequest::ValeDetach { name } => {
+                asker.check_administers()?;
+                self.detach(ports, &name)
+            }
+            NetmapRequest::ValeNewInterface { name, sizes, mem_id } => {
+                asker.check_administers()?;
+                self.new_interface(ports, asker, &name, sizes, mem_id)
+            }
+            NetmapRequest::ValeDeleteInterface { name } => {
+                asker.check_administers()?;
+                self.delete_interface(ports, &name)
+            }
+            NetmapRequest::PollingEnable { name, mode, first_cpu, cpus } => {
+                asker.check_administers()?;
+                self.enable_polling(ports, &name, mode, first_cpu, cpus)
+            }
+            NetmapRequest::PollingDisable { name } => {
+                asker.check_administers()?;
+                let key = self.polling_candidate(ports, &name)?;
+                if self.polled.remove(&key).is_none() {
+                    return Err(fail(Errno::FAULT, format!("polling is not enabled on {name}")));
+                }
+                self.apply_polling(ports);
+                Ok(NetmapReply::Done)
+            }
+            _ => Err(fail(Errno::INVAL, "the request makes no sense here")),
+        }
+    }
+
+    /// Looks at the port that REGISTER would find or make.
+    fn look(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        name: &str,
+        wish: &Wish,
+        see: impl FnOnce(&NetmapPort) -> NetmapReply,
+    ) -> Result<NetmapReply, Failure> {
+        if wish.mem_id != 0 {
+            self.memory.named(wish.mem_id, asker.client.peer.uid)?;
+        }
+        let key = self.find(ports, asker, name, wish)?;
+        let seen = self.ports.get(&key).map(see);
+        self.reap(&key, ports)?;
+        seen.ok_or_else(|| fail(Errno::NXIO, format!("there is no port {name}")))
+    }
+
+    fn port_info(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        name: &str,
+        sizes: PortSizes,
+        mem_id: u16,
+    ) -> Result<NetmapReply, Failure> {
+        if name.is_empty() {
+            let mem_id = if mem_id == 0 { GLOBAL } else { mem_id };
+            let memory_bytes = match mem_id {
+                GLOBAL => global_geometry().pools_bytes(),
+                _ => self.memory.named(mem_id, asker.client.peer.uid)?.geometry().pools_bytes(),
+            };
+            return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
+        }
+        let wish = Wish { sizes, mem_id, ..Wish::default() };
+        self.look(ports, asker, name, &wish, |port| NetmapReply::PortInfo {
+            memory_bytes: port.memory.geometry().pools_bytes(),
+            sizes: port.sizes,
+            mem_id: port.memory.id,
+        })
+    }
+
+    fn set_header(&mut self, asker: Asker<'_>, name: &str, bytes: u32) -> Result<NetmapReply, Failure> {
+        let key = self.known(asker, name)?;
+        let absent = || fail(Errno::NXIO, format!("there is no port {name} on a switch"));
+        let port = self.ports.get_mut(&key).ok_or_else(absent)?;
+        if !matches!(port.kind, Kind::Ephemeral { .. } | Kind::Persistent { .. }) {
+            return Err(absent());
+        }
+        if !matches!(bytes, 0 | 10 | 12) {
+            return Err(fail(
+                Errno::INVAL,
+                format!("a virtio-net header has 0, 10 or 12 bytes, not {bytes}"),
+            ));
+        }
+        port.header_bytes = bytes;
+        Ok(NetmapReply::HeaderBytes(bytes))
+    }
+
+    /// Numbers of the switches that exist, kept for as long as each exists.
+    fn number_switches(&mut self, ports: &Ports) {
+        let existing = |switch: &str| ports.on_switches.values().any(|port| port.switch == switch);
+        self.switch_numbers.retain(|switch, _| existing(switch));
+        for port in ports.on_switches.values() {
+            if !self.switch_numbers.contains_key(&port.switch) {
+                let taken: Vec<u16> = self.switch_numbers.values().copied().collect();
+                let free = (0..u16::MAX).find(|number| !taken.contains(number)).unwrap_or(u16::MAX);
+                self.switch_numbers.insert(port.switch.clone(), free);
+            }
+        }
+    }
+
+    fn list(
+        &mut self,
+        ports: &Ports,
+        name: &str,
+        first_switch: u16,
+        first_port: u32,
+    ) -> Result<NetmapReply, Failure> {
+        self.number_switches(ports);
+        if !name.is_empty() {
+            let (switch, port) = Name::of_vale(name)?;
+            let absent = || fail(Errno::NOENT, format!("there is no switch {switch}"));
+            let switch_index = *self.switch_numbers.get(&switch).ok_or_else(absent)?;
+            let found = ports.on_switches.get(&format!("{switch}:{port}"));
+            let port_index = found.map_or(NO_PORT, |port| u32::from(port.index));
+            return Ok(NetmapReply::Listed { name: name.to_owned(), switch_index, port_index });
+        }
+        let place = |key: &str| {
+            let port = ports.on_switches.get(key)?;
+            Some((*self.switch_numbers.get(&port.switch)?, u32::from(port.index)))
+        };
+        let start = (first_switch, first_port);
+        let next = ports.on_switches.keys().filter_map(|key| Some((place(key)?, key)));
+        match next.filter(|(place, _)| *place >= start).min() {
+            Some(((switch_index, port_index), name)) => {
+                Ok(NetmapReply::Listed { name: name.clone(), switch_index, port_index })
+            }
+            None => Err(fail(Errno::NOENT, "there are no more ports")),
+        }
+    }
+
+    fn attach(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        name: &str,
+        host: bool,
+    ) -> Result<NetmapReply, Failure> {
+        let (switch, port) = Name::of_vale(name)?;
+        let key = format!("{switch}:{port}");
+        if ports.on_switches.contains_key(&key) {
+            return Err(fail(Errno::BUSY, format!("{key} is attached already")));
+        }
+        if let Some(own) = self.ports.get(&port)
+            && let Kind::Persistent { switch: on, .. } = &own.kind
+        {
+            return match on {
+                _ if !own.bound.is_empty() => {
+                    Err(fail(Errno::BUSY, format!("{port} is in use by a program")))
+                }
+                Some(_) => Err(fail(Errno::BUSY, format!("{port} is on a switch already"))),
+                None => self.attach_own(ports, asker, &switch, &port),
+            };
+        }
+        let netns = netns_of(asker);
+        if !interface_exists(&port, netns.as_ref()) {
+            return Err(fail(Errno::INVAL, format!("there is no interface {port}")));
+        }
+        if self.known(asker, &port).is_ok() {
+            return Err(fail(Errno::BUSY, format!("{port} is in use by a program")));
+        }
+        let netns = netns.map(|netns| format!("@netns={}", netns.pid)).unwrap_or_default();
+        let base = PortBase::Switch { switch, port: port.clone() };
+        let full = PortName { base, options: PortOptions::default() };
+        ports.attach(&full, Some(&format!("{port}{netns}")), host, &PortWish::default(), Origin::Command)?;
+        let index = ports.on_switches.get(&key).map_or(NO_PORT, |port| u32::from(port.index));
+        Ok(NetmapReply::PortIndex(index))
+    }
+
+    /// Puts a persistent port on its first switch.
+    fn attach_own(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        switch: &str,
+        name: &str,
+    ) -> Result<NetmapReply, Failure> {
+        let Some(port) = self.ports.get_mut(name) else {
+            return Err(fail(Errno::NXIO, format!("{name} vanished")));
+        };
+        port.end_service(&mut ports.fabric)?;
+        let index = ports.fabric.attach(switch, name, unbound(port.queues()))?.0;
+        if let Kind::Persistent { switch: on, .. } = &mut port.kind {
+            *on = Some(switch.to_owned());
+        }
+        Self::enter_on_switch(ports, asker, port, switch, name, index);
+        Ok(NetmapReply::PortIndex(u32::from(index)))
+    }
+
+    fn detach(&mut self, ports: &mut Ports, name: &str) -> Result<NetmapReply, Failure> {
+        let (switch, port) = Name::of_vale(name)?;
+        let key = format!("{switch}:{port}");
+        let absent = || fail(Errno::NXIO, format!("there is no port {key}"));
+        let index = u32::from(ports.on_switches.get(&key).ok_or_else(absent)?.index);
+        if self.polled.contains_key(&key) {
+            return Err(fail(Errno::BUSY, format!("polling is enabled on {key}")));
+        }
+        if self.persistent_on(&switch, &port).is_some() {
+            ports.fabric.detach(&switch, &port)?;
+            ports.on_switches.remove(&key);
+            if let Some(own) = self.ports.get_mut(&port) {
+                own.service = Service::None;
+                if let Kind::Persistent { switch: on, .. } = &mut own.kind {
+                    *on = None;
+                }
+                own.serve(&mut ports.fabric)?;
+            }
+        } else if !self.ports.contains_key(&key) {
+            ports.detach(&key)?;
+        }
+        Ok(NetmapReply::PortIndex(index))
+    }
+
+    fn new_interface(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        name: &str,
+        sizes: PortSizes,
+        mem_id: u16,
+    ) -> Result<NetmapReply, Failure> {
+        let invalid = name.starts_with("vale") || name.is_empty() || name.len() > 15;
+        if invalid || name.contains(['{', '}', ':']) {
+            return Err(fail(Errno::INVAL, format!("{name:?} cannot be the name of a port")));
+        }
+        if self.ports.contains_key(name) || interface_exists(name, netns_of(asker).as_ref()) {
+            return Err(fail(Errno::EXIST, format!("{name} exists")));
+        }
+        let sizes = clamp_sizes(&sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
+        let wish = Wish { mem_id, ..Wish::default() };
+        let memory = self.memory_for(ports, asker, &wish, &sizes)?;
+        let kind = Kind::Persistent { automatic: false, switch: None };
+        let port = NetmapPort::new(name, kind, memory, sizes);
+        let reply = NetmapReply::PortInfo {
+            memory_bytes: port.memory.geometry().pools_bytes(),
+            sizes,
+            mem_id: port.memory.id,
+        };
+        self.ports.insert(name.to_owned(), port);
+        Ok(reply)
+    }
+
+    fn delete_interface(&mut self, ports: &Ports, name: &str) -> Result<NetmapReply, Failure> {
+        let Some(port) = self.ports.get(name) else {
+            let exists = interface_exists(name, None) || ports.on_switches.contains_key(name);
+            let errno = if exists { Errno::INVAL } else { Errno::NXIO };
+            return Err(fail(errno, format!("{name} is no persistent port")));
+        };
+        match &port.kind {
+            Kind::Persistent { automatic: false, switch } => {
+                if switch.is_some() || !port.bound.is_empty() || port.pipes > 0 {
+                    return Err(fail(Errno::BUSY, format!("{name} is in use")));
+                }
+            }
+            _ => return Err(fail(Errno::INVAL, format!("{name} is no persistent port"))),
+        }
+        self.ports.remove(name);
+        Ok(NetmapReply::Done)
+    }
+
+    /// The attachment that a polling request is about.
+    fn polling_candidate(&self, ports: &Ports, name: &str) -> Result<String, Failure> {
+        let (switch, port) = Name::of_vale(name)?;
+        let key = format!("{switch}:{port}");
+        match ports.on_switches.get(&key) {
+            None => Err(fail(Errno::NXIO, format!("there is no port {key}"))),
+            Some(entry) if entry.device.is_none() => {
+                Err(fail(Errno::OPNOTSUPP, format!("{key} is no interface")))
+            }
+            Some(_) => Ok(key),
+        }
+    }
+
+    fn enable_polling(
+        &mut self,
+        ports: &mut Ports,
+        name: &str,
+        mode: u32,
+        first_cpu: u32,
+        cpus: u32,
+    ) -> Result<NetmapReply, Failure> {
+        let key = self.polling_candidate(ports, name)?;
+        if self.polled.contains_key(&key) {
+            return Err(fail(Errno::FAULT, format!("polling is enabled on {key}")));
+        }
+        let online = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let rings = ports.on_switches.get(&key).map_or(0, |port| u32::from(port.sizes.queues));
+        let last = first_cpu.checked_add(cpus);
+        let fits = match mode {
+            1 => cpus == 1,
+            2 => last.is_some_and(|last| last <= rings),
+            _ => false,
+        };
+        if cpus == 0 || cpus >= online || !fits {
+            return Err(fail(
+                Errno::INVAL,
+                format!("polling of {key} by {cpus} processors from {first_cpu} on"),
+            ));
+        }
+        self.polled.insert(key, first_cpu);
+        self.apply_polling(ports);
+        Ok(NetmapReply::Done)
+    }
+
+    /// The workers poll while any attachment is to be polled.
+    fn apply_polling(&self, ports: &Ports) {
+        ports.fabric.keep_awake(!self.polled.is_empty());
+    }
+}

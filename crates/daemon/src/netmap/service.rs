@@ -1,0 +1,218 @@
+//! What works the other side of a netmap port's rings in the datapath: the queues on a switch, or the wires to a device.
+
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::{Fabric, QueueParts, WireId};
+use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::registry::{open_device, plan_device};
+use ringroad_drivers::shm::{ShmQueue, Watch};
+use ringroad_port::port_name::PortName;
+use ringroad_ring::datapath_end::{RxPutEnd, SlotRule, TxTakeEnd};
+use ringroad_ring::layout::Direction;
+use rustix::io::Errno;
+use tracing::info;
+
+use super::failure::{Failure, fail};
+use crate::ports::unbound;
+
+use super::port::{Kind, NetmapPort, offset_mask};
+
+/// What serves a port.
+#[derive(Debug, Default)]
+pub(crate) enum Service {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its queues are on a switch.
+    Switch,
+    /// A persistent port that is on no switch: what is sent goes nowhere.
+    Drain(WireId),
+    /// A network interface: its own queues, and the host stack's side.
+    Interface { nic: Option<(WireId, Device)>, host: Option<(WireId, Device)> },
+}
+
+/// The name under which the daemon's drivers know an interface in a namespace.
+pub(crate) fn device_name(
+    interface: &str,
+    host: bool,
+    netns: Option<&str>,
+    queues: u16,
+) -> Result<PortName, Failure> {
+    let side = if host { "^" } else { "" };
+    let netns = netns.map(|netns| format!(",netns={netns}")).unwrap_or_default();
+    format!("{interface}{side}@queues={queues}{netns}")
+        .parse()
+        .map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
+}
+
+impl NetmapPort {
+    /// The datapath's side of queue `queue`, host queues behind the others.
+    fn queue(&self, queue: u16) -> Result<QueueParts, Failure> {
+        let place = usize::from(queue);
+        let (Some(events), Some(state)) = (self.events.get(place), self.states.get(place)) else {
+            return Err(fail(Errno::IO, "a queue without eventfds"));
+        };
+        let of = |direction| {
+            self.rings.iter().find(|ring| ring.direction == direction && self.events_of(ring) == queue)
+        };
+        let (mask, max) = self.offsets.map_or((0, 0), |offsets| (offset_mask(&offsets), offsets.max as u32));
+        let take = match of(Direction::Tx) {
+            Some(ring) => {
+                let mut take = TxTakeEnd::take_up(self.view(ring)?);
+                take.set_rules(SlotRule::Pardon, mask, max);
+                Some(take)
+            }
+            None => None,
+        };
+        let put = match of(Direction::Rx) {
+            Some(ring) => {
+                let mut put = RxPutEnd::take_up(self.view(ring)?);
+                put.set_rules(SlotRule::Pardon, mask, max);
+                Some(put)
+            }
+            None => None,
+        };
+        let counters = Arc::default();
+        let exchanges = matches!(self.kind, Kind::Interface { .. }) && self.offsets.is_none();
+        let region = self.memory.home.region();
+        let port = ShmQueue::of_ends(region, take, put, events.try_clone()?, Arc::clone(&counters))
+            .for_netmap(exchanges, Watch::new(Arc::clone(state)));
+        Ok(QueueParts { port: Box::new(port), counters })
+    }
+
+    /// The datapath's side of the queues that are not the host's.
+    pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, Failure> {
+        (0..self.queues()).map(|queue| self.queue(queue)).collect()
+    }
+
+    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which switch. Returns the index on
+    /// a switch where the port has just come onto one.
+    pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<Option<u8>, Failure> {
+        match self.kind.clone() {
+            Kind::Ephemeral { switch, port } => {
+                if matches!(self.service, Service::None) && !self.rings.is_empty() {
+                    let index = fabric.attach(&switch, &port, self.queue_parts()?)?;
+                    self.service = Service::Switch;
+                    return Ok(Some(index.0));
+                }
+            }
+            Kind::Persistent { switch: None, .. } => {
+                if matches!(self.service, Service::None) && !self.rings.is_empty() {
+                    let drains = device_queues(&mut open_drain(self.queues())?);
+                    self.service = Service::Drain(fabric.wire(self.queue_parts()?, drains)?);
+                }
+            }
+            Kind::Persistent { switch: Some(switch), .. } => {
+                let served = matches!(self.service, Service::Switch);
+                if served == self.rings.is_empty() {
+                    let queues = if served { unbound(self.queues()) } else { self.queue_parts()? };
+                    fabric.replace(&switch, &self.name, queues)?;
+                    self.service = if served { Service::None } else { Service::Switch };
+                }
+            }
+            Kind::Interface { interface, netns } => {
+                self.serve_interface(fabric, &interface, netns.as_deref())?
+            }
+            Kind::Pipe { .. } | Kind::Monitor { .. } | Kind::Null => {}
+        }
+        Ok(None)
+    }
+
+    /// Opens and closes the two sides of an interface as its rings are bound or not.
+    fn serve_interface(
+        &mut self,
+        fabric: &mut Fabric,
+        interface: &str,
+        netns: Option<&str>,
+    ) -> Result<(), Failure> {
+        let used = |host| self.rings.iter().any(|ring| ring.host == host && ring.users > 0);
+        let (nic_used, host_used) = (used(false), used(true));
+        let (mut nic, mut host) = match std::mem::take(&mut self.service) {
+            Service::Interface { nic, host } => (nic, host),
+            _ => (None, None),
+        };
+        let opened = self
+            .side(fabric, nic.take(), nic_used, || device_name(interface, false, netns, self.queues()))
+            .and_then(|side| {
+                nic = side;
+                let name = || device_name(interface, true, netns, self.host_queues());
+                host = self.side(fabric, host.take(), host_used, name)?;
+                Ok(())
+            });
+        self.service = Service::Interface { nic, host };
+        opened
+    }
+
+    fn side(
+        &self,
+        fabric: &mut Fabric,
+        side: Option<(WireId, Device)>,
+        used: bool,
+        name: impl FnOnce() -> Result<PortName, Failure>,
+    ) -> Result<Option<(WireId, Device)>, Failure> {
+        match (side, used) {
+            (Some((wire, device)), false) => {
+                fabric.unwire(wire)?;
+                drop(device);
+                Ok(None)
+            }
+            (None, true) => {
+                let name = name()?;
+                let plan = plan_device(&name, None)?;
+                let mut device = open_device(&name, plan, Role::Program, Some(&self.memory.home))?;
+                for note in &device.notes {
+                    info!(port = %self.name, "{note}");
+                }
+                let queues = device_queues(&mut device);
+                let host = matches!(name.base, ringroad_port::port_name::PortBase::HostStack { .. });
+                let own = match host {
+                    false => self.queue_parts()?,
+                    true => {
+                        let first = self.queues();
+                        (first..first + self.host_queues())
+                            .map(|queue| self.queue(queue))
+                            .collect::<Result<_, _>>()?
+                    }
+                };
+                Ok(Some((fabric.wire(own, queues)?, device)))
+            }
+            (side, _) => Ok(side),
+        }
+    }
+
+    /// Takes the port out of the datapath.
+    pub(crate) fn end_service(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
+        match std::mem::take(&mut self.service) {
+            Service::None => {}
+            Service::Switch => match &self.kind {
+                Kind::Ephemeral { switch, port } => {
+                    fabric.detach(switch, port)?;
+                }
+                Kind::Persistent { switch: Some(switch), .. } => {
+                    fabric.replace(switch, &self.name, unbound(self.queues()))?;
+                }
+                _ => {}
+            },
+            Service::Drain(wire) => fabric.unwire(wire)?,
+            Service::Interface { nic, host } => {
+                for (wire, device) in [nic, host].into_iter().flatten() {
+                    fabric.unwire(wire)?;
+                    drop(device);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_drain(queues: u16) -> Result<Device, Failure> {
+    let name: PortName = format!("null:no-rx=1@queues={queues}")
+        .parse()
+        .map_err(|error| fail(Errno::IO, format!("the drain: {error}")))?;
+    let plan = plan_device(&name, None)?;
+    Ok(open_device(&name, plan, Role::Program, None)?)
+}
+
+fn device_queues(device: &mut Device) -> Vec<QueueParts> {
+    std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
+}
