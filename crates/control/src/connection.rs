@@ -106,6 +106,13 @@ impl Connection {
         }
     }
 
+    /// The same connection with its socket where `place` puts it.
+    #[must_use]
+    pub fn relocated(mut self, place: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
+        self.socket = place(self.socket);
+        self
+    }
+
     /// Waits at most `timeout` for each answer from now on.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
@@ -194,6 +201,12 @@ impl Connection {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ControlError::DaemonGone { path },
             _ => ControlError::Socket { path, source },
         }
+    }
+}
+
+impl From<Connection> for OwnedFd {
+    fn from(connection: Connection) -> Self {
+        connection.socket
     }
 }
 

@@ -28,6 +28,25 @@ pub fn owns(number: RawFd) -> bool {
     word_and_bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
+/// Moves `descriptor` to a high number and remembers that; where there is none it stays where it is. Whoever closes it has to [`forget`] it.
+#[must_use]
+pub fn hide(descriptor: OwnedFd) -> OwnedFd {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
+    let lowest = limit.min(NUMBERS as u64).saturating_sub(DISTANCE) as RawFd;
+    let descriptor = rustix::io::fcntl_dupfd_cloexec(&descriptor, lowest).unwrap_or(descriptor);
+    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    descriptor
+}
+
+/// The number is about to be closed.
+pub fn forget(descriptor: BorrowedFd<'_>) {
+    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
 /// A descriptor that the program does not know of.
 #[derive(Debug)]
 pub struct PrivateDescriptor {
@@ -35,19 +54,10 @@ pub struct PrivateDescriptor {
 }
 
 impl PrivateDescriptor {
-    /// Moves `descriptor` to a high number and remembers that; where there is none it stays where it is.
+    /// Hides `descriptor`.
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-        let lowest = limit.min(NUMBERS as u64).saturating_sub(DISTANCE) as RawFd;
-        let descriptor = match rustix::io::fcntl_dupfd_cloexec(&descriptor, lowest) {
-            Ok(high) => high,
-            Err(_) => descriptor,
-        };
-        if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-        Self { descriptor }
+        Self { descriptor: hide(descriptor) }
     }
 
     /// Another private handle on the same description.
@@ -67,9 +77,7 @@ impl AsFd for PrivateDescriptor {
 
 impl Drop for PrivateDescriptor {
     fn drop(&mut self) {
-        if let Some((word, bit)) = word_and_bit(self.descriptor.as_raw_fd()) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+        forget(self.as_fd());
     }
 }
 

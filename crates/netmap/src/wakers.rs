@@ -33,6 +33,11 @@ impl Wakers {
         }
     }
 
+    /// Adds a descriptor, if there is one.
+    pub fn extend(&mut self, descriptor: Option<RawFd>) {
+        descriptor.into_iter().for_each(|descriptor| self.push(descriptor));
+    }
+
     /// Asks that the wait be cut into pieces of `slice` at most.
     pub fn look_every(&mut self, slice: Duration) {
         self.slice = Some(self.slice.map_or(slice, |earlier| earlier.min(slice)));

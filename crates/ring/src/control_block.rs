@@ -33,6 +33,8 @@ pub struct ProgramLine {
     /// Count of slots whose buffer the program exchanged, written before `head`: lets the sending end of a pipe skip
     /// reading back slots that did not change.
     pub exchanged: AtomicU32,
+    /// Number of the last sleep announced on a ring that programs share.
+    pub last_sleep: AtomicU32,
     /// The tail that programs have been shown: they own slots up to it.
     pub shown_tail: AtomicU32,
     /// A process-shared robust mutex (`pthread_mutex_t`), all zero until its first user makes it.

@@ -123,7 +123,9 @@ impl Region {
         rustix::fs::ftruncate(&descriptor, bytes).map_err(failed("sizing"))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals).map_err(failed("sealing"))?;
-        Self::map(geometry, descriptor, bytes, huge)
+        let region = Self::map(geometry, descriptor, bytes, huge)?;
+        region.stay_behind_at_fork();
+        Ok(region)
     }
 
     /// Maps a region that somebody else made, after checking its size and seals.
@@ -131,6 +133,16 @@ impl Region {
     /// # Errors
     /// [`RegionError::NotARegion`] where the descriptor does not keep what the geometry promises.
     pub fn open(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
+        let region = Self::open_inheritable(geometry, descriptor)?;
+        region.stay_behind_at_fork();
+        Ok(region)
+    }
+
+    /// As [`Self::open`], and children of this process inherit the mapping.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_inheritable(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
         geometry.check()?;
         let bytes = geometry.total_bytes();
         let failed = |step| move |source| RegionError::System { step, bytes, source };
@@ -168,14 +180,19 @@ impl Region {
             bytes,
             source: rustix::io::Errno::NOMEM,
         })?;
-        // A fork must not share it by accident with a child that outlives the binding; large pages where the
-        // kernel offers them for shared memory. Both are wishes.
-        for advice in [Advice::LinuxDontFork, Advice::LinuxHugepage] {
-            // SAFETY: the range is exactly the mapping made above.
-            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, advice) };
-        }
+        // Large pages where the kernel offers them for shared memory: a wish.
+        // SAFETY: the range is exactly the mapping made above.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, Advice::LinuxHugepage) };
         let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         Ok(Self { id, geometry, descriptor, base, mapped_bytes, huge })
+    }
+
+    /// A fork must not share the mapping by accident with a child that outlives the binding.
+    fn stay_behind_at_fork(&self) {
+        // SAFETY: the range is exactly the mapping; the advice changes nothing in this process. It is a wish.
+        let _ = unsafe {
+            rustix::mm::madvise(self.base.as_ptr().cast(), self.mapped_bytes, Advice::LinuxDontFork)
+        };
     }
 
     /// The pools of this region.

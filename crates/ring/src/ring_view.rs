@@ -29,6 +29,8 @@ pub struct RingView {
 
 // SAFETY: everything behind the pointers is atomic or copied raw, and lives as long as the region it keeps.
 unsafe impl Send for RingView {}
+// SAFETY: as above; several threads do what several processes do anyway.
+unsafe impl Sync for RingView {}
 
 impl RingView {
     /// The ring object `ring` of `region` with `slots` slots.

@@ -53,6 +53,25 @@ impl Kicker {
     }
 }
 
+/// A [`Kicker`] for a ring at which several threads publish in turn.
+#[derive(Debug, Default)]
+pub struct SharedKicker {
+    last_kicked: AtomicU32,
+}
+
+impl SharedKicker {
+    /// As [`Kicker::needs_kick`].
+    #[inline]
+    pub fn needs_kick(&self, flag: &AtomicU32) -> bool {
+        let sleep = flag.load(Ordering::Relaxed);
+        if sleep == 0 || sleep == self.last_kicked.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.last_kicked.store(sleep, Ordering::Relaxed);
+        true
+    }
+}
+
 /// Orders the publisher's index before its look at the sleeper's announcement.
 #[inline]
 pub fn publish_fence() {

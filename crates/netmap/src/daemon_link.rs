@@ -1,0 +1,126 @@
+//! This process's own connection to the daemon, for requests about devices.
+//!
+//! One per process: a child that was forked makes its own, since two processes that read replies from one connection would take each other's.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use ringroad::ensure_daemon;
+use ringroad_control::error::ControlError;
+use ringroad_control::message::{ErrorKind, Reply, Request};
+use ringroad_control::netmap::{Badge, NetmapReply, NetmapRequest};
+use ringroad_control::socket_path::default_socket_path;
+use ringroad_control::Connection;
+use rustix::io::Errno;
+
+use crate::private_descriptors;
+
+#[derive(Debug)]
+struct Link {
+    process: u32,
+    connection: Connection,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        private_descriptors::forget(self.connection.as_fd());
+    }
+}
+
+static LINK: Mutex<Option<Link>> = Mutex::new(None);
+
+fn connect() -> Result<Connection, Errno> {
+    let socket = default_socket_path();
+    // A program may run where no daemon can be started; then one that runs already will do.
+    if ensure_daemon(&socket).is_err() {
+        return Connection::connect(&socket).map_err(|error| errno_of(&error));
+    }
+    let mut connection = Connection::connect(&socket).map_err(|error| errno_of(&error))?;
+    connection.hello(program_name()).map_err(|error| errno_of(&error))?;
+    Ok(connection)
+}
+
+fn program_name() -> String {
+    let arguments = std::env::args_os().next().unwrap_or_default();
+    let path = std::path::Path::new(&arguments);
+    path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn errno_of(error: &ControlError) -> Errno {
+    match error {
+        ControlError::DaemonNotRunning { .. } => Errno::NOENT,
+        ControlError::PermissionDenied { .. } => Errno::ACCESS,
+        ControlError::Refused(refusal) => match refusal.kind {
+            ErrorKind::PermissionDenied => Errno::ACCESS,
+            ErrorKind::OutOfMemory | ErrorKind::TooManyPorts => Errno::NOMEM,
+            _ => Errno::INVAL,
+        },
+        _ => Errno::IO,
+    }
+}
+
+/// A new device: the descriptor that stands for it, close-on-exec, and its badge, which now lies in it.
+pub(crate) fn open_device() -> Result<(OwnedFd, Badge), Errno> {
+    let mut connection = connect()?;
+    let (reply, _) = connection.request(&Request::NetmapOpen).map_err(|error| errno_of(&error))?;
+    let Reply::NetmapDevice(badge) = reply else { return Err(Errno::IO) };
+    let socket = OwnedFd::from(connection);
+    // Whoever gets a copy of it must find the badge there.
+    let mut set = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+    while let Err(Errno::INTR) = rustix::event::poll(&mut set, None) {}
+    Ok((socket, badge))
+}
+
+/// Asks the daemon.
+pub(crate) fn ask(device: Option<Badge>, request: NetmapRequest) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
+    let request = Request::Netmap { device, request };
+    let mut link = LINK.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if link.as_ref().is_some_and(|link| link.process != process) {
+        *link = None;
+    }
+    // A connection that was taken away behind our back is made anew, once.
+    for attempt in 0..2 {
+        if link.is_none() {
+            let connection = connect()?.relocated(private_descriptors::hide);
+            *link = Some(Link { process, connection });
+        }
+        let Some(current) = link.as_mut() else { return Err(Errno::IO) };
+        match current.connection.request(&request) {
+            Ok((Reply::Netmap(NetmapReply::Failed { errno, .. }), _)) => {
+                return Err(Errno::from_raw_os_error(errno));
+            }
+            Ok((Reply::Netmap(reply), descriptors)) => return Ok((reply, descriptors)),
+            Ok(_) => return Err(Errno::IO),
+            Err(ControlError::Refused(refusal)) => {
+                return Err(errno_of(&ControlError::Refused(refusal)));
+            }
+            Err(_) if attempt == 0 => *link = None,
+            Err(error) => return Err(errno_of(&error)),
+        }
+    }
+    Err(Errno::IO)
+}
+
+/// The badge in a descriptor, if it is a device. Nothing is taken from it.
+pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
+    use rustix::net::sockopt::{socket_domain, socket_type};
+    use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
+    if socket_domain(descriptor).ok()? != AddressFamily::UNIX || socket_type(descriptor).ok()? != SocketType::STREAM {
+        return None;
+    }
+    let mut bytes = [0; ringroad_control::netmap::BADGE_BYTES];
+    let received = recv(descriptor, &mut bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT).ok()?;
+    if received.1 != bytes.len() {
+        return None;
+    }
+    Badge::from_bytes(&bytes)
+}
+
+/// Whether the daemon at the other end of a device has gone.
+pub(crate) fn is_hung_up(descriptor: BorrowedFd<'_>) -> bool {
+    let mut set = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::RDHUP)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    debug_assert!(descriptor.as_raw_fd() >= 0);
+    matches!(rustix::event::poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
+}

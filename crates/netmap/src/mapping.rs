@@ -1,0 +1,54 @@
+//! The regions that this process has mapped for its own syncs, one mapping each, however many devices are bound in it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ringroad_ring::geometry::RegionGeometry;
+use ringroad_ring::region::{Region, RegionError};
+use rustix::io::Errno;
+
+use crate::private_descriptors;
+
+/// A mapped region; its descriptor is private.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    inode: u64,
+    region: Arc<Region>,
+}
+
+impl Mapping {
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// The memfd.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.region.as_fd()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        private_descriptors::forget(self.region.as_fd());
+    }
+}
+
+static MAPPINGS: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
+
+/// The mapping of the region behind `descriptor`, made unless there is one.
+pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Arc<Mapping>, Errno> {
+    let inode = rustix::fs::fstat(&descriptor)?.st_ino;
+    let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    mappings.retain(|mapping| mapping.strong_count() > 0);
+    let known = mappings.iter().filter_map(Weak::upgrade).find(|mapping| mapping.inode == inode);
+    if let Some(mapping) = known {
+        return Ok(mapping);
+    }
+    let region = Region::open_inheritable(geometry, private_descriptors::hide(descriptor)).map_err(|error| match error {
+        RegionError::System { source, .. } => source,
+        _ => Errno::IO,
+    })?;
+    let mapping = Arc::new(Mapping { inode, region: Arc::new(region) });
+    mappings.push(Arc::downgrade(&mapping));
+    Ok(mapping)
+}
