@@ -1,0 +1,500 @@
+//! The control structures of netmap API 14 as programs lay them out (x86-64 Linux, little endian): what `ioctl` on a device carries.
+//!
+//! Field names say what the field means; the structure of the published header is named with each. Sizes and offsets are asserted at
+//! compile time. A structure is copied out of the program's memory whole, so that nothing is read twice.
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use ringroad_ring::layout::API_VERSION;
+
+/// Largest API version that is accepted.
+pub const NEWEST_API_VERSION: u32 = 15;
+
+/// `NIOCGINFO`: legacy port information, [`LegacyRequest`].
+pub const NIOCGINFO: u32 = 0xC03C_6991;
+/// `NIOCREGIF`: legacy binding and switch commands, [`LegacyRequest`].
+pub const NIOCREGIF: u32 = 0xC03C_6992;
+/// `NIOCTXSYNC`: no argument.
+pub const NIOCTXSYNC: u32 = 0x0000_6994;
+/// `NIOCRXSYNC`: no argument.
+pub const NIOCRXSYNC: u32 = 0x0000_6995;
+/// `NIOCCONFIG`: for switch modules, [`ConfigRequest`].
+pub const NIOCCONFIG: u32 = 0xC110_6996;
+/// `NIOCCTRL`: everything else, [`RequestHeader`].
+pub const NIOCCTRL: u32 = 0xC058_6997;
+
+/// Whether `request` is one of the above; the upper half may be a sign extension and does not count.
+#[must_use]
+pub fn is_device_request(request: u64) -> bool {
+    matches!(request as u32, NIOCGINFO | NIOCREGIF | NIOCTXSYNC | NIOCRXSYNC | NIOCCONFIG | NIOCCTRL)
+}
+
+/// Types of requests (`NETMAP_REQ_*`).
+pub mod request_type {
+    /// Bind the device.
+    pub const REGISTER: u16 = 1;
+    /// Sizes of a port.
+    pub const PORT_INFO_GET: u16 = 2;
+    /// Plug an interface into a switch.
+    pub const VALE_ATTACH: u16 = 3;
+    /// Unplug it.
+    pub const VALE_DETACH: u16 = 4;
+    /// Look up or enumerate ports of switches.
+    pub const VALE_LIST: u16 = 5;
+    /// Set the length of the virtio-net header.
+    pub const PORT_HDR_SET: u16 = 6;
+    /// Read it.
+    pub const PORT_HDR_GET: u16 = 7;
+    /// Make a persistent port.
+    pub const VALE_NEWIF: u16 = 8;
+    /// Remove one.
+    pub const VALE_DELIF: u16 = 9;
+    /// Threads that poll an attached interface.
+    pub const VALE_POLLING_ENABLE: u16 = 10;
+    /// No such threads.
+    pub const VALE_POLLING_DISABLE: u16 = 11;
+    /// Pools of a region.
+    pub const POOLS_INFO_GET: u16 = 12;
+    /// Run the sync loop.
+    pub const SYNC_KLOOP_START: u16 = 13;
+    /// Stop it.
+    pub const SYNC_KLOOP_STOP: u16 = 14;
+    /// Exchange indices in arrays of the program.
+    pub const CSB_ENABLE: u16 = 15;
+}
+
+/// Types of options (`NETMAP_REQ_OPT_*`).
+pub mod option_type {
+    /// [`super::ExternalMemoryOption`].
+    pub const EXTMEM: u32 = 1;
+    /// Pairs of eventfds behind the header, [`super::EventPair`].
+    pub const SYNC_KLOOP_EVENTFDS: u32 = 2;
+    /// [`super::CsbOption`].
+    pub const CSB: u32 = 3;
+    /// [`super::LoopModeOption`].
+    pub const SYNC_KLOOP_MODE: u32 = 4;
+    /// [`super::OffsetsOption`].
+    pub const OFFSETS: u32 = 5;
+}
+
+/// Modes of a binding (`NR_REG_*`).
+pub mod mode {
+    /// All rings but the host's.
+    pub const ALL_NIC: u32 = 1;
+    /// Host rings.
+    pub const SOFTWARE: u32 = 2;
+    /// All rings and the host's.
+    pub const NIC_AND_SOFTWARE: u32 = 3;
+    /// One pair of rings.
+    pub const ONE_NIC: u32 = 4;
+    /// Legacy: master end of a pipe.
+    pub const PIPE_MASTER: u32 = 5;
+    /// Legacy: slave end of a pipe.
+    pub const PIPE_SLAVE: u32 = 6;
+}
+
+/// Flags of a binding that the translation of legacy requests sets.
+pub mod register_flag {
+    /// `NR_DO_RX_POLL`.
+    pub const DO_RX_POLL: u64 = 0x1_0000;
+    /// `NR_NO_TX_POLL`.
+    pub const NO_TX_POLL: u64 = 0x2_0000;
+}
+
+/// Commands of legacy requests (`nr_cmd`).
+pub mod legacy_command {
+    /// Plain binding.
+    pub const NONE: u16 = 0;
+    /// `NETMAP_BDG_ATTACH`.
+    pub const ATTACH: u16 = 1;
+    /// `NETMAP_BDG_DETACH`.
+    pub const DETACH: u16 = 2;
+    /// `NETMAP_BDG_LIST`.
+    pub const LIST: u16 = 4;
+    /// `NETMAP_BDG_VNET_HDR`.
+    pub const HEADER_SET: u16 = 5;
+    /// `NETMAP_BDG_NEWIF`.
+    pub const NEW_INTERFACE: u16 = 6;
+    /// `NETMAP_BDG_DELIF`.
+    pub const DELETE_INTERFACE: u16 = 7;
+    /// `NETMAP_BDG_POLLING_ON`.
+    pub const POLLING_ON: u16 = 10;
+    /// `NETMAP_BDG_POLLING_OFF`.
+    pub const POLLING_OFF: u16 = 11;
+    /// `NETMAP_VNET_HDR_GET`.
+    pub const HEADER_GET: u16 = 12;
+}
+
+/// Bits of a legacy request's `nr_ringid`.
+pub mod legacy_ring {
+    /// Number of the ring.
+    pub const NUMBER: u16 = 0x0FFF;
+    /// Polling does not send.
+    pub const NO_TX_POLL: u16 = 0x1000;
+    /// Host rings, where no mode is given.
+    pub const SOFTWARE: u16 = 0x2000;
+    /// One pair, where no mode is given.
+    pub const HARDWARE: u16 = 0x4000;
+    /// Polling for sending receives too.
+    pub const DO_RX_POLL: u16 = 0x8000;
+}
+
+/// Asserts the size of a structure and the offsets of its fields.
+macro_rules! layout {
+    ($name:ident: $size:literal, $($field:ident @ $offset:literal),+ $(,)?) => {
+        const _: () = assert!(size_of::<$name>() == $size);
+        $(const _: () = assert!(offset_of!($name, $field) == $offset);)+
+    };
+}
+
+/// Defines a structure of the ABI with the traits that copying it needs.
+macro_rules! structure {
+    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
+        }
+    };
+}
+
+structure! {
+    /// `struct nmreq_header`: what NIOCCTRL carries.
+    RequestHeader {
+        /// API version of the program.
+        version: u16,
+        /// One of [`request_type`].
+        request_type: u16,
+        /// Must be 0.
+        reserved: u32,
+        /// Name of the port, NUL-terminated.
+        name: [u8; 64],
+        /// Address of the first option's header; 0: none.
+        options: u64,
+        /// Address of the body; 0 exactly where the type has none.
+        body: u64,
+    }
+}
+layout!(RequestHeader: 88, version @ 0, request_type @ 2, reserved @ 4, name @ 8, options @ 72, body @ 80);
+
+structure! {
+    /// `struct nmreq_register`.
+    RegisterBody {
+        /// Out: where the `netmap_if` lies, bytes from the start of the mapping.
+        offset: u64,
+        /// Out: bytes to map.
+        memory_bytes: u64,
+        /// In: wish, 0 for the default; out: slots per tx ring.
+        tx_slots: u32,
+        /// As `tx_slots`, of rx rings.
+        rx_slots: u32,
+        /// Tx rings.
+        tx_rings: u16,
+        /// Rx rings.
+        rx_rings: u16,
+        /// Host tx rings.
+        host_tx_rings: u16,
+        /// Host rx rings.
+        host_rx_rings: u16,
+        /// Memory id.
+        mem_id: u16,
+        /// In: number of the ring, for the modes that name one.
+        ring_id: u16,
+        /// One of [`mode`].
+        mode: u32,
+        /// Extra buffers.
+        extra_buffers: u32,
+        /// Unused.
+        padding: u32,
+        /// `NR_*` flags.
+        flags: u64,
+    }
+}
+layout!(RegisterBody: 56, offset @ 0, memory_bytes @ 8, tx_slots @ 16, rx_slots @ 20, tx_rings @ 24, rx_rings @ 26,
+    host_tx_rings @ 28, host_rx_rings @ 30, mem_id @ 32, ring_id @ 34, mode @ 36, extra_buffers @ 40, flags @ 48);
+
+structure! {
+    /// `struct nmreq_port_info_get`.
+    PortInfoBody {
+        /// Out: bytes to map.
+        memory_bytes: u64,
+        /// Slots per tx ring.
+        tx_slots: u32,
+        /// Slots per rx ring.
+        rx_slots: u32,
+        /// Tx rings.
+        tx_rings: u16,
+        /// Rx rings.
+        rx_rings: u16,
+        /// Host tx rings.
+        host_tx_rings: u16,
+        /// Host rx rings.
+        host_rx_rings: u16,
+        /// Memory id.
+        mem_id: u16,
+        /// Unused.
+        padding: [u16; 3],
+    }
+}
+layout!(PortInfoBody: 32, memory_bytes @ 0, tx_slots @ 8, rx_slots @ 12, tx_rings @ 16, rx_rings @ 18,
+    host_tx_rings @ 20, host_rx_rings @ 22, mem_id @ 24);
+
+structure! {
+    /// `struct nmreq_vale_attach`.
+    AttachBody {
+        /// How the interface is to be bound.
+        register: RegisterBody,
+        /// Out: index on the switch.
+        port_index: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(AttachBody: 64, register @ 0, port_index @ 56);
+
+structure! {
+    /// `struct nmreq_vale_detach`.
+    DetachBody {
+        /// Out: index that the port had.
+        port_index: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(DetachBody: 8, port_index @ 0);
+
+structure! {
+    /// `struct nmreq_vale_list`.
+    ListBody {
+        /// Index of the switch.
+        switch_index: u16,
+        /// Unused.
+        padding: u16,
+        /// Index of the port.
+        port_index: u32,
+    }
+}
+layout!(ListBody: 8, switch_index @ 0, port_index @ 4);
+
+structure! {
+    /// `struct nmreq_port_hdr`.
+    PortHeaderBody {
+        /// Length of the virtio-net header, bytes.
+        bytes: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(PortHeaderBody: 8, bytes @ 0);
+
+structure! {
+    /// `struct nmreq_vale_newif`.
+    NewInterfaceBody {
+        /// Slots per tx ring.
+        tx_slots: u32,
+        /// Slots per rx ring.
+        rx_slots: u32,
+        /// Tx rings.
+        tx_rings: u16,
+        /// Rx rings.
+        rx_rings: u16,
+        /// Memory id.
+        mem_id: u16,
+        /// Unused.
+        padding: u16,
+    }
+}
+layout!(NewInterfaceBody: 16, tx_slots @ 0, rx_slots @ 4, tx_rings @ 8, rx_rings @ 10, mem_id @ 12);
+
+structure! {
+    /// `struct nmreq_vale_polling`.
+    PollingBody {
+        /// 1: one processor, 2: one per ring.
+        mode: u32,
+        /// First processor.
+        first_cpu: u32,
+        /// Number of processors.
+        cpus: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(PollingBody: 16, mode @ 0, first_cpu @ 4, cpus @ 8);
+
+structure! {
+    /// One pool in a [`PoolsBody`].
+    PoolFields {
+        /// Where it begins in the mapping, bytes.
+        offset: u64,
+        /// Objects.
+        objects: u32,
+        /// Size of one, bytes.
+        object_bytes: u32,
+    }
+}
+layout!(PoolFields: 16, offset @ 0, objects @ 8, object_bytes @ 12);
+
+structure! {
+    /// `struct nmreq_pools_info`.
+    PoolsBody {
+        /// Bytes to map.
+        memory_bytes: u64,
+        /// Memory id.
+        mem_id: u16,
+        /// Unused.
+        padding: [u16; 3],
+        /// `netmap_if` objects.
+        interfaces: PoolFields,
+        /// Rings.
+        rings: PoolFields,
+        /// Buffers.
+        buffers: PoolFields,
+    }
+}
+layout!(PoolsBody: 64, memory_bytes @ 0, mem_id @ 8, interfaces @ 16, rings @ 32, buffers @ 48);
+
+structure! {
+    /// `struct nmreq_sync_kloop_start`.
+    LoopStartBody {
+        /// Sleep between rounds, µs.
+        sleep_us: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(LoopStartBody: 8, sleep_us @ 0);
+
+structure! {
+    /// `struct nmreq_option`: an option's header; its body follows.
+    OptionHeader {
+        /// Address of the next option's header; 0: none.
+        next: u64,
+        /// One of [`option_type`].
+        option_type: u32,
+        /// Out: 0 or an errno value.
+        status: u32,
+        /// Size of the option with this header, bytes, for types without a fixed one.
+        bytes: u64,
+    }
+}
+layout!(OptionHeader: 24, next @ 0, option_type @ 8, status @ 12, bytes @ 16);
+
+structure! {
+    /// Body of `struct nmreq_opt_extmem`.
+    ExternalMemoryOption {
+        /// Address of the program's memory.
+        address: u64,
+        /// Geometry: in as wished, out as it is.
+        pools: PoolsBody,
+    }
+}
+layout!(ExternalMemoryOption: 72, address @ 0, pools @ 8);
+
+structure! {
+    /// One ring's eventfds in `struct nmreq_opt_sync_kloop_eventfds`.
+    EventPair {
+        /// Wakes the loop.
+        kick: i32,
+        /// Wakes the program.
+        interrupt: i32,
+    }
+}
+layout!(EventPair: 8, kick @ 0, interrupt @ 4);
+
+structure! {
+    /// Body of `struct nmreq_opt_csb`.
+    CsbOption {
+        /// Address of what the program writes.
+        to_provider: u64,
+        /// Address of what the provider writes.
+        to_program: u64,
+    }
+}
+layout!(CsbOption: 16, to_provider @ 0, to_program @ 8);
+
+structure! {
+    /// Body of `struct nmreq_opt_sync_kloop_mode`.
+    LoopModeOption {
+        /// 1: direct tx, 2: direct rx.
+        mode: u32,
+        /// Unused.
+        padding: u32,
+    }
+}
+layout!(LoopModeOption: 8, mode @ 0);
+
+structure! {
+    /// Body of `struct nmreq_opt_offsets`.
+    OffsetsOption {
+        /// Largest offset, bytes.
+        max: u64,
+        /// Offset that every slot begins with, bytes.
+        initial: u64,
+        /// Bits of `slot.ptr` that hold it; 0 stands for 64.
+        bits: u32,
+        /// Alignment wished for, bytes.
+        tx_align: u32,
+        /// Smallest gap wished for, bytes.
+        min_gap: u64,
+    }
+}
+layout!(OffsetsOption: 32, max @ 0, initial @ 8, bits @ 16, tx_align @ 20, min_gap @ 24);
+
+structure! {
+    /// `struct nmreq`: legacy requests.
+    LegacyRequest {
+        /// Name of the port, NUL-terminated.
+        name: [u8; 16],
+        /// API version of the program.
+        version: u32,
+        /// Out: where the `netmap_if` lies, bytes.
+        offset: u32,
+        /// Out: bytes to map.
+        memory_bytes: u32,
+        /// Slots per tx ring.
+        tx_slots: u32,
+        /// Slots per rx ring.
+        rx_slots: u32,
+        /// Tx rings.
+        tx_rings: u16,
+        /// Rx rings.
+        rx_rings: u16,
+        /// Number of a ring and bits of [`legacy_ring`].
+        ring_id: u16,
+        /// One of [`legacy_command`].
+        command: u16,
+        /// Depends on the command.
+        argument_1: u16,
+        /// Memory id; depends on the command.
+        argument_2: u16,
+        /// Extra buffers.
+        argument_3: u32,
+        /// Mode in the low four bits, flags above.
+        flags: u32,
+        /// Unused.
+        spare: u32,
+    }
+}
+layout!(LegacyRequest: 60, name @ 0, version @ 16, offset @ 20, memory_bytes @ 24, tx_slots @ 28, rx_slots @ 32,
+    tx_rings @ 36, rx_rings @ 38, ring_id @ 40, command @ 42, argument_1 @ 44, argument_2 @ 46, argument_3 @ 48,
+    flags @ 52, spare @ 56);
+
+structure! {
+    /// `struct nm_ifreq`.
+    ConfigRequest {
+        /// Name of the switch.
+        name: [u8; 16],
+        /// What only its module knows.
+        data: [u8; 256],
+    }
+}
+layout!(ConfigRequest: 272, name @ 0, data @ 16);

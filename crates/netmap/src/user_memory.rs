@@ -1,0 +1,108 @@
+//! Reads and writes of the program's memory at addresses that it gave and that may lead nowhere: EFAULT instead of a crash.
+//!
+//! The kernel copies between this process and itself, and says where it could not. Nothing here borrows the program's memory.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// What `process_vm_readv` and `process_vm_writev` have in common.
+type Transfer = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
+
+fn transfer(call: Transfer, ours: *mut c_void, address: usize, bytes: usize) -> Result<(), Errno> {
+    let ours = libc::iovec { iov_base: ours, iov_len: bytes };
+    let theirs = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: `ours` is memory of the caller, `bytes` long and writable where `call` writes it; the kernel checks `theirs` itself. Where a
+    // program names memory that is in use by Rust, it could overwrite that just as well without our help.
+    let moved = unsafe { call(own, &raw const ours, 1, &raw const theirs, 1, 0) };
+    // Where only a part could be moved the rest was not accessible.
+    if moved == bytes as isize { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// Fills `to` from `address`.
+///
+/// # Errors
+/// EFAULT where some of it cannot be read.
+pub fn read_bytes(address: usize, to: &mut [u8]) -> Result<(), Errno> {
+    transfer(libc::process_vm_readv, to.as_mut_ptr().cast(), address, to.len())
+}
+
+/// Writes `from` to `address`.
+///
+/// # Errors
+/// EFAULT where some of it cannot be written; the beginning may have been.
+pub fn write_bytes(address: usize, from: &[u8]) -> Result<(), Errno> {
+    transfer(libc::process_vm_writev, from.as_ptr().cast_mut().cast(), address, from.len())
+}
+
+/// Reads a structure.
+///
+/// # Errors
+/// EFAULT where it cannot be read.
+pub fn read<T: FromBytes + IntoBytes>(address: usize) -> Result<T, Errno> {
+    let mut value = T::new_zeroed();
+    read_bytes(address, value.as_mut_bytes())?;
+    Ok(value)
+}
+
+/// Writes a structure.
+///
+/// # Errors
+/// EFAULT where it cannot be written.
+pub fn write<T: IntoBytes + Immutable>(address: usize, value: &T) -> Result<(), Errno> {
+    write_bytes(address, value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages of which only the first may be touched.
+    fn edge() -> (usize, usize) {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let pages = unsafe { mmap_anonymous(core::ptr::null_mut(), 8192, protection, MapFlags::PRIVATE) };
+        let start = pages.unwrap() as usize;
+        // SAFETY: the second page is of the mapping just made; nothing refers to it.
+        unsafe { mprotect((start + 4096) as *mut c_void, 4096, MprotectFlags::empty()) }.unwrap();
+        (start, start + 4096)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (start, end) = edge();
+        write(start + 3, &0x1122_3344_5566_7788_u64).unwrap();
+        assert_eq!(read(start + 3), Ok(0x1122_3344_5566_7788_u64));
+        write(end - 8, &7_u64).unwrap();
+        assert_eq!(read(end - 8), Ok(7_u64));
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_fault() {
+        let (_, end) = edge();
+        for address in [0, 8, end - 4, end, usize::MAX - 3] {
+            assert_eq!(read::<u64>(address), Err(Errno::FAULT), "{address:#x}");
+            assert_eq!(write(address, &1_u64), Err(Errno::FAULT), "{address:#x}");
+        }
+        // Constants lie in memory that cannot be written.
+        static CONSTANT: u64 = 5;
+        assert_eq!(read(&raw const CONSTANT as usize), Ok(5_u64));
+        assert_eq!(write(&raw const CONSTANT as usize, &1_u64), Err(Errno::FAULT));
+    }
+
+    #[test]
+    fn nothing_is_moved_from_anywhere() {
+        assert_eq!(read_bytes(1, &mut []), Ok(()));
+    }
+}
