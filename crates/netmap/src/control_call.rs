@@ -1,0 +1,40 @@
+//! `ioctl` on a device: reads what the program passes, checks it in the documented order, and writes the answer back.
+//!
+//! - [`current`]: NIOCCTRL; its [`option_list`]. [`legacy`]: NIOCREGIF and NIOCGINFO.
+//! - [`requests`]: what both come to. [`external_memory`]: what memory of the program is called.
+
+mod current;
+mod external_memory;
+mod legacy;
+mod option_list;
+mod requests;
+
+#[cfg(test)]
+mod tests;
+
+use rustix::io::Errno;
+
+use crate::abi::{ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
+use crate::descriptor::Descriptor;
+use crate::user_memory::read;
+
+/// What `ioctl(device, request, argument)` does. Only the lower 32 bits of `request` count: the upper ones may be a sign extension.
+///
+/// # Errors
+/// The errno value that the program is to see: EINVAL for a null argument or malformed request, EFAULT where the program's memory is not
+/// accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and those of the request.
+pub fn control(device: &dyn Descriptor, request: u64, argument: usize) -> Result<(), Errno> {
+    match request as u32 {
+        NIOCTXSYNC => device.tx_sync(),
+        NIOCRXSYNC => device.rx_sync(),
+        NIOCCTRL | NIOCREGIF | NIOCGINFO | NIOCCONFIG if argument == 0 => Err(Errno::INVAL),
+        NIOCCTRL => current::control(device, argument),
+        NIOCREGIF => legacy::bind_or_command(device, argument),
+        NIOCGINFO => legacy::information(device, argument),
+        NIOCCONFIG => {
+            let _for_no_module: ConfigRequest = read(argument)?;
+            Err(Errno::INVAL)
+        }
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}

@@ -1,0 +1,247 @@
+//! NIOCCTRL: a header, a body that depends on the type of the request, and a list of options.
+
+use core::mem::{offset_of, size_of};
+
+use ringroad_control::netmap::{ExternalMemory, Offsets};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::external_memory;
+use super::option_list::OptionList;
+use super::requests::{self, RegisterOptions, name_field, pools_fields, text, wished_pools};
+use crate::abi::{
+    API_VERSION, AttachBody, CsbOption, DetachBody, EventPair, ExternalMemoryOption, ListBody,
+    LoopModeOption, LoopStartBody, NEWEST_API_VERSION, NewInterfaceBody, OffsetsOption, PollingBody,
+    PoolsBody, PortHeaderBody, PortInfoBody, RegisterBody, RequestHeader, option_type, request_type,
+};
+use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopEvents, LoopPlan};
+use crate::user_memory::{read, read_bytes, write_bytes};
+
+/// Room for the largest body.
+const LARGEST_BODY: usize = 64;
+/// Longest sleep between rounds of a sync loop, µs.
+const LONGEST_SLEEP_US: u32 = 1_000_000;
+/// External memory takes the region's place page by page.
+const PAGE: u64 = 4096;
+
+/// Bytes of the body that requests of a type have; unknown types have none.
+fn body_bytes(request: u16) -> usize {
+    match request {
+        request_type::REGISTER => size_of::<RegisterBody>(),
+        request_type::PORT_INFO_GET => size_of::<PortInfoBody>(),
+        request_type::VALE_ATTACH => size_of::<AttachBody>(),
+        request_type::VALE_DETACH => size_of::<DetachBody>(),
+        request_type::VALE_LIST => size_of::<ListBody>(),
+        request_type::PORT_HDR_SET | request_type::PORT_HDR_GET => size_of::<PortHeaderBody>(),
+        request_type::VALE_NEWIF => size_of::<NewInterfaceBody>(),
+        request_type::VALE_POLLING_ENABLE | request_type::VALE_POLLING_DISABLE => size_of::<PollingBody>(),
+        request_type::POOLS_INFO_GET => size_of::<PoolsBody>(),
+        request_type::SYNC_KLOOP_START => size_of::<LoopStartBody>(),
+        _ => 0,
+    }
+}
+
+/// What NIOCCTRL does with the header at `argument`.
+pub(super) fn control(device: &dyn Descriptor, argument: usize) -> Result<(), Errno> {
+    let header: RequestHeader = read(argument)?;
+    if !(API_VERSION..=NEWEST_API_VERSION).contains(&u32::from(header.version)) || header.reserved != 0 {
+        return Err(Errno::INVAL);
+    }
+    let mut room = [0; LARGEST_BODY];
+    let body = room.get_mut(..body_bytes(header.request_type)).ok_or(Errno::INVAL)?;
+    if body.is_empty() != (header.body == 0) {
+        return Err(Errno::INVAL);
+    }
+    read_bytes(header.body as usize, body)?;
+    let (mut options, walked) = OptionList::read(header.options, body.len());
+    let performed = walked.and_then(|()| perform(device, &header, body, &mut options));
+    let options_written = options.write_back(performed.is_ok());
+    let found_name = performed?;
+    options_written?;
+    write_bytes(header.body as usize, body)?;
+    match found_name {
+        Some(name) => {
+            let field: [u8; 64] = name_field(&name);
+            write_bytes(argument.wrapping_add(offset_of!(RequestHeader, name)), &field)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Runs `f` on a body as a structure.
+fn with<T: FromBytes + IntoBytes + Immutable, R>(
+    bytes: &mut [u8],
+    f: impl FnOnce(&mut T) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    let mut body = T::read_from_bytes(bytes).map_err(|_| Errno::INVAL)?;
+    let result = f(&mut body)?;
+    bytes.copy_from_slice(body.as_bytes());
+    Ok(result)
+}
+
+/// Does what is asked for; a name where the header is to be given one.
+fn perform(
+    device: &dyn Descriptor,
+    header: &RequestHeader,
+    body: &mut [u8],
+    options: &mut OptionList,
+) -> Result<Option<String>, Errno> {
+    let name = text(&header.name);
+    match header.request_type {
+        request_type::REGISTER => with(body, |body| register(device, name, body, options)),
+        request_type::PORT_INFO_GET => with(body, |body| requests::port_info(device, name, body)),
+        request_type::VALE_ATTACH => with(body, |body| requests::attach(device, name, body)),
+        request_type::VALE_DETACH => with(body, |body| requests::detach(device, name, body)),
+        request_type::VALE_LIST => return with(body, |body| requests::list(device, name, body)).map(Some),
+        request_type::PORT_HDR_SET => with(body, |body| requests::set_header(device, name, body)),
+        request_type::PORT_HDR_GET => with(body, |body| requests::get_header(device, name, body)),
+        request_type::VALE_NEWIF => with(body, |body| requests::new_interface(device, name, body)),
+        request_type::VALE_DELIF => requests::delete_interface(device, name),
+        request_type::VALE_POLLING_ENABLE => {
+            with(body, |body: &mut PollingBody| requests::enable_polling(device, name, body))
+        }
+        request_type::VALE_POLLING_DISABLE => requests::disable_polling(device, name),
+        request_type::POOLS_INFO_GET => with(body, |body| requests::pools(device, name, body)),
+        request_type::SYNC_KLOOP_START => {
+            with(body, |body: &mut LoopStartBody| start_loop(device, body, options))
+        }
+        request_type::SYNC_KLOOP_STOP => device.stop_sync_loop(),
+        request_type::CSB_ENABLE => enable_csb(device, options),
+        _ => Err(Errno::INVAL),
+    }
+    .map(|()| None)
+}
+
+/// Options that a binding has a use for.
+const REGISTER_OPTIONS: [u32; 3] = [option_type::EXTMEM, option_type::CSB, option_type::OFFSETS];
+
+/// Errors of a binding that are an option's own, by which the program learns what was wrong.
+fn is_error_of(option: u32, errno: Errno) -> bool {
+    match option {
+        option_type::EXTMEM => matches!(errno, Errno::INVAL | Errno::NOMEM | Errno::FAULT),
+        option_type::CSB => matches!(errno, Errno::INVAL | Errno::FAULT),
+        option_type::OFFSETS => matches!(errno, Errno::INVAL | Errno::BUSY | Errno::OPNOTSUPP),
+        _ => false,
+    }
+}
+
+fn register(
+    device: &dyn Descriptor,
+    name: String,
+    body: &mut RegisterBody,
+    options: &mut OptionList,
+) -> Result<(), Errno> {
+    if device.bound_rings().is_some() {
+        return Err(Errno::BUSY);
+    }
+    // An option that is left over fails the request; before the binding is better than undoing it.
+    if options.has_other_than(&REGISTER_OPTIONS) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let wished = register_options(options)?;
+    match requests::register(device, name, body, &wished) {
+        Ok(bound) => {
+            for option in REGISTER_OPTIONS {
+                options.conclude(option, Ok(()));
+            }
+            if let (Some((_, address)), Some(pools)) = (wished.external_memory, bound.external_memory) {
+                let answer = ExternalMemoryOption { address: address as u64, pools: pools_fields(&pools) };
+                options.answer(option_type::EXTMEM, &answer);
+            }
+            Ok(())
+        }
+        Err(errno) => {
+            for option in REGISTER_OPTIONS.into_iter().filter(|&option| is_error_of(option, errno)) {
+                options.conclude(option, Err(errno));
+            }
+            Err(errno)
+        }
+    }
+}
+
+/// The options of a binding, as far as they can be checked without the port.
+fn register_options(options: &mut OptionList) -> Result<RegisterOptions, Errno> {
+    let mut wished = RegisterOptions { csb: csb_addresses(options), ..RegisterOptions::default() };
+    if let Some(option) = options.structure::<ExternalMemoryOption>(option_type::EXTMEM) {
+        let memory = external_memory(&option);
+        options.conclude(option_type::EXTMEM, memory.map(|_| ()));
+        wished.external_memory = Some((memory?, option.address as usize));
+    }
+    if let Some(option) = options.structure::<OffsetsOption>(option_type::OFFSETS) {
+        let offsets = offsets(&option);
+        options.conclude(option_type::OFFSETS, offsets.map(|_| ()));
+        wished.offsets = Some(offsets?);
+    }
+    Ok(wished)
+}
+
+fn external_memory(option: &ExternalMemoryOption) -> Result<ExternalMemory, Errno> {
+    if !option.address.is_multiple_of(PAGE) {
+        return Err(Errno::INVAL);
+    }
+    let identity = external_memory::identity(option.address as usize)?;
+    Ok(ExternalMemory { identity, pools: wished_pools(&option.pools) })
+}
+
+fn offsets(option: &OffsetsOption) -> Result<Offsets, Errno> {
+    let OffsetsOption { max, initial, bits, .. } = *option;
+    let fits = match bits {
+        0 | 64 => true,
+        1..64 => max >> bits == 0,
+        _ => false,
+    };
+    if fits && initial <= max { Ok(Offsets { max, initial, bits }) } else { Err(Errno::INVAL) }
+}
+
+fn csb_addresses(options: &OptionList) -> Option<CsbAddresses> {
+    let option: CsbOption = options.structure(option_type::CSB)?;
+    Some(CsbAddresses { to_provider: option.to_provider as usize, to_program: option.to_program as usize })
+}
+
+fn enable_csb(device: &dyn Descriptor, options: &mut OptionList) -> Result<(), Errno> {
+    let addresses = csb_addresses(options).ok_or(Errno::INVAL)?;
+    let enabled = device.enable_csb(addresses);
+    options.conclude(option_type::CSB, enabled);
+    enabled
+}
+
+fn start_loop(device: &dyn Descriptor, body: &LoopStartBody, options: &mut OptionList) -> Result<(), Errno> {
+    let (tx_rings, rx_rings) = device.bound_rings().ok_or(Errno::NXIO)?;
+    if body.sleep_us > LONGEST_SLEEP_US {
+        return Err(Errno::INVAL);
+    }
+    let events = match options.body(option_type::SYNC_KLOOP_EVENTFDS) {
+        None => None,
+        Some(bytes) if bytes.len() == (tx_rings + rx_rings) * size_of::<EventPair>() => {
+            Some(loop_events(bytes))
+        }
+        Some(_) => {
+            options.conclude(option_type::SYNC_KLOOP_EVENTFDS, Err(Errno::INVAL));
+            return Err(Errno::INVAL);
+        }
+    };
+    let mode =
+        options.structure::<LoopModeOption>(option_type::SYNC_KLOOP_MODE).map_or(0, |option| option.mode);
+    let (events_outcome, mode_outcome, result) =
+        match device.run_sync_loop(LoopPlan { sleep_us: body.sleep_us, events, mode }) {
+            Ok(()) => (Some(Ok(())), Some(Ok(())), Ok(())),
+            Err(LoopError::EventsOption(errno)) => (Some(Err(errno)), None, Err(errno)),
+            Err(LoopError::ModeOption(errno)) => (Some(Ok(())), Some(Err(errno)), Err(errno)),
+            Err(LoopError::Request(errno)) => (None, None, Err(errno)),
+        };
+    if let Some(outcome) = events_outcome {
+        options.conclude(option_type::SYNC_KLOOP_EVENTFDS, outcome);
+    }
+    if let Some(outcome) = mode_outcome {
+        options.conclude(option_type::SYNC_KLOOP_MODE, outcome);
+    }
+    result
+}
+
+fn loop_events(bytes: &[u8]) -> Vec<LoopEvents> {
+    bytes
+        .chunks_exact(size_of::<EventPair>())
+        .filter_map(|pair| EventPair::read_from_bytes(pair).ok())
+        .map(|pair| LoopEvents { kick: pair.kick, interrupt: pair.interrupt })
+        .collect()
+}

@@ -1,0 +1,97 @@
+//! What tells memory of a program from other memory: the same pages must lead to the same region, in every process that maps them.
+
+use rustix::io::Errno;
+
+/// One line of `/proc/self/maps`: `start-end perms offset major:minor inode path`.
+struct Mapping {
+    start: usize,
+    end: usize,
+    shared: bool,
+    offset: u64,
+    device: u64,
+    inode: u64,
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let offset = fields.next()?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?;
+    Some(Mapping {
+        start: usize::from_str_radix(start, 16).ok()?,
+        end: usize::from_str_radix(end, 16).ok()?,
+        shared: permissions.ends_with('s'),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        device: rustix::fs::makedev(
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        ),
+        inode: inode.parse().ok()?,
+    })
+}
+
+/// The identity of the memory at `address`: device, inode and offset of a file mapped shared, else process, 0 and address.
+///
+/// # Errors
+/// EFAULT where nothing is mapped there; EIO where the kernel does not tell.
+pub(super) fn identity(address: usize) -> Result<[u64; 3], Errno> {
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::IO)?;
+    let mapping = maps
+        .lines()
+        .filter_map(parse)
+        .find(|mapping| (mapping.start..mapping.end).contains(&address))
+        .ok_or(Errno::FAULT)?;
+    if mapping.shared && mapping.inode != 0 {
+        return Ok([
+            mapping.device,
+            mapping.inode,
+            mapping.offset.wrapping_add((address - mapping.start) as u64),
+        ]);
+    }
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    Ok([process as u64, 0, address as u64])
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+    use super::*;
+
+    fn map(file: &OwnedFd, flags: MapFlags) -> usize {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses; tests only look at the address.
+        let mapped = unsafe { mmap(core::ptr::null_mut(), 4 * 4096, protection, flags, file.as_fd(), 4096) };
+        mapped.unwrap() as usize
+    }
+
+    #[test]
+    fn a_shared_file_is_known_by_what_it_is() {
+        let file = memfd_create("external memory", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 5 * 4096).unwrap();
+        let known = fstat(&file).unwrap();
+        let (first, second) = (map(&file, MapFlags::SHARED), map(&file, MapFlags::SHARED));
+        assert_eq!(identity(first), Ok([known.st_dev, known.st_ino, 4096]));
+        assert_eq!(identity(first), identity(second));
+        assert_eq!(identity(first + 4096), Ok([known.st_dev, known.st_ino, 8192]));
+    }
+
+    #[test]
+    fn private_memory_is_known_by_its_process() {
+        let file = memfd_create("external memory", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 5 * 4096).unwrap();
+        let address = map(&file, MapFlags::PRIVATE);
+        assert_eq!(identity(address), Ok([u64::from(std::process::id()), 0, address as u64]));
+    }
+
+    #[test]
+    fn nothing_is_a_fault() {
+        assert_eq!(identity(4096), Err(Errno::FAULT));
+    }
+}

@@ -1,0 +1,161 @@
+//! The list of options of a request: a chain of structures in the program's memory, which may be long, circular or lead nowhere.
+
+use core::mem::{offset_of, size_of};
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::abi::{CsbOption, ExternalMemoryOption, LoopModeOption, OffsetsOption, OptionHeader, option_type};
+use crate::user_memory::{read, read_bytes, write_bytes};
+
+/// Most bytes of a request's body, its options' headers and their bodies.
+const MOST_BYTES: usize = 4096;
+/// Most bytes that the same may take with what is kept of each option; ends circular lists of options without a body.
+const MOST_KEPT_BYTES: usize = 4144;
+/// What is kept of an option besides its body, bytes.
+const KEPT_BYTES: usize = size_of::<OptionHeader>() + size_of::<u64>();
+
+/// One option.
+#[derive(Debug)]
+struct ListedOption {
+    address: usize,
+    option_type: u32,
+    body: Vec<u8>,
+    /// `None`: nobody has handled it.
+    outcome: Option<Result<(), Errno>>,
+    /// Whether the program is to see `body`.
+    answered: bool,
+}
+
+/// The options of one request, as copied.
+#[derive(Debug, Default)]
+pub(super) struct OptionList {
+    options: Vec<ListedOption>,
+}
+
+/// Bytes of an option's body.
+fn body_bytes(header: &OptionHeader) -> usize {
+    match header.option_type {
+        option_type::EXTMEM => size_of::<ExternalMemoryOption>(),
+        option_type::SYNC_KLOOP_EVENTFDS => {
+            usize::try_from(header.bytes).unwrap_or(usize::MAX).saturating_sub(size_of::<OptionHeader>())
+        }
+        option_type::CSB => size_of::<CsbOption>(),
+        option_type::SYNC_KLOOP_MODE => size_of::<LoopModeOption>(),
+        option_type::OFFSETS => size_of::<OffsetsOption>(),
+        _ => 0,
+    }
+}
+
+fn is_known(option_type: u32) -> bool {
+    (option_type::EXTMEM..=option_type::OFFSETS).contains(&option_type)
+}
+
+impl OptionList {
+    /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. What was read before an error is in the list too,
+    /// for its statuses are written all the same.
+    ///
+    /// # Errors
+    /// EFAULT, EINVAL for type 0 or a known type given twice, EMSGSIZE for too many.
+    pub(super) fn read(first: u64, request_bytes: usize) -> (Self, Result<(), Errno>) {
+        let mut list = Self::default();
+        let walked = list.walk(first, request_bytes);
+        (list, walked)
+    }
+
+    fn walk(&mut self, first: u64, request_bytes: usize) -> Result<(), Errno> {
+        let mut next = first;
+        let mut bytes = request_bytes;
+        let mut kept = request_bytes;
+        while next != 0 {
+            let address = next as usize;
+            let header: OptionHeader = read(address)?;
+            let body_bytes = body_bytes(&header);
+            let twin = is_known(header.option_type)
+                .then(|| self.options.iter().position(|option| option.option_type == header.option_type))
+                .flatten();
+            self.options.push(ListedOption {
+                address,
+                option_type: header.option_type,
+                body: Vec::new(),
+                outcome: None,
+                answered: false,
+            });
+            let last = self.options.len() - 1;
+            let option = &mut self.options[last];
+            if header.option_type == 0 || twin.is_some() {
+                option.outcome = Some(Err(Errno::INVAL));
+                if let Some(twin) = twin {
+                    self.options[twin].outcome = Some(Err(Errno::INVAL));
+                }
+                return Err(Errno::INVAL);
+            }
+            bytes = bytes.saturating_add(size_of::<OptionHeader>()).saturating_add(body_bytes);
+            kept = kept.saturating_add(KEPT_BYTES).saturating_add(body_bytes);
+            if bytes > MOST_BYTES || kept > MOST_KEPT_BYTES {
+                return Err(Errno::MSGSIZE);
+            }
+            let mut body = vec![0; body_bytes];
+            read_bytes(address.wrapping_add(size_of::<OptionHeader>()), &mut body)?;
+            option.body = body;
+            next = header.next;
+        }
+        Ok(())
+    }
+
+    fn find(&self, option_type: u32) -> Option<&ListedOption> {
+        self.options.iter().find(|option| option.option_type == option_type)
+    }
+
+    /// Body of the option of a type, if there is one.
+    pub(super) fn body(&self, option_type: u32) -> Option<&[u8]> {
+        self.find(option_type).map(|option| &*option.body)
+    }
+
+    /// The same as a structure.
+    pub(super) fn structure<T: FromBytes>(&self, option_type: u32) -> Option<T> {
+        T::read_from_bytes(self.body(option_type)?).ok()
+    }
+
+    /// Whether there is an option of another type than `types`.
+    pub(super) fn has_other_than(&self, types: &[u32]) -> bool {
+        self.options.iter().any(|option| !types.contains(&option.option_type))
+    }
+
+    /// Says what became of an option; one that is not in the list does not matter.
+    pub(super) fn conclude(&mut self, option_type: u32, outcome: Result<(), Errno>) {
+        for option in self.options.iter_mut().filter(|option| option.option_type == option_type) {
+            option.outcome = Some(outcome);
+        }
+    }
+
+    /// Replaces the body of an option, for the program to see.
+    pub(super) fn answer<T: IntoBytes + Immutable>(&mut self, option_type: u32, body: &T) {
+        for option in self.options.iter_mut().filter(|option| option.option_type == option_type) {
+            option.body = body.as_bytes().to_vec();
+            option.answered = true;
+        }
+    }
+
+    /// Writes all statuses, and where the request `succeeded` the bodies that have an answer.
+    ///
+    /// # Errors
+    /// EFAULT; the others have been written.
+    pub(super) fn write_back(&self, succeeded: bool) -> Result<(), Errno> {
+        let mut written = Ok(());
+        for option in &self.options {
+            let status = match option.outcome {
+                None => Errno::OPNOTSUPP.raw_os_error(),
+                Some(Ok(())) => 0,
+                Some(Err(errno)) => errno.raw_os_error(),
+            };
+            let at = option.address.wrapping_add(offset_of!(OptionHeader, status));
+            written = written.and(write_bytes(at, &status.to_ne_bytes()));
+            if succeeded && option.answered && option.outcome == Some(Ok(())) {
+                let at = option.address.wrapping_add(size_of::<OptionHeader>());
+                written = written.and(write_bytes(at, &option.body));
+            }
+        }
+        written
+    }
+}
