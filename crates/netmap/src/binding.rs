@@ -65,7 +65,11 @@ struct Round {
 
 impl Binding {
     /// Takes up what the daemon has answered to REGISTER or to the question for it.
-    pub(crate) fn new(badge: Badge, bound: Bound, descriptors: Vec<std::os::fd::OwnedFd>) -> Result<Self, Errno> {
+    pub(crate) fn new(
+        badge: Badge,
+        bound: Bound,
+        descriptors: Vec<std::os::fd::OwnedFd>,
+    ) -> Result<Self, Errno> {
         let mut descriptors = descriptors.into_iter();
         let memory = descriptors.next().ok_or(Errno::IO)?;
         let mapping = mapping_of(bound.geometry, memory)?;
@@ -124,7 +128,9 @@ impl Binding {
         };
         let mut monitors: Vec<Vec<Monitor>> = self.rings.iter().map(|_| Vec::new()).collect();
         for (placed, notify) in placed.iter().zip(descriptors) {
-            let Ok(ring) = RingView::new(self.mapping.region(), placed.object, placed.slots) else { continue };
+            let Ok(ring) = RingView::new(self.mapping.region(), placed.object, placed.slots) else {
+                continue;
+            };
             let looked_at = self
                 .rings
                 .iter()

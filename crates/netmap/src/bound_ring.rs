@@ -33,7 +33,9 @@ enum Service {
     /// The ring of the other end.
     Pipe(RingView),
     Monitor,
-    Nobody { fails: bool },
+    Nobody {
+        fails: bool,
+    },
 }
 
 /// What a sync came to.
@@ -162,7 +164,8 @@ impl BoundRing {
         let own = self.view.control();
         let head = own.program.head.load(Ordering::Relaxed);
         own.datapath.violation.load(Ordering::Relaxed) != 0
-            || own.datapath.tail.load(Ordering::Acquire) == previous(head % self.view.slot_count(), self.view.slot_count())
+            || own.datapath.tail.load(Ordering::Acquire)
+                == previous(head % self.view.slot_count(), self.view.slot_count())
     }
 
     /// A sync by the indexes in the ring's own header.
@@ -184,7 +187,11 @@ impl BoundRing {
     /// A sync by these indexes.
     pub(crate) fn sync_to(&self, head: u32, cur: u32) -> Outcome {
         if let Service::Nobody { fails } = self.service {
-            return if fails { Outcome::Stopped } else { Outcome::Synced { given: 0, ready: false, kick: false } };
+            return if fails {
+                Outcome::Stopped
+            } else {
+                Outcome::Synced { given: 0, ready: false, kick: false }
+            };
         }
         let Some(_lock) = RingLock::try_take(&self.view) else { return Outcome::Skipped };
         let slots = self.view.slot_count();
@@ -194,7 +201,11 @@ impl BoundRing {
         }
         let from = self.position().hwcur;
         let shown = own.program.shown_tail.load(Ordering::Relaxed);
-        if from >= slots || shown >= slots || !within(from, head, shown, slots) || !within(head, cur, shown, slots) {
+        if from >= slots
+            || shown >= slots
+            || !within(from, head, shown, slots)
+            || !within(head, cur, shown, slots)
+        {
             return Outcome::BadIndexes;
         }
         let (given, kick) = match (&self.service, self.direction) {
@@ -351,7 +362,12 @@ impl BoundRing {
             let slot = self.view.slot(index).load();
             if slot.flags & FORWARD != 0 {
                 let other = to.view.slot(place).load();
-                to.view.slot(place).store(Slot { buffer: slot.buffer, len: slot.len, flags: BUF_CHANGED, ptr: 0 });
+                to.view.slot(place).store(Slot {
+                    buffer: slot.buffer,
+                    len: slot.len,
+                    flags: BUF_CHANGED,
+                    ptr: 0,
+                });
                 let flags = slot.flags & !FORWARD | BUF_CHANGED;
                 self.view.slot(index).store(Slot { buffer: other.buffer, flags, ..slot });
                 place = advance(place, 1, to_slots);

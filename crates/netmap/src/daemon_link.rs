@@ -2,15 +2,15 @@
 //!
 //! One per process: a child that was forked makes its own, since two processes that read replies from one connection would take each other's.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use ringroad::ensure_daemon;
+use ringroad_control::Connection;
 use ringroad_control::error::ControlError;
 use ringroad_control::message::{ErrorKind, Reply, Request};
 use ringroad_control::netmap::{Badge, NetmapReply, NetmapRequest};
 use ringroad_control::socket_path::default_socket_path;
-use ringroad_control::Connection;
 use rustix::io::Errno;
 
 use crate::private_descriptors;
@@ -72,7 +72,10 @@ pub(crate) fn open_device() -> Result<(OwnedFd, Badge), Errno> {
 }
 
 /// Asks the daemon.
-pub(crate) fn ask(device: Option<Badge>, request: NetmapRequest) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
+pub(crate) fn ask(
+    device: Option<Badge>,
+    request: NetmapRequest,
+) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
     let request = Request::Netmap { device, request };
     let mut link = LINK.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -106,7 +109,9 @@ pub(crate) fn ask(device: Option<Badge>, request: NetmapRequest) -> Result<(Netm
 pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
     use rustix::net::sockopt::{socket_domain, socket_type};
     use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
-    if socket_domain(descriptor).ok()? != AddressFamily::UNIX || socket_type(descriptor).ok()? != SocketType::STREAM {
+    if socket_domain(descriptor).ok()? != AddressFamily::UNIX
+        || socket_type(descriptor).ok()? != SocketType::STREAM
+    {
         return None;
     }
     let mut bytes = [0; ringroad_control::netmap::BADGE_BYTES];
@@ -115,12 +120,4 @@ pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
         return None;
     }
     Badge::from_bytes(&bytes)
-}
-
-/// Whether the daemon at the other end of a device has gone.
-pub(crate) fn is_hung_up(descriptor: BorrowedFd<'_>) -> bool {
-    let mut set = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::RDHUP)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    debug_assert!(descriptor.as_raw_fd() >= 0);
-    matches!(rustix::event::poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
 }

@@ -1,18 +1,44 @@
 //! One open of `/dev/netmap`.
+#![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use ringroad_control::netmap::{Bound, NetmapReply, NetmapRequest, Register};
+use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, Register};
 use rustix::io::Errno;
 
+use crate::binding::Binding;
+use crate::csb::Csb;
+use crate::daemon_link;
 use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopPlan};
+use crate::sync_loop::LoopState;
 use crate::wakers::Wakers;
+
+const PAGE: usize = 4096;
 
 /// One open of `/dev/netmap`, as this process sees it; copies of its descriptor share it.
 #[derive(Debug)]
-pub struct Device {}
+pub struct Device {
+    badge: Badge,
+    binding: OnceLock<Binding>,
+    csb: OnceLock<Csb>,
+    sync_loop: LoopState,
+}
+
+/// The devices of this process: whoever finds a copy of a descriptor finds the device that is known already.
+static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+/// Calls `act` for every device that is bound.
+pub(crate) fn for_each_bound(act: impl Fn(&Binding)) {
+    // A signal handler that interrupted a change of the list goes without.
+    let Ok(devices) = DEVICES.try_lock() else { return };
+    for device in devices.iter().filter_map(Weak::upgrade) {
+        if let Some(binding) = device.binding.get() {
+            act(binding);
+        }
+    }
+}
 
 impl Device {
     /// Opens a device: the descriptor to give to the program, and what stands behind it.
@@ -20,13 +46,57 @@ impl Device {
     /// # Errors
     /// ENOENT where no daemon runs and none can be started; EACCES where it may not be used.
     pub fn open() -> Result<(OwnedFd, Arc<Self>), Errno> {
-        Err(Errno::NOENT)
+        let (descriptor, badge) = daemon_link::open_device()?;
+        Ok((descriptor, Self::known(badge)))
     }
 
     /// The device behind a descriptor that this process inherited or received, if it is one. Nothing is taken from the descriptor.
     #[must_use]
-    pub fn recognise(_descriptor: BorrowedFd<'_>) -> Option<Arc<Self>> {
-        None
+    pub fn recognise(descriptor: BorrowedFd<'_>) -> Option<Arc<Self>> {
+        daemon_link::badge_in(descriptor).map(Self::known)
+    }
+
+    fn known(badge: Badge) -> Arc<Self> {
+        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        if let Some(device) = devices.iter().filter_map(Weak::upgrade).find(|device| device.badge == badge) {
+            return device;
+        }
+        let device = Arc::new(Self {
+            badge,
+            binding: OnceLock::new(),
+            csb: OnceLock::new(),
+            sync_loop: LoopState::default(),
+        });
+        devices.push(Arc::downgrade(&device));
+        device
+    }
+
+    /// What it is bound to, perhaps by another process.
+    #[inline]
+    fn binding(&self) -> Option<&Binding> {
+        self.binding.get().or_else(|| self.ask_for_binding())
+    }
+
+    #[cold]
+    fn ask_for_binding(&self) -> Option<&Binding> {
+        let (reply, descriptors) = daemon_link::ask(Some(self.badge), NetmapRequest::Binding).ok()?;
+        let NetmapReply::Bound(bound) = reply else { return None };
+        self.bind(*bound, descriptors).ok()
+    }
+
+    fn bind(&self, bound: Bound, descriptors: Vec<OwnedFd>) -> Result<&Binding, Errno> {
+        let binding = Binding::new(self.badge, bound, descriptors)?;
+        Ok(self.binding.get_or_init(|| binding))
+    }
+
+    /// The binding, for syncs by the rings' own indexes.
+    #[inline]
+    fn synced(&self) -> Result<&Binding, Errno> {
+        if self.csb.get().is_some() {
+            return Err(Errno::BUSY);
+        }
+        self.binding().ok_or(Errno::NXIO)
     }
 
     /// What mmap(2) on the device does: `[offset, offset + bytes)` of the region.
@@ -35,67 +105,143 @@ impl Device {
     /// EINVAL where the device is not bound or the range is not in the region, and those of mmap(2).
     pub fn map(
         &self,
-        _address: *mut c_void,
-        _bytes: usize,
-        _protection: i32,
-        _flags: i32,
-        _offset: i64,
+        address: *mut c_void,
+        bytes: usize,
+        protection: i32,
+        flags: i32,
+        offset: i64,
     ) -> Result<*mut c_void, Errno> {
-        Err(Errno::INVAL)
+        let binding = self.binding().ok_or(Errno::INVAL)?;
+        let region_bytes = binding.bound.geometry.pools_bytes();
+        let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(bytes as u64));
+        if end.is_none_or(|end| end > region_bytes.next_multiple_of(PAGE as u64)) {
+            return Err(Errno::INVAL);
+        }
+        let descriptor = binding.mapping.descriptor().as_raw_fd();
+        // Private pages would show the program nothing of what others write.
+        let flags = flags & !libc::MAP_PRIVATE | libc::MAP_SHARED;
+        // SAFETY: the program's own call, with its address and flags, on a memfd that cannot shrink.
+        let mapped = unsafe { libc::mmap(address, bytes, protection, flags, descriptor, offset) };
+        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(mapped) }
     }
 
     /// What poll(2) does without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) ask, and returns `revents`.
     #[must_use]
-    pub fn ready(&self, _events: i16) -> i16 {
-        libc::POLLERR
+    pub fn ready(&self, events: i16) -> i16 {
+        self.synced().map_or(libc::POLLERR, |binding| binding.ready(events))
     }
 
     /// Prepares a sleep: announces it, then does what [`Self::ready`] does. Where the result is not 0 nothing is armed; otherwise what to wait for
     /// has been added to `wakers`, and [`Self::disarm`] must follow, whatever ends the sleep.
     #[must_use]
-    pub fn arm(&self, events: i16, _wakers: &mut Wakers) -> i16 {
-        self.ready(events)
+    pub fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
+        self.synced().map_or(libc::POLLERR, |binding| binding.arm(events, wakers))
     }
 
     /// Ends what [`Self::arm`] began.
-    pub fn disarm(&self, _events: i16) {}
+    pub fn disarm(&self, events: i16) {
+        if let Some(binding) = self.binding.get() {
+            binding.disarm(events);
+        }
+    }
+
+    /// Puts the region in the place of the program's memory at `address`.
+    fn map_over(&self, binding: &Binding, address: usize) -> Result<(), Errno> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::INVAL);
+        }
+        let bytes = binding.bound.geometry.pools_bytes() as usize;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let descriptor = binding.mapping.descriptor().as_raw_fd();
+        // SAFETY: the program has offered `bytes` bytes of memory there for a region to be built in; the daemon made it no larger than that.
+        let mapped = unsafe {
+            libc::mmap(
+                address as *mut c_void,
+                bytes,
+                protection,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                descriptor,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(()) }
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 impl Descriptor for Device {
     fn register(
         &self,
-        _request: Register,
-        _external_memory: Option<usize>,
-        _csb: Option<CsbAddresses>,
+        request: Register,
+        external_memory: Option<usize>,
+        csb: Option<CsbAddresses>,
     ) -> Result<Bound, Errno> {
-        Err(Errno::NOSYS)
+        if let Some(csb) = csb {
+            let aligned = |address: usize| address != 0 && address.is_multiple_of(64);
+            if !aligned(csb.to_provider) || !aligned(csb.to_program) {
+                return Err(Errno::INVAL);
+            }
+        }
+        if external_memory.is_some_and(|address| !address.is_multiple_of(PAGE)) {
+            return Err(Errno::INVAL);
+        }
+        let (reply, descriptors) = daemon_link::ask(Some(self.badge), NetmapRequest::Register(request))?;
+        let NetmapReply::Bound(bound) = reply else { return Err(Errno::IO) };
+        let binding = self.bind(*bound, descriptors)?;
+        if let Some(address) = external_memory {
+            self.map_over(binding, address)?;
+        }
+        if let Some(csb) = csb {
+            self.enable_csb(csb)?;
+        }
+        Ok(binding.bound.clone())
     }
 
-    fn ask(&self, _request: NetmapRequest) -> Result<NetmapReply, Errno> {
-        Err(Errno::NOSYS)
+    fn ask(&self, request: NetmapRequest) -> Result<NetmapReply, Errno> {
+        daemon_link::ask(Some(self.badge), request).map(|(reply, _)| reply)
     }
 
     fn bound_rings(&self) -> Option<(usize, usize)> {
-        None
+        let (tx, rx) = self.binding()?.rings();
+        Some((tx.len(), rx.len()))
     }
 
-    fn enable_csb(&self, _csb: CsbAddresses) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    fn enable_csb(&self, addresses: CsbAddresses) -> Result<(), Errno> {
+        let binding = self.binding().ok_or(Errno::NXIO)?;
+        if self.sync_loop.is_running() {
+            return Err(Errno::BUSY);
+        }
+        const EXCLUSIVE: u64 = 0x800;
+        if binding.bound.flags & EXCLUSIVE == 0 {
+            return Err(Errno::INVAL);
+        }
+        let (tx, rx) = binding.rings();
+        let csb = Csb::enable(addresses, tx.iter().chain(rx))?;
+        // Enabled twice, the first arrays stay.
+        let _ = self.csb.set(csb);
+        Ok(())
     }
 
-    fn run_sync_loop(&self, _plan: LoopPlan) -> Result<(), LoopError> {
-        Err(LoopError::Request(Errno::NOSYS))
+    fn run_sync_loop(&self, plan: LoopPlan) -> Result<(), LoopError> {
+        let binding = self.binding().ok_or(LoopError::Request(Errno::NXIO))?;
+        let csb = self.csb.get().ok_or(LoopError::Request(Errno::INVAL))?;
+        self.sync_loop.run(binding, csb, &plan)
     }
 
     fn stop_sync_loop(&self) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+        self.binding().ok_or(Errno::NXIO)?;
+        self.sync_loop.stop();
+        Ok(())
     }
 
     fn tx_sync(&self) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+        self.synced()?.tx_sync()
     }
 
     fn rx_sync(&self) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+        self.synced()?.rx_sync()
     }
 }

@@ -44,10 +44,12 @@ pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Resul
     if let Some(mapping) = known {
         return Ok(mapping);
     }
-    let region = Region::open_inheritable(geometry, private_descriptors::hide(descriptor)).map_err(|error| match error {
-        RegionError::System { source, .. } => source,
-        _ => Errno::IO,
-    })?;
+    let region = Region::open_inheritable(geometry, private_descriptors::hide(descriptor)).map_err(
+        |error| match error {
+            RegionError::System { source, .. } => source,
+            _ => Errno::IO,
+        },
+    )?;
     let mapping = Arc::new(Mapping { inode, region: Arc::new(region) });
     mappings.push(Arc::downgrade(&mapping));
     Ok(mapping)

@@ -92,6 +92,8 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
         .args(["--background", "--socket"])
         .arg(socket)
         .args(arguments)
+        // What is preloaded into this program is not for the daemon.
+        .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(ready_writer))
         .stderr(OwnedFd::from(errors_writer))

@@ -254,7 +254,7 @@ impl Netmap {
     }
 
     /// Lets go of the rings of a device.
-    pub(crate) fn unbind(&mut self, device: u64, binding: Binding, ports: &mut Ports) -> Result<(), Failure> {
+    pub(super) fn unbind(&mut self, device: u64, binding: Binding, ports: &mut Ports) -> Result<(), Failure> {
         let key = binding.port;
         let Some(port) = self.ports.get_mut(&key) else { return Ok(()) };
         for &place in &binding.rings {

@@ -33,7 +33,6 @@ use port::NetmapPort;
 #[derive(Debug)]
 struct DeviceEntry {
     badge: Badge,
-    client: Client,
     binding: Option<Binding>,
 }
 
@@ -105,7 +104,7 @@ impl Netmap {
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
         let secret = u128::from_ne_bytes(secret);
         let badge = Badge { device: client.id, secret: [secret as u64, (secret >> 64) as u64] };
-        self.devices.insert(client.id, DeviceEntry { badge, client: client.clone(), binding: None });
+        self.devices.insert(client.id, DeviceEntry { badge, binding: None });
         Ok(badge)
     }
 

@@ -1,0 +1,43 @@
+//! Descriptors that are the program's, known by number only: they may be closed at any time, by anybody.
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
+
+/// Whether `number` is open; EBADF if not.
+pub(crate) fn is_open(number: RawFd) -> Result<(), Errno> {
+    // SAFETY: F_GETFD takes no argument and changes nothing.
+    match unsafe { libc::fcntl(number, libc::F_GETFD) } {
+        -1 => Err(Errno::BADF),
+        _ => Ok(()),
+    }
+}
+
+/// Adds 1 to an eventfd.
+pub(crate) fn ring(number: RawFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: eight readable bytes. A number that is no eventfd any more is the program's fault, as with a system call.
+    unsafe { libc::write(number, one.as_ptr().cast(), one.len()) };
+}
+
+/// Takes what waits in an eventfd, without waiting for it.
+pub(crate) fn drain(number: RawFd) {
+    let mut count = [0u8; 8];
+    let mut set = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    if unsafe { libc::poll(&raw mut set, 1, 0) } == 1 && set.revents & libc::POLLIN != 0 {
+        // SAFETY: eight writable bytes; there is something to read, so it does not block.
+        unsafe { libc::read(number, count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+/// Waits until one of them is readable, `most` at most, or a signal comes.
+pub(crate) fn wait_readable(numbers: impl Iterator<Item = RawFd>, most: &Timespec) {
+    let mut set: Vec<libc::pollfd> =
+        numbers.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let most_ms = most.tv_sec * 1000 + most.tv_nsec / 1_000_000;
+    // SAFETY: the set has as many entries as is said.
+    unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, most_ms as libc::c_int) };
+}

@@ -1,0 +1,170 @@
+//! The sync loop: what `SYNC_KLOOP_START` runs inside the ioctl, here in the calling thread.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
+
+use crate::binding::{Binding, announce};
+use crate::bound_ring::Outcome;
+use crate::csb::Csb;
+use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
+
+/// How long a loop with eventfds sleeps at most: something may have come that announces itself to nobody.
+const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Bits of `SYNC_KLOOP_MODE`.
+const MODES: u32 = 0b11;
+
+/// Starting, stopping and waiting for the one loop of a device.
+#[derive(Debug, Default)]
+pub(crate) struct LoopState {
+    stop: AtomicBool,
+    running: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl LoopState {
+    pub(crate) fn is_running(&self) -> bool {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the loop to end and waits until it has; a loop that starts later ends at once.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        while *running {
+            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs the loop until it is stopped.
+    pub(crate) fn run(&self, binding: &Binding, csb: &Csb, plan: &LoopPlan) -> Result<(), LoopError> {
+        {
+            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            if *running {
+                return Err(LoopError::Request(Errno::BUSY));
+            }
+            *running = true;
+        }
+        let result = self.checked(binding, csb, plan);
+        if result.is_ok() {
+            self.stop.store(false, Ordering::Release);
+        }
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.ended.notify_all();
+        result
+    }
+
+    fn checked(&self, binding: &Binding, csb: &Csb, plan: &LoopPlan) -> Result<(), LoopError> {
+        let events = plan.events.as_deref();
+        let kicks = match events {
+            Some(events) => Some(kick_descriptors(events)?),
+            None => None,
+        };
+        let sleeps_on_kicks = kicks.as_ref().is_some_and(|kicks| kicks.iter().all(|kick| *kick >= 0));
+        if plan.mode & !MODES != 0 || plan.mode != 0 && !sleeps_on_kicks {
+            return Err(LoopError::ModeOption(Errno::INVAL));
+        }
+        let kicks = kicks.filter(|_| sleeps_on_kicks);
+        let mut rounds = Rounds { binding, csb, events, shown: Vec::new() };
+        while !self.stop.load(Ordering::Acquire) {
+            let moved = rounds.run().map_err(LoopError::Request)?;
+            if moved {
+                continue;
+            }
+            match &kicks {
+                Some(kicks) => rounds.sleep(kicks, &self.stop).map_err(LoopError::Request)?,
+                None if plan.sleep_us > 0 => std::thread::sleep(Duration::from_micros(plan.sleep_us.into())),
+                None => std::thread::yield_now(),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The descriptors by which the program kicks; EBADF where one is not open.
+fn kick_descriptors(events: &[LoopEvents]) -> Result<Vec<RawFd>, LoopError> {
+    let check = |number: RawFd| match number {
+        ..0 => Ok(()),
+        _ => crate::foreign_descriptor::is_open(number).map_err(LoopError::EventsOption),
+    };
+    for event in events {
+        check(event.kick)?;
+        check(event.interrupt)?;
+    }
+    Ok(events.iter().map(|event| event.kick).collect())
+}
+
+struct Rounds<'a> {
+    binding: &'a Binding,
+    csb: &'a Csb,
+    events: Option<&'a [LoopEvents]>,
+    /// Where each ring stood when the program was last told.
+    shown: Vec<(u32, u32)>,
+}
+
+impl Rounds<'_> {
+    /// One sync of every ring; whether anything moved.
+    fn run(&mut self) -> Result<bool, Errno> {
+        let (tx, rx) = self.binding.rings();
+        let mut moved = false;
+        for (entry, ring) in tx.iter().chain(rx).enumerate() {
+            let wish = self.csb.read(entry)?;
+            let outcome = ring.sync_to(wish.head, wish.cur);
+            if let Outcome::Synced { kick: true, .. } = outcome {
+                self.binding.kick(ring);
+            }
+            let position = ring.position();
+            let now = (position.hwcur, position.hwtail);
+            if self.shown.len() <= entry {
+                self.shown.push(now);
+                self.csb.write(entry, now.0, now.1)?;
+                continue;
+            }
+            if self.shown.get(entry) != Some(&now) {
+                moved = true;
+                self.csb.write(entry, now.0, now.1)?;
+                if let Some(shown) = self.shown.get_mut(entry) {
+                    *shown = now;
+                }
+                self.interrupt(entry, wish.needs_kick != 0);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Wakes the program, where it wants that.
+    fn interrupt(&self, entry: usize, wanted: bool) {
+        let event = self.events.and_then(|events| events.get(entry)).map_or(-1, |event| event.interrupt);
+        if wanted && event >= 0 {
+            crate::foreign_descriptor::ring(event);
+        }
+    }
+
+    /// Sleeps until the program kicks or a ring has news.
+    fn sleep(&mut self, kicks: &[RawFd], stop: &AtomicBool) -> Result<(), Errno> {
+        let (tx, rx) = self.binding.rings();
+        let rings = || tx.iter().chain(rx);
+        for (entry, ring) in rings().enumerate() {
+            self.csb.write_needs_kick(entry, true)?;
+            self.binding.drain_notify(ring);
+            announce(ring);
+        }
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if !self.run()? && !stop.load(Ordering::Acquire) {
+            let waited = kicks.iter().copied().chain(rings().filter_map(|ring| self.binding.notify_of(ring)));
+            crate::foreign_descriptor::wait_readable(waited, &LONGEST_SLEEP);
+        }
+        for (entry, ring) in rings().enumerate() {
+            self.csb.write_needs_kick(entry, false)?;
+            ring.sleeping_flag().store(0, Ordering::Relaxed);
+        }
+        for &kick in kicks {
+            crate::foreign_descriptor::drain(kick);
+        }
+        Ok(())
+    }
+}
