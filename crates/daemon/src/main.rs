@@ -46,6 +46,9 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.detached {
+        close_inherited();
+    }
     let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,6 +56,16 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "ringroadd: {message}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the daemon.
+fn close_inherited() {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|&number| number > 2).collect::<Vec<_>>() {
+        // This program has opened none yet; the one of the listing is gone already.
+        let _ = nix::unistd::close(number);
     }
 }
 
