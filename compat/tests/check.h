@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Checks of the C tests: what fails is said with its place, and the program ends with 1. */
+#ifndef COMPAT_TESTS_CHECK_H
+#define COMPAT_TESTS_CHECK_H
+
+#include <stdio.h>
+#include <string.h>
+
+static int failures;
+
+#define CHECK(condition)                                                    \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            failures++;                                                     \
+        }                                                                   \
+    } while (0)
+
+/* A statement of a table: says the row as well. */
+#define CHECK_ROW(row, condition)                                                        \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            fprintf(stderr, "%s:%d: \"%s\": %s\n", __FILE__, __LINE__, row, #condition); \
+            failures++;                                                                  \
+        }                                                                                \
+    } while (0)
+
+#define CHECK_RESULT() (failures == 0 ? 0 : 1)
+
+#endif
