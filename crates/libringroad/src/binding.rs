@@ -1,0 +1,93 @@
+//! The middle part of a port name: which rings, how, and in which region.
+
+use crate::failure::{Failure, readable};
+use crate::number::split_number;
+
+/// `NR_REG_*`: which rings are bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// All ring pairs of the port, without the host's.
+    AllNic = 1,
+    /// The host's ring pairs.
+    Host = 2,
+    /// Both.
+    NicAndHost = 3,
+    /// One ring pair.
+    OneNic = 4,
+    /// One ring pair of the host.
+    OneHost = 8,
+}
+
+/// The letters behind a slash, and the `NR_*` flags that they mean.
+const FLAGS: [(u8, u64); 6] =
+    [(b'x', 0x800), (b'z', 0x400), (b't', 0x100), (b'r', 0x200), (b'R', 0x2000), (b'T', 0x4000)];
+
+/// Highest number of a single ring.
+const RING_MAX: u64 = 4094;
+
+/// What the middle part says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binding {
+    /// Which rings.
+    pub mode: Mode,
+    /// Number of the ring pair in the two modes that bind one.
+    pub ring: u16,
+    /// `NR_*` flags.
+    pub flags: u64,
+    /// Number of the region, 0 if it does not matter.
+    pub region: u16,
+}
+
+/// Reads rings, flags and numbers of regions; returns what they say and what follows: nothing, or a list of options with
+/// its `@`. `region` is the region that has been chosen already, 0 for none.
+///
+/// # Errors
+///
+/// `EINVAL` for anything else, a ring or region that is out of range, and two different regions.
+pub fn split_binding(text: &[u8], region: u16) -> Result<(Binding, &[u8]), Failure> {
+    let fail = |what: &str| Err(Failure::invalid(format!("{}: {what}", readable(text))));
+    let mut binding = Binding { mode: Mode::AllNic, ring: 0, flags: 0, region };
+    let mut rest = text;
+
+    match rest {
+        [b'^', b'0'..=b'9', ..] => binding.mode = Mode::OneHost,
+        [b'^', after @ ..] => (binding.mode, rest) = (Mode::Host, after),
+        [b'*', after @ ..] => (binding.mode, rest) = (Mode::NicAndHost, after),
+        [b'-', ..] => binding.mode = Mode::OneNic,
+        _ => {}
+    }
+    if matches!(binding.mode, Mode::OneNic | Mode::OneHost) {
+        let Some((ring, after)) = split_number(&rest[1..], RING_MAX) else {
+            return fail("the number of a ring, below 4095, is missing");
+        };
+        (binding.ring, rest) = (ring as u16, after);
+    }
+    if let [b'/', after @ ..] = rest {
+        let length = after.iter().take_while(|byte| **byte != b'@').count();
+        if length == 0 {
+            return fail("a flag is missing behind the slash");
+        }
+        for letter in &after[..length] {
+            let Some((_, flag)) = FLAGS.iter().find(|(known, _)| known == letter) else {
+                return fail(&format!("{} is not a flag (x z t r R T)", readable(&[*letter])));
+            };
+            binding.flags |= flag;
+        }
+        rest = &after[length..];
+    }
+    while let [b'@', b'0'..=b'9', ..] = rest {
+        let (number, after) = match split_number(&rest[1..], u16::MAX.into()) {
+            Some((number @ 1.., after)) => (number as u16, after),
+            _ => return fail("the number of a region is from 1 to 65535"),
+        };
+        if binding.region != 0 && binding.region != number {
+            return fail(&format!("region {} is chosen already", binding.region));
+        }
+        (binding.region, rest) = (number, after);
+    }
+    match rest {
+        [] | [b'@', ..] => Ok((binding, rest)),
+        _ => fail("what follows the name is ^, ^N, *, -N, then /FLAGS, then @REGION or @OPTION"),
+    }
+}

@@ -1,0 +1,69 @@
+//! Which rings of a port a bind covers: those that have an offset in the table behind its interface.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use ringroad_ring::layout::InterfaceHeader;
+
+/// What a bind covers.
+pub struct BoundRings {
+    /// In the region.
+    pub interface: *mut InterfaceHeader,
+    /// First and last tx ring; first above last if there is none.
+    pub tx_ring: [u16; 2],
+    /// First and last rx ring, likewise.
+    pub rx_ring: [u16; 2],
+}
+
+/// Looks for what is bound in a mapped region; `None` if the region does not hold it.
+pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<BoundRings> {
+    let offset = usize::try_from(offset).ok()?;
+    let header_end = offset.checked_add(size_of::<InterfaceHeader>())?;
+    if header_end > size || offset % align_of::<InterfaceHeader>() != 0 {
+        return None;
+    }
+    // SAFETY: in the mapped region.
+    let interface = unsafe { memory.byte_add(offset) }.cast::<InterfaceHeader>();
+    // SAFETY: in the mapped region, and aligned.
+    let header = unsafe { interface.read() };
+    let tx_rings = header.tx_rings.checked_add(header.host_tx_rings)?;
+    let rx_rings = header.rx_rings.checked_add(header.host_rx_rings)?;
+    let rings = u16::try_from(tx_rings.checked_add(rx_rings)?).ok()?;
+    if header_end + usize::from(rings) * size_of::<i64>() > size {
+        return None;
+    }
+    // SAFETY: the table lies in the region, as was just checked, and `bound_run` asks for no more rings.
+    let bound = |ring: u32| unsafe { ring_offset(interface, ring) } != 0;
+    Some(BoundRings {
+        interface,
+        tx_ring: bound_run(tx_rings as u16, bound),
+        rx_ring: bound_run(rx_rings as u16, |ring| bound(tx_rings + ring)),
+    })
+}
+
+/// First and last ring of the first run of bound ones; first above last if there is none.
+fn bound_run(rings: u16, bound: impl Fn(u32) -> bool) -> [u16; 2] {
+    let first = (0..rings).find(|ring| bound((*ring).into()));
+    match first {
+        Some(first) => {
+            let after = (first..rings).find(|ring| !bound((*ring).into())).unwrap_or(rings);
+            [first, after - 1]
+        }
+        None => [rings.max(1), rings.max(1) - 1],
+    }
+}
+
+/// Offset of ring `index` from the interface it belongs to, 0 if it is not bound; tx, host tx, rx, host rx.
+///
+/// # Safety
+///
+/// The interface is mapped and has that many rings.
+#[must_use]
+pub unsafe fn ring_offset(interface: *mut InterfaceHeader, index: u32) -> i64 {
+    // SAFETY: the table begins behind the header.
+    let table = unsafe { interface.add(1) }.cast::<i64>();
+    // SAFETY: in the table, says the caller.
+    let place = unsafe { table.add(index as usize) };
+    // SAFETY: mapped, says the caller; others write it, so that it is read once.
+    unsafe { place.read_volatile() }
+}

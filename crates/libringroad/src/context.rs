@@ -1,0 +1,232 @@
+//! Contexts (`nmctx_*`): the functions that a program may replace, and the default context.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::abi::Context;
+use crate::failure::Failure;
+
+/// The first default context, which C programs change as they like.
+struct FirstContext(UnsafeCell<Context>);
+
+// SAFETY: what is shared between threads in it is the list of regions, which its lock protects; a program that changes
+// the functions does so before it has threads, as with every `struct nmctx`.
+unsafe impl Sync for FirstContext {}
+
+static FIRST: FirstContext = FirstContext(UnsafeCell::new(Context {
+    verbose: 1,
+    error: Some(print_message),
+    malloc: Some(allocate),
+    free: Some(release),
+    lock: Some(lock_first),
+    regions: ptr::null_mut(),
+}));
+
+static DEFAULT: AtomicPtr<Context> = AtomicPtr::new(FIRST.0.get());
+
+/// The lock of the first context. Of pthreads, because it is locked and unlocked in different calls.
+struct RegionsLock(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a pthread mutex is made to be used by several threads.
+unsafe impl Sync for RegionsLock {}
+
+static REGIONS_LOCK: RegionsLock = RegionsLock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+
+/// Programs that were compiled for a library which had to be told set this; nobody reads it.
+#[allow(non_upper_case_globals)]
+#[unsafe(no_mangle)]
+pub static mut nmctx_threadsafe: c_int = 0;
+
+unsafe extern "C" fn print_message(_: *mut Context, message: *const c_char) {
+    // SAFETY: contexts are given messages that end with NUL.
+    let message = unsafe { CStr::from_ptr(message) };
+    eprintln!("{}", message.to_string_lossy());
+}
+
+unsafe extern "C" fn allocate(_: *mut Context, size: usize) -> *mut c_void {
+    // SAFETY: any size may be asked for.
+    unsafe { libc::malloc(size) }
+}
+
+unsafe extern "C" fn release(_: *mut Context, memory: *mut c_void) {
+    // SAFETY: `memory` came from `allocate`, as the caller of `nmctx_free` promises.
+    unsafe { libc::free(memory) }
+}
+
+unsafe extern "C" fn lock_first(_: *mut Context, lock: c_int) {
+    let mutex = REGIONS_LOCK.0.get();
+    if lock != 0 {
+        // SAFETY: the mutex is a static, initialised one.
+        unsafe { libc::pthread_mutex_lock(mutex) };
+    } else {
+        // SAFETY: the mutex is a static, initialised one, which this thread has locked.
+        unsafe { libc::pthread_mutex_unlock(mutex) };
+    }
+}
+
+/// The context's functions. They are read at each use: the program may change them.
+macro_rules! function_of {
+    ($context:expr, $field:ident) => {{
+        let context: *mut Context = $context;
+        if context.is_null() {
+            None
+        } else {
+            // SAFETY: not NULL, and so a context that the program keeps.
+            unsafe { (*context).$field }
+        }
+    }};
+}
+
+/// Says why something failed, and makes that `errno`.
+pub fn report(context: *mut Context, failure: Failure) {
+    if let Some(message) = failure.message {
+        let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
+        // SAFETY: both strings end with NUL and live during the call; the context is one that the program keeps.
+        unsafe { ringroad_formatted_error(context, c"%s".as_ptr(), message.as_ptr()) };
+    }
+    set_errno(failure.errno);
+}
+
+/// Sets the thread's `errno`.
+pub fn set_errno(errno: c_int) {
+    // SAFETY: there is always such a place.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: it is this thread's.
+    unsafe { place.write(errno) };
+}
+
+/// The thread's `errno`.
+#[must_use]
+pub fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// 0 for success; else -1, with the failure reported.
+pub fn status(context: *mut Context, result: Result<(), Failure>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            report(context, failure);
+            -1
+        }
+    }
+}
+
+/// Memory of the context with this value in it.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub fn allocate_value<T>(context: *mut Context, value: T) -> Result<*mut T, Failure> {
+    // SAFETY: the context is one that the program keeps.
+    let memory = unsafe { nmctx_malloc(context, size_of::<T>()) }.cast::<T>();
+    if memory.is_null() {
+        return Err(Failure::new(libc::ENOMEM, format!("no memory for {} bytes", size_of::<T>())));
+    }
+    // SAFETY: there is room for a T, aligned as malloc aligns, which is enough for all that is allocated here.
+    unsafe { memory.write(value) };
+    Ok(memory)
+}
+
+/// `nmctx_get`.
+#[unsafe(no_mangle)]
+pub extern "C" fn nmctx_get() -> *mut Context {
+    DEFAULT.load(Ordering::Acquire)
+}
+
+/// `nmctx_set_default`; NULL brings the first one back.
+#[unsafe(no_mangle)]
+pub extern "C" fn nmctx_set_default(context: *mut Context) -> *mut Context {
+    let context = if context.is_null() { FIRST.0.get() } else { context };
+    DEFAULT.swap(context, Ordering::AcqRel)
+}
+
+/// `nmctx_set_threadsafe`.
+#[unsafe(no_mangle)]
+pub extern "C" fn nmctx_set_threadsafe() {
+    let first = FIRST.0.get();
+    // SAFETY: a static; that no other thread uses it meanwhile is asked of the program, as for any change of a context.
+    unsafe { (*first).lock = Some(lock_first) };
+}
+
+/// `nmctx_malloc`.
+///
+/// # Safety
+///
+/// `context` is NULL or a context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmctx_malloc(context: *mut Context, size: usize) -> *mut c_void {
+    let malloc = function_of!(context, malloc).unwrap_or(allocate);
+    // SAFETY: the program's function is made for its contexts.
+    unsafe { malloc(context, size) }
+}
+
+/// `nmctx_free`.
+///
+/// # Safety
+///
+/// `context` is NULL or a context, and `memory` is NULL or came from [`nmctx_malloc`] of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmctx_free(context: *mut Context, memory: *mut c_void) {
+    let free = function_of!(context, free).unwrap_or(release);
+    // SAFETY: the program's function is made for what its own made.
+    unsafe { free(context, memory) }
+}
+
+/// `nmctx_lock`.
+///
+/// # Safety
+///
+/// `context` is NULL or a context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmctx_lock(context: *mut Context) {
+    if let Some(lock) = function_of!(context, lock) {
+        // SAFETY: the program's function is made for its contexts.
+        unsafe { lock(context, 1) };
+    }
+}
+
+/// `nmctx_unlock`.
+///
+/// # Safety
+///
+/// `context` is NULL or a context, and this thread has locked it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmctx_unlock(context: *mut Context) {
+    if let Some(lock) = function_of!(context, lock) {
+        // SAFETY: the program's function is made for its contexts.
+        unsafe { lock(context, 0) };
+    }
+}
+
+unsafe extern "C" {
+    /// The body of [`nmctx_ferror`], in C: gives the message to the context, if it wants any.
+    fn ringroad_formatted_error(context: *mut Context, format: *const c_char, ...);
+}
+
+/// `nmctx_ferror`: goes on in C with all registers and the stack as they are, for its arguments are known only there.
+///
+/// # Safety
+///
+/// As for `printf`; `context` is NULL or a context.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn nmctx_ferror(context: *mut Context, format: *const c_char) {
+    std::arch::naked_asm!("jmp {body}", body = sym ringroad_formatted_error)
+}
+
+/// `nmctx_ferror`: goes on in C with all registers and the stack as they are, for its arguments are known only there.
+///
+/// # Safety
+///
+/// As for `printf`; `context` is NULL or a context.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn nmctx_ferror(context: *mut Context, format: *const c_char) {
+    std::arch::naked_asm!("b {body}", body = sym ringroad_formatted_error)
+}

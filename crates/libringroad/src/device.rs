@@ -1,0 +1,130 @@
+//! The system calls: through libc's own functions, so that a preloaded library is asked like everywhere in the program.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_ulong, c_void};
+use std::io;
+use std::ptr;
+
+use crate::abi::{Header, PortInfo, REQ_PORT_INFO_GET};
+use crate::failure::{Failure, readable};
+
+/// `NETMAP_DEVICE_NAME`.
+const DEVICE: &CStr = c"/dev/netmap";
+/// `NIOCCTRL`.
+const NIOCCTRL: c_ulong = 0xC058_6997;
+
+/// Opens the device.
+///
+/// # Errors
+///
+/// As `open(2)`.
+pub fn open_device() -> Result<c_int, Failure> {
+    // SAFETY: the path ends with NUL.
+    let fd = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR) };
+    if fd >= 0 {
+        return Ok(fd);
+    }
+    let mut failure = Failure::of_system("/dev/netmap");
+    if failure.errno == libc::ENOENT {
+        failure.message = Some(
+            "/dev/netmap: it is not there; is the program started with Ringroad's preload library?".into(),
+        );
+    }
+    Err(failure)
+}
+
+/// Closes a descriptor.
+pub fn close(fd: c_int) {
+    // SAFETY: any number may be given; it is the port's own.
+    unsafe { libc::close(fd) };
+}
+
+/// Sends a request.
+///
+/// # Safety
+///
+/// The header's body and options are what its type says, and valid.
+///
+/// # Errors
+///
+/// As the device answers.
+pub unsafe fn control(fd: c_int, header: *mut Header) -> io::Result<()> {
+    // SAFETY: the header is valid, and so is what it points to, says the caller.
+    let result = unsafe { libc::ioctl(fd, NIOCCTRL, header) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The region in which a port lies, as the device knows it.
+///
+/// # Errors
+///
+/// As the device answers.
+pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
+    let mut info = PortInfo::default();
+    let mut header = Header::new(REQ_PORT_INFO_GET);
+    header.set_name(name);
+    header.body = (&raw mut info) as u64;
+    let fd = open_device()?;
+    // SAFETY: the body is of this request's type and lives here; there are no options.
+    let result = unsafe { control(fd, &raw mut header) };
+    close(fd);
+    match result {
+        Ok(()) => Ok(info.mem_id),
+        Err(error) => Err(Failure::new(
+            error.raw_os_error().unwrap_or(libc::EIO),
+            format!("asking for the region of {}: {error}", readable(name)),
+        )),
+    }
+}
+
+/// Maps the first `size` bytes of a descriptor, to be read and written by all who map it.
+///
+/// # Errors
+///
+/// As `mmap(2)`.
+pub fn map(fd: c_int, size: usize) -> Result<*mut c_void, Failure> {
+    // SAFETY: the kernel chooses where; nothing that is mapped already changes.
+    let memory = unsafe {
+        libc::mmap(ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(Failure::of_system(&format!("mapping {size} bytes")));
+    }
+    Ok(memory)
+}
+
+/// Takes a mapping away.
+///
+/// # Safety
+///
+/// It is one that [`map`] made, and nobody uses it any more.
+pub unsafe fn unmap(memory: *mut c_void, size: usize) {
+    // SAFETY: as the caller says.
+    unsafe { libc::munmap(memory, size) };
+}
+
+/// Maps a file of the program's.
+///
+/// # Errors
+///
+/// As `open(2)` and `mmap(2)`; `EINVAL` for an empty file.
+pub fn map_file(path: &CStr) -> Result<(*mut c_void, usize), Failure> {
+    let name = readable(path.to_bytes());
+    // SAFETY: the path ends with NUL.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return Err(Failure::of_system(&name));
+    }
+    let mapped = file_size(fd).and_then(|size| match size {
+        0 => Err(Failure::invalid(format!("{name}: the file is empty"))),
+        size => map(fd, size).map(|memory| (memory, size)),
+    });
+    close(fd);
+    mapped
+}
+
+fn file_size(fd: c_int) -> Result<usize, Failure> {
+    // SAFETY: only moves the descriptor's own position, which nothing else uses.
+    let end = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
+    usize::try_from(end).map_err(|_| Failure::of_system("the size of the file"))
+}

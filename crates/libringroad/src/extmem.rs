@@ -1,0 +1,107 @@
+//! Regions in memory of the program (`nmport_extmem*`).
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use crate::abi::{Cleanup, ExtmemOption, OPT_EXTMEM, PoolsInfo, Port};
+use crate::context::{allocate_value, status};
+use crate::device;
+use crate::failure::{Failure, readable};
+use crate::port::push_cleanup;
+use crate::request::nmreq_push_option;
+
+/// Asks for a region in this memory.
+///
+/// # Errors
+///
+/// `EINVAL` if the port is bound or has such memory already, `ENOMEM`.
+pub fn use_memory(port: &mut Port, memory: *mut c_void, size: usize) -> Result<(), Failure> {
+    let name = readable(&port.header.name());
+    if port.register_done != 0 {
+        return Err(Failure::invalid(format!("{name}: extmem comes before the port is bound")));
+    }
+    if !port.extmem.is_null() {
+        return Err(Failure::invalid(format!("{name}: extmem is given twice")));
+    }
+    let mut option = ExtmemOption { memory: memory as u64, ..ExtmemOption::default() };
+    option.header.option_type = OPT_EXTMEM;
+    option.info.memsize = size as u64;
+    let option = allocate_value(port.context, option)?;
+    // SAFETY: both are valid, and the option is in no list yet.
+    unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
+    port.extmem = option;
+    push_cleanup(port, Cleanup::Option(option.cast()));
+    Ok(())
+}
+
+/// Asks for a region in a file, which is mapped now.
+///
+/// # Safety
+///
+/// `port` is valid, and nobody borrows it.
+///
+/// # Errors
+///
+/// As [`use_memory`], `open(2)` and `mmap(2)`.
+pub unsafe fn use_file(port: *mut Port, path: &CStr) -> Result<(), Failure> {
+    let (memory, size) = device::map_file(path)?;
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    if let Err(failure) = use_memory(port, memory, size) {
+        // SAFETY: mapped above, for nobody else.
+        unsafe { device::unmap(memory, size) };
+        return Err(failure);
+    }
+    push_cleanup(port, Cleanup::Mapping(memory, size));
+    Ok(())
+}
+
+/// `nmport_extmem`.
+///
+/// # Safety
+///
+/// `port` is one, and the memory stays as long as it is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_extmem(port: *mut Port, memory: *mut c_void, size: usize) -> c_int {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let result = use_memory(port, memory, size);
+    status(port.context, result)
+}
+
+/// `nmport_extmem_from_file`.
+///
+/// # Safety
+///
+/// `port` is one, and the path is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c_char) -> c_int {
+    let result = if path.is_null() {
+        Err(Failure::null("the path"))
+    } else {
+        // SAFETY: not NULL, and so a string.
+        let path = unsafe { CStr::from_ptr(path) };
+        // SAFETY: as the caller says.
+        unsafe { use_file(port, path) }
+    };
+    // SAFETY: as the caller says.
+    let context = unsafe { (*port).context };
+    status(context, result)
+}
+
+/// `nmport_extmem_getinfo`.
+///
+/// # Safety
+///
+/// `port` is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut Port) -> *mut PoolsInfo {
+    // SAFETY: as the caller says.
+    let option = unsafe { (*port).extmem };
+    if option.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: an option that the port holds.
+    unsafe { &raw mut (*option).info }
+}

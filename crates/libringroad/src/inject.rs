@@ -1,0 +1,89 @@
+//! `nmport_inject`: one frame, copied into a tx ring.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use ringroad_ring::layout::{MAX_FRAGMENTS, RingHeader, Slot, slot_flags};
+
+use crate::abi::Port;
+use crate::bound_rings::ring_offset;
+
+/// Copies a frame into the free slots of a ring, over as many as it needs; `false` if there are too few.
+///
+/// # Safety
+///
+/// The ring is mapped with its buffers, and this thread's; the frame can be read.
+unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> bool {
+    // SAFETY: mapped, says the caller. `tail` moves in syncs only, which this thread makes.
+    let header = unsafe { ring.read() };
+    // SAFETY: slots begin behind the header.
+    let slots = unsafe { ring.add(1) }.cast::<Slot>();
+    let mut index = header.head;
+    for _ in 0..MAX_FRAGMENTS {
+        if index == header.tail || index >= header.num_slots {
+            return false;
+        }
+        // SAFETY: below the number of slots.
+        let slot = unsafe { slots.add(index as usize) };
+        // SAFETY: mapped, and the program's.
+        let mut content = unsafe { slot.read() };
+        let offset = content.ptr & header.offset_mask;
+        let room = u64::from(header.buffer_bytes).saturating_sub(offset) as usize;
+        let length = size.min(room).min(u16::MAX.into());
+        let at = header.buffers_offset
+            + i64::from(content.buffer) * i64::from(header.buffer_bytes)
+            + offset.min(header.buffer_bytes.into()) as i64;
+        // SAFETY: the slot names a buffer of the region, which the program owns.
+        let buffer = unsafe { ring.byte_offset(at as isize) }.cast::<u8>();
+        // SAFETY: `length` bytes are left of the frame and in the buffer.
+        unsafe { ptr::copy_nonoverlapping(frame, buffer, length) };
+        // SAFETY: as many are left of the frame.
+        frame = unsafe { frame.add(length) };
+        size -= length;
+        content.len = length as u16;
+        content.flags = if size > 0 { slot_flags::MORE_FRAGMENTS } else { 0 };
+        // SAFETY: mapped, and the program's.
+        unsafe { slot.write(content) };
+        index = if index + 1 == header.num_slots { 0 } else { index + 1 };
+        if size == 0 {
+            // SAFETY: mapped; head and cur are the program's.
+            unsafe { (*ring).cur = index };
+            // SAFETY: as above.
+            unsafe { (*ring).head = index };
+            return true;
+        }
+    }
+    false
+}
+
+/// `nmport_inject`.
+///
+/// # Safety
+///
+/// `port` is an open port, and the frame can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_inject(port: *mut Port, frame: *const c_void, size: usize) -> c_int {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let [first, last] = port.tx_ring;
+    if port.interface.is_null() || frame.is_null() || first > last {
+        return 0;
+    }
+    let mut ring = port.current_tx_ring.clamp(first, last);
+    for _ in first..=last {
+        // SAFETY: mapped, and `first..=last` were found in its table.
+        let offset = unsafe { ring_offset(port.interface, ring.into()) };
+        if offset != 0 {
+            // SAFETY: where the table says that the ring is.
+            let header = unsafe { port.interface.byte_offset(offset as isize) }.cast::<RingHeader>();
+            // SAFETY: as above; the program owns its rings, and the frame can be read.
+            if unsafe { put(header, frame.cast(), size) } {
+                port.current_tx_ring = ring;
+                return size as c_int;
+            }
+        }
+        ring = if ring == last { first } else { ring + 1 };
+    }
+    0
+}

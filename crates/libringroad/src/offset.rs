@@ -1,0 +1,71 @@
+//! Frames that begin somewhere in their buffers (`nmport_offset`).
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use crate::abi::{Cleanup, OPT_OFFSETS, OffsetsOption, Port};
+use crate::context::{allocate_value, status};
+use crate::failure::{Failure, readable};
+use crate::port::push_cleanup;
+use crate::request::{nmreq_find_option, nmreq_push_option};
+
+/// Asks for offsets: `initial` at first and `max` at most, in the low `bits` bits (0: all), all in bytes.
+///
+/// # Safety
+///
+/// `port` is valid with a sound list of options, and nobody borrows it.
+///
+/// # Errors
+///
+/// `EINVAL` if the port is bound, has offsets already, or there are not so many bits; `ENOMEM`.
+pub unsafe fn use_offsets(
+    port: *mut Port,
+    initial: u64,
+    max: u64,
+    bits: u64,
+    min_gap: u64,
+) -> Result<(), Failure> {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let name = readable(&port.header.name());
+    if port.register_done != 0 {
+        return Err(Failure::invalid(format!("{name}: offsets come before the port is bound")));
+    }
+    let bits = match u32::try_from(bits) {
+        Ok(bits @ 0..=64) => bits,
+        _ => {
+            return Err(Failure::invalid(format!("{name}: offsets of {bits} bits, 64 at most are possible")));
+        }
+    };
+    // SAFETY: the list is sound, says the caller.
+    if !unsafe { nmreq_find_option(&raw mut port.header, OPT_OFFSETS) }.is_null() {
+        return Err(Failure::invalid(format!("{name}: offsets are given twice")));
+    }
+    let mut option = OffsetsOption { max, initial, bits, min_gap, ..OffsetsOption::default() };
+    option.header.option_type = OPT_OFFSETS;
+    let option = allocate_value(port.context, option)?;
+    // SAFETY: both are valid, and the option is in no list yet.
+    unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
+    push_cleanup(port, Cleanup::Option(option.cast()));
+    Ok(())
+}
+
+/// `nmport_offset`.
+///
+/// # Safety
+///
+/// `port` is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_offset(
+    port: *mut Port,
+    initial: u64,
+    max: u64,
+    bits: u64,
+    min_gap: u64,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let result = unsafe { use_offsets(port, initial, max, bits, min_gap) };
+    // SAFETY: as the caller says.
+    let context = unsafe { (*port).context };
+    status(context, result)
+}

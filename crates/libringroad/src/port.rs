@@ -1,0 +1,467 @@
+//! Ports (`nmport_*`): named, bound, mapped, and all of that undone.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
+use std::ptr;
+
+use crate::abi::{Cleanup, Context, Header, OptionHeader, Port, REQ_REGISTER, Register};
+use crate::binding::split_binding;
+use crate::bound_rings::bound_rings;
+use crate::context::{allocate_value, nmctx_free, nmctx_get, report, status};
+use crate::device;
+use crate::failure::{Failure, readable};
+use crate::option_parser::decode_options;
+use crate::port_name::split_port_name;
+use crate::port_options::parsers;
+use crate::region::{self, Source};
+use crate::request::{nmreq_remove_option, option_name};
+
+/// Remembers what is to be undone when the port is forgotten.
+pub fn push_cleanup(port: &mut Port, cleanup: Cleanup) {
+    if port.cleanups.is_null() {
+        port.cleanups = Box::into_raw(Box::default());
+    }
+    // SAFETY: not NULL, and so a box of this module's, which only the port holds.
+    unsafe { &mut *port.cleanups }.push(cleanup);
+}
+
+/// Undoes the newest things until `keep` are left.
+fn undo_cleanups(port: &mut Port, keep: usize) {
+    // SAFETY: NULL or a box of this module's, which only the port holds.
+    while let Some(cleanups) = unsafe { port.cleanups.as_mut() } {
+        if cleanups.len() > keep {
+            match cleanups.pop() {
+                Some(Cleanup::Option(option)) => forget_option(port, option),
+                Some(Cleanup::Mapping(memory, size)) => {
+                    // SAFETY: mapped by `extmem::use_file` for this port, which is not bound any more.
+                    unsafe { region::unmap_file(port.context, memory, size) }
+                }
+                None => {}
+            }
+        } else {
+            if keep == 0 {
+                // SAFETY: a box of this module's, which only the port holds.
+                drop(unsafe { Box::from_raw(mem::replace(&mut port.cleanups, ptr::null_mut())) });
+            }
+            return;
+        }
+    }
+}
+
+fn forget_option(port: &mut Port, option: *mut OptionHeader) {
+    if port.extmem.cast() == option {
+        port.extmem = ptr::null_mut();
+    }
+    // SAFETY: the port's own list, in which the library and the program put options.
+    unsafe { nmreq_remove_option(&raw mut port.header, option) };
+    // SAFETY: made by the context's allocator, and in no list any more.
+    unsafe { nmctx_free(port.context, option.cast()) };
+}
+
+/// A port of this context, neither named nor bound.
+fn new_port(context: *mut Context) -> Result<*mut Port, Failure> {
+    let port = allocate_value(context, Port::new(context))?;
+    // SAFETY: just made.
+    attach_body(unsafe { &mut *port });
+    Ok(port)
+}
+
+fn attach_body(port: &mut Port) {
+    port.header.body = (&raw mut port.register) as u64;
+}
+
+/// Fills the requests from a name; on failure the port is as it was.
+///
+/// # Safety
+///
+/// `port` is valid, and nobody borrows it.
+unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
+    // SAFETY: as the caller says.
+    let before = unsafe { port.read() };
+    // SAFETY: NULL or a box of this module's.
+    let kept = unsafe { before.cleanups.as_ref() }.map_or(0, Vec::len);
+    let (name, rest) = split_port_name(spec)?;
+    let (binding, options) = split_binding(rest, before.register.mem_id)?;
+    {
+        // SAFETY: as the caller says.
+        let port = unsafe { &mut *port };
+        port.header.request_type = REQ_REGISTER;
+        port.header.set_name(name);
+        attach_body(port);
+        port.register.mode = binding.mode as u32;
+        port.register.ring_id = binding.ring;
+        port.register.flags = binding.flags;
+        port.register.mem_id = binding.region;
+    }
+    // SAFETY: the parsers are static and made for ports.
+    let result = unsafe { decode_options(options, parsers(), port.cast::<c_void>(), before.context) };
+    if result.is_err() {
+        // SAFETY: as the caller says; no option's function runs any more.
+        let port = unsafe { &mut *port };
+        undo_cleanups(port, kept);
+        *port = Port { cleanups: port.cleanups, ..before };
+    }
+    result
+}
+
+/// Binds the port.
+fn register(port: &mut Port) -> Result<(), Failure> {
+    let name = readable(&port.header.name());
+    if port.register_done != 0 {
+        return Err(Failure::invalid(format!("{name}: it is bound already")));
+    }
+    let fd = device::open_device()?;
+    attach_body(port);
+    // SAFETY: the body is the port's, and the options are valid, as whoever put them there promised.
+    if let Err(error) = unsafe { device::control(fd, &raw mut port.header) } {
+        device::close(fd);
+        return Err(Failure::new(
+            error.raw_os_error().unwrap_or(libc::EIO),
+            format!("{name}: {error}{}", refused_options(&port.header)),
+        ));
+    }
+    // SAFETY: NULL or an option that the port holds.
+    if let Some(extmem) = unsafe { port.extmem.as_ref() } {
+        let source = Source::Extmem(extmem.memory as *mut c_void, extmem.info.memsize as usize);
+        match region::acquire(port.context, port.register.mem_id, source) {
+            Ok(region) => port.region = region,
+            Err(failure) => {
+                device::close(fd);
+                return Err(failure);
+            }
+        }
+    }
+    port.fd = fd;
+    port.register_done = 1;
+    Ok(())
+}
+
+/// Names the options that have an error in them.
+fn refused_options(header: &Header) -> String {
+    let mut text = String::new();
+    let mut option = header.options as *const OptionHeader;
+    // SAFETY: NULL or an option of the port's list.
+    while let Some(seen) = unsafe { option.as_ref() } {
+        if seen.status != 0 {
+            let error = std::io::Error::from_raw_os_error(seen.status as i32);
+            let name = option_name(seen.option_type).to_string_lossy();
+            text.push_str(&format!("; option {name}: {error}"));
+        }
+        option = seen.next as *const OptionHeader;
+    }
+    text
+}
+
+/// Maps the region of a bound port and finds its rings.
+fn map(port: &mut Port) -> Result<(), Failure> {
+    let name = readable(&port.header.name());
+    if port.register_done == 0 || port.mmap_done != 0 {
+        let what = if port.mmap_done != 0 { "it is mapped already" } else { "it is not bound yet" };
+        return Err(Failure::invalid(format!("{name}: {what}")));
+    }
+    if port.extmem.is_null() {
+        let source = Source::Descriptor(port.fd, port.register.memsize as usize);
+        port.region = region::acquire(port.context, port.register.mem_id, source)?;
+    }
+    // SAFETY: acquired by this port, and not released.
+    let region = unsafe { &*port.region };
+    let Some(bound) = bound_rings(region.memory, region.size, port.register.offset) else {
+        unmap(port);
+        return Err(Failure::new(libc::EIO, format!("{name}: its rings do not lie in its region")));
+    };
+    port.interface = bound.interface;
+    (port.tx_ring, port.rx_ring) = (bound.tx_ring, bound.rx_ring);
+    (port.current_tx_ring, port.current_rx_ring) = (bound.tx_ring[0], bound.rx_ring[0]);
+    port.mmap_done = 1;
+    Ok(())
+}
+
+/// Undoes [`map`]; of a region in the program's memory the port keeps its use until it is unbound.
+fn unmap(port: &mut Port) {
+    if port.extmem.is_null() {
+        release_region(port);
+    }
+    port.interface = ptr::null_mut();
+    (port.tx_ring, port.rx_ring) = ([0; 2], [0; 2]);
+    (port.current_tx_ring, port.current_rx_ring) = (0, 0);
+    port.mmap_done = 0;
+}
+
+fn release_region(port: &mut Port) {
+    let region = mem::replace(&mut port.region, ptr::null_mut());
+    if !region.is_null() {
+        // SAFETY: acquired by this port in this context; it was in the port until now.
+        unsafe { region::release(port.context, region) };
+    }
+}
+
+/// Undoes [`register`].
+fn unregister(port: &mut Port) {
+    if port.register_done == 0 {
+        return;
+    }
+    if !port.extmem.is_null() {
+        release_region(port);
+    }
+    device::close(port.fd);
+    port.fd = -1;
+    port.register_done = 0;
+}
+
+/// Binds and maps.
+fn open_port(port: &mut Port) -> Result<(), Failure> {
+    register(port)?;
+    map(port).inspect_err(|_| unregister(port))
+}
+
+/// A port that is named, but not open.
+///
+/// # Safety
+///
+/// `spec` is NULL or ends with NUL.
+unsafe fn prepare(context: *mut Context, spec: *const c_char) -> Result<*mut Port, Failure> {
+    if spec.is_null() {
+        return Err(Failure::null("the name"));
+    }
+    // SAFETY: not NULL, and so a string.
+    let spec = unsafe { CStr::from_ptr(spec) };
+    let port = new_port(context)?;
+    // SAFETY: just made.
+    if let Err(failure) = unsafe { parse(port, spec.to_bytes()) } {
+        // SAFETY: just made, and given to nobody.
+        unsafe { nmport_delete(port) };
+        return Err(failure);
+    }
+    Ok(port)
+}
+
+/// The pointer, or NULL with the failure reported.
+fn pointer(context: *mut Context, result: Result<*mut Port, Failure>) -> *mut Port {
+    result.unwrap_or_else(|failure| {
+        report(context, failure);
+        ptr::null_mut()
+    })
+}
+
+/// `nmport_new`.
+#[unsafe(no_mangle)]
+pub extern "C" fn nmport_new() -> *mut Port {
+    let context = nmctx_get();
+    pointer(context, new_port(context))
+}
+
+/// `nmport_delete`.
+///
+/// # Safety
+///
+/// `port` is NULL or one that is neither bound nor mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_delete(port: *mut Port) {
+    // SAFETY: as the caller says.
+    let Some(held) = (unsafe { port.as_mut() }) else { return };
+    undo_cleanups(held, 0);
+    let context = held.context;
+    // SAFETY: made by this context's allocator; the caller forgets it.
+    unsafe { nmctx_free(context, port.cast()) };
+}
+
+/// `nmport_parse`.
+///
+/// # Safety
+///
+/// `port` is one, and `spec` is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_parse(port: *mut Port, spec: *const c_char) -> c_int {
+    let result = if spec.is_null() {
+        Err(Failure::null("the name"))
+    } else {
+        // SAFETY: not NULL, and so a string.
+        let spec = unsafe { CStr::from_ptr(spec) };
+        // SAFETY: as the caller says.
+        unsafe { parse(port, spec.to_bytes()) }
+    };
+    // SAFETY: as the caller says.
+    let context = unsafe { (*port).context };
+    status(context, result)
+}
+
+/// `nmport_undo_parse`.
+///
+/// # Safety
+///
+/// `port` is NULL or one that is neither bound nor mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
+    // SAFETY: as the caller says.
+    let Some(port) = (unsafe { port.as_mut() }) else { return };
+    undo_cleanups(port, 0);
+    port.header = Header::new(REQ_REGISTER);
+    port.register = Register::new();
+    attach_body(port);
+}
+
+/// `nmport_register`.
+///
+/// # Safety
+///
+/// `port` is one, with a sound list of options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_register(port: *mut Port) -> c_int {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let result = register(port);
+    status(port.context, result)
+}
+
+/// `nmport_undo_register`.
+///
+/// # Safety
+///
+/// `port` is NULL or one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_undo_register(port: *mut Port) {
+    // SAFETY: as the caller says.
+    if let Some(port) = unsafe { port.as_mut() } {
+        unregister(port);
+    }
+}
+
+/// `nmport_mmap`.
+///
+/// # Safety
+///
+/// `port` is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_mmap(port: *mut Port) -> c_int {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let result = map(port);
+    status(port.context, result)
+}
+
+/// `nmport_undo_mmap`.
+///
+/// # Safety
+///
+/// `port` is NULL or one whose rings and buffers nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_undo_mmap(port: *mut Port) {
+    // SAFETY: as the caller says.
+    if let Some(port) = unsafe { port.as_mut() }
+        && port.mmap_done != 0
+    {
+        unmap(port);
+    }
+}
+
+/// `nmport_prepare`.
+///
+/// # Safety
+///
+/// `spec` is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut Port {
+    let context = nmctx_get();
+    // SAFETY: as the caller says.
+    pointer(context, unsafe { prepare(context, spec) })
+}
+
+/// `nmport_undo_prepare`.
+///
+/// # Safety
+///
+/// As [`nmport_delete`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_undo_prepare(port: *mut Port) {
+    // SAFETY: as the caller says.
+    unsafe { nmport_delete(port) };
+}
+
+/// `nmport_open_desc`.
+///
+/// # Safety
+///
+/// `port` is one, with a sound list of options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_open_desc(port: *mut Port) -> c_int {
+    // SAFETY: as the caller says.
+    let port = unsafe { &mut *port };
+    let result = open_port(port);
+    status(port.context, result)
+}
+
+/// `nmport_undo_open_desc`.
+///
+/// # Safety
+///
+/// As [`nmport_undo_mmap`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut Port) {
+    // SAFETY: as the caller says.
+    unsafe { nmport_undo_mmap(port) };
+    // SAFETY: as the caller says.
+    unsafe { nmport_undo_register(port) };
+}
+
+/// `nmport_open`.
+///
+/// # Safety
+///
+/// `spec` is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut Port {
+    let context = nmctx_get();
+    let open = || {
+        // SAFETY: as the caller says.
+        let port = unsafe { prepare(context, spec) }?;
+        // SAFETY: just made.
+        if let Err(failure) = open_port(unsafe { &mut *port }) {
+            // SAFETY: just made, given to nobody, and neither bound nor mapped.
+            unsafe { nmport_delete(port) };
+            return Err(failure);
+        }
+        Ok(port)
+    };
+    pointer(context, open())
+}
+
+/// `nmport_close`.
+///
+/// # Safety
+///
+/// `port` is NULL or one whose rings and buffers nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_close(port: *mut Port) {
+    // SAFETY: as the caller says.
+    unsafe { nmport_undo_open_desc(port) };
+    // SAFETY: as the caller says; it is neither bound nor mapped any more.
+    unsafe { nmport_undo_prepare(port) };
+}
+
+/// `nmport_clone`.
+///
+/// # Safety
+///
+/// `port` is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_clone(port: *mut Port) -> *mut Port {
+    // SAFETY: as the caller says.
+    let port = unsafe { &*port };
+    let copy = || {
+        if !port.extmem.is_null() && port.register_done == 0 {
+            return Err(Failure::invalid(format!(
+                "{}: a port with extmem is bound before it is copied",
+                readable(&port.header.name())
+            )));
+        }
+        let copy = new_port(port.context)?;
+        // SAFETY: just made.
+        let held = unsafe { &mut *copy };
+        held.header = Header { options: 0, ..port.header };
+        held.register = port.register;
+        attach_body(held);
+        Ok(copy)
+    };
+    pointer(port.context, copy())
+}

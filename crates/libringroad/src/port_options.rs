@@ -1,0 +1,272 @@
+//! The options that port names may have (`share`, `extmem`, `conf`, `offset`), and which of them are enabled.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::abi::{Context, MAX_KEYS, OptionKey, OptionParser, ParseContext, ParseOption, Port};
+use crate::context::{set_errno, status};
+use crate::device;
+use crate::extmem;
+use crate::failure::{Failure, readable};
+use crate::number::whole_number;
+use crate::offset;
+use crate::option_parser::{KEY_DEFAULT, KEY_MUST_SET, OPTION_DISABLED, find_parser};
+use crate::port_name::split_port_name;
+
+/// A parser in a list of statics.
+struct Parser(OptionParser);
+
+// SAFETY: nothing of it changes but the flags, which are atomic; what it points to is static.
+unsafe impl Sync for Parser {}
+
+static OFFSET: Parser = Parser::new(
+    c"offset",
+    parse_offset,
+    &[(c"initial", KEY_MUST_SET | KEY_DEFAULT), (c"bits", 0)],
+    OPTION_DISABLED,
+    ptr::null(),
+);
+
+static CONF: Parser = Parser::new(
+    c"conf",
+    parse_conf,
+    &[
+        (c"rings", KEY_DEFAULT),
+        (c"host-rings", 0),
+        (c"slots", 0),
+        (c"tx-rings", 0),
+        (c"rx-rings", 0),
+        (c"host-tx-rings", 0),
+        (c"host-rx-rings", 0),
+        (c"tx-slots", 0),
+        (c"rx-slots", 0),
+    ],
+    0,
+    &raw const OFFSET.0,
+);
+
+static EXTMEM: Parser = Parser::new(
+    c"extmem",
+    parse_extmem,
+    &[
+        (c"file", KEY_MUST_SET | KEY_DEFAULT),
+        (c"if-num", 0),
+        (c"if-size", 0),
+        (c"ring-num", 0),
+        (c"ring-size", 0),
+        (c"buf-num", 0),
+        (c"buf-size", 0),
+    ],
+    0,
+    &raw const CONF.0,
+);
+
+static SHARE: Parser =
+    Parser::new(c"share", parse_share, &[(c"port", KEY_MUST_SET | KEY_DEFAULT)], 0, &raw const EXTMEM.0);
+
+impl Parser {
+    /// Keys have their index as id; the first is the one that `NAME=` means.
+    const fn new(
+        prefix: &'static CStr,
+        parse: ParseOption,
+        keys: &[(&'static CStr, u32)],
+        flags: u32,
+        next: *const OptionParser,
+    ) -> Self {
+        let mut table = [OptionKey { name: ptr::null(), id: 0, flags: 0 }; MAX_KEYS];
+        let mut index = 0;
+        while index < keys.len() {
+            let (name, flags) = keys[index];
+            table[index] = OptionKey { name: name.as_ptr(), id: index as c_int, flags };
+            index += 1;
+        }
+        Self(OptionParser {
+            prefix: prefix.as_ptr(),
+            parse: Some(parse),
+            default_key: 0,
+            nr_keys: keys.len() as c_int,
+            flags: AtomicU32::new(flags),
+            next,
+            keys: table,
+        })
+    }
+}
+
+/// The list of them all.
+#[must_use]
+pub fn parsers() -> *const OptionParser {
+    &raw const SHARE.0
+}
+
+/// What a parsing function was given.
+struct Given<'a> {
+    parse: &'a ParseContext,
+}
+
+impl Given<'_> {
+    fn text(&self, key: usize) -> Option<&CStr> {
+        let value = *self.parse.keys.get(key)?;
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: values end with NUL and live during the call.
+        Some(unsafe { CStr::from_ptr(value) })
+    }
+
+    /// The number given to a key, 0 if there is none.
+    fn number(&self, key: usize, most: u64) -> Result<u64, Failure> {
+        let Some(value) = self.text(key) else { return Ok(0) };
+        whole_number(value.to_bytes(), most).ok_or_else(|| {
+            Failure::invalid(format!("{}: not a number from 0 to {most}", readable(value.to_bytes())))
+        })
+    }
+
+    /// The same, or what the first key that is given says.
+    fn first_number(&self, keys: [usize; 2], most: u64) -> Result<u64, Failure> {
+        let key = keys.into_iter().find(|key| self.text(*key).is_some()).unwrap_or(keys[0]);
+        self.number(key, most)
+    }
+
+    fn port(&self) -> *mut Port {
+        self.parse.token.cast()
+    }
+}
+
+/// Runs a parsing function; -1 and a message if it fails.
+///
+/// # Safety
+///
+/// `parse` is valid, and its token the port that is being filled, which nobody else borrows.
+unsafe fn run(
+    parse: *mut ParseContext,
+    function: impl FnOnce(&Given<'_>, *mut Context) -> Result<(), Failure>,
+) -> c_int {
+    // SAFETY: valid, says the caller.
+    let parse = unsafe { &*parse };
+    status(parse.context, function(&Given { parse }, parse.context))
+}
+
+unsafe extern "C" fn parse_share(parse: *mut ParseContext) -> c_int {
+    let share = |given: &Given<'_>, _| {
+        let spec = given.text(0).unwrap_or_default().to_bytes();
+        let (name, rest) = split_port_name(spec)?;
+        if !rest.is_empty() {
+            return Err(Failure::invalid(format!("{}: a name alone is shared with", readable(spec))));
+        }
+        let region = device::region_of_port(name)?;
+        // SAFETY: the token is the port, which nobody borrows during the call.
+        let chosen = unsafe { &mut (*given.port()).register.mem_id };
+        if *chosen != 0 && *chosen != region {
+            return Err(Failure::invalid(format!(
+                "{} is in region {region}, but region {chosen} is chosen already",
+                readable(name)
+            )));
+        }
+        *chosen = region;
+        Ok(())
+    };
+    // SAFETY: called by `decode_options` for the token that `port::parse` gave.
+    unsafe { run(parse, share) }
+}
+
+unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
+    let extmem = |given: &Given<'_>, _| {
+        let mut pools = [[0; 2]; 3];
+        for (index, number) in pools.iter_mut().flatten().enumerate() {
+            *number = given.number(1 + index, u32::MAX.into())? as u32;
+        }
+        // SAFETY: the token is the port, which nobody borrows during the call.
+        unsafe { extmem::use_file(given.port(), given.text(0).unwrap_or_default()) }?;
+        // SAFETY: as above.
+        let option = unsafe { (*given.port()).extmem };
+        // SAFETY: `use_file` put one there.
+        let info = unsafe { &mut (*option).info };
+        for (pool, [objects, object_bytes]) in info.pools.iter_mut().zip(pools) {
+            pool.objects = objects;
+            pool.object_bytes = object_bytes;
+        }
+        Ok(())
+    };
+    // SAFETY: called by `decode_options` for the token that `port::parse` gave.
+    unsafe { run(parse, extmem) }
+}
+
+unsafe extern "C" fn parse_conf(parse: *mut ParseContext) -> c_int {
+    let conf = |given: &Given<'_>, _| {
+        let rings = |keys| given.first_number(keys, u16::MAX.into()).map(|number| number as u16);
+        let slots = |keys| given.first_number(keys, u32::MAX.into()).map(|number| number as u32);
+        // What says more is there in front: tx-rings overrides rings.
+        let (tx_rings, rx_rings) = (rings([3, 0])?, rings([4, 0])?);
+        let (host_tx_rings, host_rx_rings) = (rings([5, 1])?, rings([6, 1])?);
+        let (tx_slots, rx_slots) = (slots([7, 2])?, slots([8, 2])?);
+        // SAFETY: the token is the port, which nobody borrows during the call.
+        let register = unsafe { &mut (*given.port()).register };
+        (register.tx_rings, register.rx_rings) = (tx_rings, rx_rings);
+        (register.host_tx_rings, register.host_rx_rings) = (host_tx_rings, host_rx_rings);
+        (register.tx_slots, register.rx_slots) = (tx_slots, rx_slots);
+        Ok(())
+    };
+    // SAFETY: called by `decode_options` for the token that `port::parse` gave.
+    unsafe { run(parse, conf) }
+}
+
+unsafe extern "C" fn parse_offset(parse: *mut ParseContext) -> c_int {
+    let offset = |given: &Given<'_>, _| {
+        let initial = given.number(0, u64::MAX)?;
+        let bits = given.number(1, 64)?;
+        // SAFETY: the token is the port, which nobody borrows during the call.
+        unsafe { offset::use_offsets(given.port(), initial, initial, bits, 0) }
+    };
+    // SAFETY: called by `decode_options` for the token that `port::parse` gave.
+    unsafe { run(parse, offset) }
+}
+
+/// The option of this name, if there is one.
+///
+/// # Safety
+///
+/// `name` is NULL or ends with NUL.
+unsafe fn find(name: *const c_char) -> Option<&'static OptionParser> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: not NULL, and so a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    // SAFETY: the list is static.
+    unsafe { find_parser(parsers(), name.to_bytes()) }
+}
+
+/// `nmport_disable_option`.
+///
+/// # Safety
+///
+/// `name` is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_disable_option(name: *const c_char) {
+    // SAFETY: as the caller says.
+    if let Some(parser) = unsafe { find(name) } {
+        parser.flags.fetch_or(OPTION_DISABLED, Ordering::Relaxed);
+    }
+}
+
+/// `nmport_enable_option`.
+///
+/// # Safety
+///
+/// `name` is NULL or ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmport_enable_option(name: *const c_char) -> c_int {
+    // SAFETY: as the caller says.
+    match unsafe { find(name) } {
+        Some(parser) => {
+            parser.flags.fetch_and(!OPTION_DISABLED, Ordering::Relaxed);
+            0
+        }
+        None => {
+            set_errno(libc::EOPNOTSUPP);
+            -1
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Requests (`nmreq_*`): names into headers and bodies, and the list of options.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::abi::{Context, Header, OptionHeader, Register};
+use crate::binding::split_binding;
+use crate::context::{nmctx_free, nmctx_get, report, status};
+use crate::device;
+use crate::failure::Failure;
+use crate::port_name::split_port_name;
+
+/// The text at a cursor of the caller's.
+///
+/// # Safety
+///
+/// What it points to is NULL or a string that lives for `'a`.
+unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), Failure> {
+    // SAFETY: NULL or valid, says the caller.
+    let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| Failure::null("the pointer to the name"))?;
+    if cursor.is_null() {
+        return Err(Failure::null("the name"));
+    }
+    // SAFETY: not NULL, and so a string.
+    let text = unsafe { CStr::from_ptr(*cursor) };
+    Ok((cursor, text.to_bytes()))
+}
+
+/// `nmreq_header_init`.
+///
+/// # Safety
+///
+/// `header` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_header_init(header: *mut Header, request_type: u16, body: *mut c_void) {
+    let mut fresh = Header::new(request_type);
+    fresh.body = body as u64;
+    // SAFETY: valid, says the caller.
+    unsafe { header.write(fresh) };
+}
+
+/// `nmreq_header_decode`.
+///
+/// # Safety
+///
+/// The pointers are NULL or valid, and the text ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_header_decode(
+    spec: *mut *const c_char,
+    header: *mut Header,
+    context: *mut Context,
+) -> c_int {
+    let decode = || {
+        // SAFETY: as the caller says.
+        let (cursor, text) = unsafe { text_at(spec) }?;
+        // SAFETY: NULL or valid, says the caller.
+        let header = unsafe { header.as_mut() }.ok_or_else(|| Failure::null("the header"))?;
+        let (name, rest) = split_port_name(text)?;
+        header.set_name(name);
+        *cursor = rest.as_ptr().cast();
+        Ok(())
+    };
+    status(context, decode())
+}
+
+/// `nmreq_register_decode`.
+///
+/// # Safety
+///
+/// The pointers are NULL or valid, and the text ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_register_decode(
+    mode: *mut *const c_char,
+    register: *mut Register,
+    context: *mut Context,
+) -> c_int {
+    let decode = || {
+        // SAFETY: as the caller says.
+        let (cursor, text) = unsafe { text_at(mode) }?;
+        // SAFETY: NULL or valid, says the caller.
+        let register = unsafe { register.as_mut() }.ok_or_else(|| Failure::null("the request's body"))?;
+        let (binding, rest) = split_binding(text, register.mem_id)?;
+        register.mode = binding.mode as u32;
+        register.ring_id = binding.ring;
+        register.flags = binding.flags;
+        register.mem_id = binding.region;
+        *cursor = rest.as_ptr().cast();
+        Ok(())
+    };
+    status(context, decode())
+}
+
+/// `nmreq_get_mem_id`.
+///
+/// # Safety
+///
+/// The pointers are NULL or valid, and the text ends with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mut Context) -> i32 {
+    let ask = || {
+        // SAFETY: as the caller says.
+        let (cursor, text) = unsafe { text_at(name) }?;
+        let (name, rest) = split_port_name(text)?;
+        let region = device::region_of_port(name)?;
+        *cursor = rest.as_ptr().cast();
+        Ok(region)
+    };
+    match ask() {
+        Ok(region) => region.into(),
+        Err(failure) => {
+            report(context, failure);
+            -1
+        }
+    }
+}
+
+/// The place that holds the address of the first option for which `wanted` is true, or the 0 that ends the list.
+///
+/// # Safety
+///
+/// The list is sound, and nobody changes it meanwhile.
+unsafe fn place_of(
+    header: *mut Header,
+    wanted: impl Fn(*mut OptionHeader, &OptionHeader) -> bool,
+) -> *mut u64 {
+    // SAFETY: a header is valid wherever one is given.
+    let mut place = unsafe { &raw mut (*header).options };
+    loop {
+        // SAFETY: in the header, or in an option of a sound list.
+        let option = unsafe { place.read() } as *mut OptionHeader;
+        // SAFETY: an option of a sound list, or NULL.
+        let Some(seen) = (unsafe { option.as_ref() }) else { return place };
+        if wanted(option, seen) {
+            return place;
+        }
+        // SAFETY: not NULL, and so an option of a sound list.
+        place = unsafe { &raw mut (*option).next };
+    }
+}
+
+/// `nmreq_push_option`.
+///
+/// # Safety
+///
+/// Both are valid, and the option is in no list.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_push_option(header: *mut Header, option: *mut OptionHeader) {
+    // SAFETY: valid, says the caller.
+    let header = unsafe { &mut *header };
+    // SAFETY: valid, says the caller.
+    unsafe { (*option).next = header.options };
+    header.options = option as u64;
+}
+
+/// `nmreq_remove_option`.
+///
+/// # Safety
+///
+/// The header and its list are sound; `option` need not be in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_remove_option(header: *mut Header, option: *mut OptionHeader) {
+    // SAFETY: as the caller says.
+    let place = unsafe { place_of(header, |this, _| this == option) };
+    // SAFETY: in the header or one of its options.
+    let found = unsafe { place.read() } as *mut OptionHeader;
+    // SAFETY: NULL or an option of the list.
+    if let Some(found) = unsafe { found.as_mut() } {
+        // SAFETY: as when it was read.
+        unsafe { place.write(found.next) };
+        found.next = 0;
+    }
+}
+
+/// `nmreq_find_option`.
+///
+/// # Safety
+///
+/// The header and its list are sound.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_find_option(header: *mut Header, option_type: u32) -> *mut OptionHeader {
+    // SAFETY: as the caller says.
+    let place = unsafe { place_of(header, |_, option| option.option_type == option_type) };
+    // SAFETY: in the header or one of its options.
+    unsafe { place.read() as *mut OptionHeader }
+}
+
+/// `nmreq_free_options`.
+///
+/// # Safety
+///
+/// The header and its list are sound, and the options came from `nmctx_malloc` of the default context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nmreq_free_options(header: *mut Header) {
+    // SAFETY: valid, says the caller.
+    let header = unsafe { &mut *header };
+    while header.options != 0 {
+        let option = header.options as *mut OptionHeader;
+        // SAFETY: an option of a sound list.
+        header.options = unsafe { (*option).next };
+        // SAFETY: it came from this context, and no list leads to it any more.
+        unsafe { nmctx_free(nmctx_get(), option.cast()) };
+    }
+}
+
+/// `nmreq_option_name`.
+#[unsafe(no_mangle)]
+pub extern "C" fn nmreq_option_name(option_type: u32) -> *const c_char {
+    option_name(option_type).as_ptr()
+}
+
+/// What an option type is called in messages.
+#[must_use]
+pub fn option_name(option_type: u32) -> &'static CStr {
+    match option_type {
+        1 => c"extmem",
+        2 => c"sync-kloop-eventfds",
+        3 => c"csb",
+        4 => c"sync-kloop-mode",
+        5 => c"offsets",
+        _ => c"unknown",
+    }
+}
