@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Monitors of ports and pipes: copies as frames pass, exchanges when they are finished with. */
+#include "bound.h"
+
+static struct bound monitor(const char *name, uint64_t flags)
+{
+    struct bound b = bind_mode(name, NR_REG_ALL_NIC, 0, flags);
+
+    if (b.error != 0) {
+        fprintf(stderr, "monitoring %s: %s\n", name, strerror(b.error));
+        exit(1);
+    }
+    return b;
+}
+
+/* The next slot of a monitor, which is released; its flags, or -1. */
+static int seen(const struct bound *b, int *fill)
+{
+    struct netmap_ring *ring = rx(b, 0);
+    int flags;
+
+    CHECK(rxsync(b) == 0);
+    if (nm_ring_empty(ring)) {
+        return -1;
+    }
+    flags = ring->slot[ring->head].flags;
+    take(ring, fill, NULL);
+    CHECK(rxsync(b) == 0);
+    return flags;
+}
+
+static void copies_on_a_switch(void)
+{
+    struct bound a, b, t, r, both;
+    int fill = 0;
+
+    CHECK(bind_error("vale0:ma", NR_REG_ALL_NIC, 0, NR_MONITOR_RX) == EINVAL);
+    a = bind_port("vale0:ma");
+    b = bind_port("vale0:mb");
+    t = monitor("vale0:ma", NR_MONITOR_TX);
+    r = monitor("vale0:mb", NR_MONITOR_RX);
+    both = monitor("vale0:ma", NR_MONITOR_TX | NR_MONITOR_RX);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 's') && txsync(&a) == 0);
+    CHECK(seen(&t, &fill) == NS_TXMON && fill == 's');
+    /* On arrival, whether or not the port's program has looked. */
+    CHECK(seen(&r, &fill) == 0 && fill == 's' && seen(&both, &fill) == NS_TXMON);
+    CHECK(drain(&b, 0) == 1);
+    CHECK(put(tx(&b, 0), 60, 2, 1, 'u') && txsync(&b) == 0);
+    CHECK(seen(&t, &fill) == -1 && seen(&both, &fill) == 0 && fill == 'u' && drain(&a, 0) == 1);
+    /* Frames of several slots stay so. */
+    CHECK(put(tx(&a, 0), 5000, 1, 2, 'l') && txsync(&a) == 0 && rxsync(&t) == 0);
+    CHECK(take(rx(&t, 0), &fill, NULL) == 5000 && fill == 'l');
+    CHECK(poll_one(&t, POLLOUT, 0) & POLLERR);
+    CHECK(txsync(&t) == 0);
+    /* The port goes: its monitors are dead. */
+    unbind(&a);
+    CHECK(poll_one(&both, POLLIN, 1000) & POLLERR);
+    CHECK(rxsync(&t) == -1 && errno == EIO);
+    unbind(&t);
+    unbind(&both);
+    unbind(&r);
+    unbind(&b);
+}
+
+static void full_monitor(void)
+{
+    struct nmreq_register wish;
+    struct bound a = bind_port("vale0:ma"), b = bind_port("vale0:mb"), m;
+    int i, frames = 0, fill = 0, last = 0;
+
+    memset(&wish, 0, sizeof(wish));
+    wish.nr_mode = NR_REG_ALL_NIC;
+    wish.nr_flags = NR_MONITOR_TX;
+    wish.nr_rx_slots = 16;
+    m = bind_as("vale0:ma", wish, NULL);
+    NEED(m.error == 0);
+    for (i = 0; i < 40; i++) {
+        put(tx(&a, 0), 60, 1, 2, i);
+    }
+    CHECK(txsync(&a) == 0 && drain(&b, 0) == 40 && rxsync(&m) == 0);
+    while (take(rx(&m, 0), &fill, NULL) >= 0) {
+        frames++;
+        last = fill;
+    }
+    CHECK(frames == 15 && last == 39);
+    unbind(&m);
+    unbind(&a);
+    unbind(&b);
+}
+
+static void exchanges_on_a_switch(void)
+{
+    struct bound a = bind_port("vale0:ma"), b = bind_port("vale0:mb"), za, zb;
+    int fill = 0, flags;
+    uint32_t index;
+
+    za = monitor("vale0:ma", NR_ZCOPY_MON);
+    CHECK((za.reg.nr_flags & (NR_MONITOR_TX | NR_MONITOR_RX)) == (NR_MONITOR_TX | NR_MONITOR_RX));
+    CHECK(za.reg.nr_mem_id == a.reg.nr_mem_id);
+    zb = monitor("vale0:mb", NR_ZCOPY_MON);
+    index = tx(&a, 0)->slot[0].buf_idx;
+    CHECK(put(tx(&a, 0), 60, 1, 2, 'z') && txsync(&a) == 0);
+    flags = seen(&za, &fill);
+    CHECK(flags >= 0 && (flags & NS_TXMON) && fill == 'z');
+    CHECK(tx(&a, 0)->slot[0].buf_idx != index && (tx(&a, 0)->slot[0].flags & NS_BUF_CHANGED));
+    /* Received frames show when the program has released them. */
+    CHECK(rxsync(&b) == 0 && !nm_ring_empty(rx(&b, 0)) && seen(&zb, &fill) == -1);
+    CHECK(take(rx(&b, 0), NULL, NULL) == 60 && rxsync(&b) == 0);
+    fill = 0;
+    flags = seen(&zb, &fill);
+    CHECK(flags >= 0 && !(flags & NS_TXMON) && fill == 'z');
+    unbind(&za);
+    unbind(&zb);
+    unbind(&a);
+    unbind(&b);
+}
+
+static void on_pipes(void)
+{
+    struct bound a = bind_port("vale0:mp{1"), b = bind_port("vale0:mp}1"), t, r, z;
+    int fill = 0;
+
+    t = monitor("vale0:mp{1", NR_MONITOR_TX);
+    r = monitor("vale0:mp}1", NR_MONITOR_RX);
+    z = monitor("vale0:mp{1", NR_ZCOPY_MON);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 'v') && txsync(&a) == 0);
+    CHECK(seen(&t, &fill) == NS_TXMON && fill == 'v');
+    fill = 0;
+    CHECK(seen(&r, &fill) == 0 && fill == 'v');
+    CHECK(seen(&z, &fill) == -1 && drain(&b, 0) == 1 && seen(&z, &fill) == -1);
+    /* When the peer has released it, and the sender has seen that. */
+    fill = 0;
+    CHECK(txsync(&a) == 0 && seen(&z, &fill) >= 0 && fill == 'v');
+    CHECK(put(tx(&b, 0), 60, 1, 2, 'w') && txsync(&b) == 0);
+    CHECK(seen(&t, &fill) == -1 && seen(&z, &fill) == -1 && drain(&a, 0) == 1);
+    fill = 0;
+    CHECK(seen(&z, &fill) >= 0 && fill == 'w');
+    unbind(&z);
+    unbind(&t);
+    unbind(&r);
+    unbind(&a);
+    unbind(&b);
+}
+
+static void wakes(void)
+{
+    struct bound a = bind_port("vale0:ma"), m = monitor("vale0:ma", NR_MONITOR_TX);
+
+    if (fork() == 0) {
+        usleep(20000);
+        put(tx(&a, 0), 60, 1, 2, 0);
+        _exit(txsync(&a) == 0 ? 0 : 1);
+    }
+    CHECK(poll_one(&m, POLLIN, 10000) == POLLIN);
+    unbind(&m);
+    unbind(&a);
+}
+
+int main(void)
+{
+    copies_on_a_switch();
+    full_monitor();
+    exchanges_on_a_switch();
+    on_pipes();
+    wakes();
+    return CHECK_RESULT();
+}
