@@ -1,0 +1,61 @@
+//! `ioctl` on a device; `read` and `write`, which it does not have.
+
+use std::ffi::{c_int, c_ulong, c_void};
+
+use libc::{iovec, size_t, ssize_t};
+use ringroad_netmap::abi::is_device_request;
+use ringroad_netmap::control_call::control;
+
+use crate::{errno, next, tracked};
+
+/// What the kernel does for any descriptor, whatever is behind it.
+fn is_for_descriptors(request: c_ulong) -> bool {
+    matches!(request, libc::FIOCLEX | libc::FIONCLEX | libc::FIONBIO | libc::FIOASYNC)
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As ioctl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that are built for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    let device = match tracked::device(fd) {
+        None if is_device_request(request) => tracked::recognise(fd),
+        known => known,
+    };
+    match device {
+        Some(device) if !is_for_descriptors(request) => {
+            errno::returned(control(&*device, request, argument).map(|()| 0))
+        }
+        // SAFETY: the program's own arguments.
+        _ => unsafe { next::ioctl(fd, request, argument) },
+    }
+}
+
+/// Defines hooks of calls that a device refuses.
+macro_rules! refused {
+    ($($name:ident(fd: c_int, $($argument:ident: $type:ty),*);)+) => {
+        $(
+            /// The C function of this name.
+            ///
+            /// # Safety
+            /// As its manual page asks for.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(fd: c_int, $($argument: $type),*) -> ssize_t {
+                if tracked::device(fd).is_some() {
+                    errno::set(libc::EINVAL);
+                    return -1;
+                }
+                // SAFETY: the program's own arguments.
+                unsafe { next::$name(fd, $($argument),*) }
+            }
+        )+
+    };
+}
+
+refused! {
+    read(fd: c_int, to: *mut c_void, bytes: size_t);
+    write(fd: c_int, from: *const c_void, bytes: size_t);
+    readv(fd: c_int, to: *const iovec, count: c_int);
+    writev(fd: c_int, from: *const iovec, count: c_int);
+}

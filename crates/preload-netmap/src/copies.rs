@@ -1,0 +1,167 @@
+//! Descriptors closed and copied: who stands for what afterwards, and sparing our own, which programs that close everything do not know of.
+
+use std::ffi::{c_int, c_uint};
+
+use libc::FILE;
+use ringroad_netmap::private_descriptors::owns;
+use rustix::io::Errno;
+
+use crate::{errno, next, tracked};
+
+/// Descriptors from here on are neither tracked nor ours.
+const NUMBERS: c_uint = 65536;
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn close(fd: c_int) -> c_int {
+    if owns(fd) {
+        return errno::fail(Errno::BADF);
+    }
+    // Before it is done: afterwards another thread may have got the number.
+    tracked::forget(fd);
+    next::close(fd)
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As fclose(3) asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
+    if !file.is_null() {
+        let before = errno::get();
+        // SAFETY: the program's own argument.
+        tracked::forget(unsafe { libc::fileno(file) });
+        errno::set(before);
+    }
+    // SAFETY: the program's own argument.
+    unsafe { next::fclose(file) }
+}
+
+/// Does `close` with all ranges that have none of ours in them.
+fn between_ours(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint) -> c_int) -> c_int {
+    let mut begin = first;
+    for ours in (first..=last.min(NUMBERS - 1)).filter(|&number| owns(number as c_int)) {
+        if begin < ours && close(begin, ours - 1) < 0 {
+            return -1;
+        }
+        begin = ours + 1;
+    }
+    if begin <= last { close(begin, last) } else { 0 }
+}
+
+fn forget_all(first: c_uint, last: c_uint) {
+    for number in first..=last.min(NUMBERS - 1) {
+        tracked::forget(number as c_int);
+    }
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if first > last || flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+        return next::close_range(first, last, flags);
+    }
+    between_ours(first, last, |first, last| {
+        let result = next::close_range(first, last, flags);
+        if result == 0 {
+            forget_all(first, last);
+        }
+        result
+    })
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn closefrom(lowest: c_int) {
+    let before = errno::get();
+    let lowest = c_uint::try_from(lowest).unwrap_or(0);
+    if close_range(lowest, c_uint::MAX, 0) < 0 {
+        // A kernel before 5.9, or a sandbox.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let limit = limit.unwrap_or(NUMBERS.into()).min(i32::MAX as u64) as c_int;
+        for number in lowest as c_int..limit {
+            close(number);
+        }
+    }
+    errno::set(before);
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup(fd: c_int) -> c_int {
+    let copy = next::dup(fd);
+    if copy >= 0 {
+        tracked::copied(fd, copy);
+    }
+    copy
+}
+
+/// Why a copy cannot be made onto a number, or of it.
+fn refusal(old: c_int, new: c_int) -> Option<Errno> {
+    if owns(old) {
+        Some(Errno::BADF)
+    } else if owns(new) {
+        // In use, though not by the program; the kernel says so too where it is about to give a number to somebody else.
+        Some(Errno::BUSY)
+    } else {
+        None
+    }
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if let Some(errno) = refusal(old, new) {
+        return errno::fail(errno);
+    }
+    let copy = next::dup2(old, new);
+    if copy >= 0 && old != new {
+        tracked::copied(old, copy);
+    }
+    copy
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if let Some(errno) = refusal(old, new) {
+        return errno::fail(errno);
+    }
+    let copy = next::dup3(old, new, flags);
+    if copy >= 0 {
+        tracked::copied(old, copy);
+    }
+    copy
+}
+
+/// # Safety
+/// As fcntl(2) asks for.
+unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's own arguments.
+    let result = unsafe { next::fcntl(fd, command, argument) };
+    if result >= 0 && matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        tracked::copied(fd, result);
+    }
+    result
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As fcntl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that are built for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's own arguments.
+    unsafe { control(fd, command, argument) }
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As [`fcntl`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the program's own arguments.
+    unsafe { control(fd, command, argument) }
+}

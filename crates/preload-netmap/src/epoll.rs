@@ -1,0 +1,318 @@
+//! Epoll sets with devices in them. The kernel's set holds everything else and is one of the descriptors waited for.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use libc::{epoll_event, sigset_t, timespec};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
+use crate::epoll_interests::{self, Interest};
+use crate::time_limit::{TimeLimit, timespec_of};
+use crate::tracked::{self, DeviceReference, any_device};
+use crate::wait::Wait;
+use crate::{errno, next};
+
+/// Tracks the set behind a new descriptor, so that copies of it share what is added to one.
+fn made(epoll: c_int) -> c_int {
+    if epoll >= 0 {
+        let before = errno::get();
+        tracked::forget(epoll);
+        // Where there is no room it is known when a device is added.
+        let _ = tracked::add_epoll_set(epoll);
+        errno::set(before);
+    }
+    epoll
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn epoll_create(size: c_int) -> c_int {
+    made(next::epoll_create(size))
+}
+
+/// The C function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    made(next::epoll_create1(flags))
+}
+
+/// Adds, changes or removes a device.
+fn control(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    device: &DeviceReference,
+    event: Option<&epoll_event>,
+) -> Result<c_int, Errno> {
+    let mut unused = epoll_event { events: 0, u64: 0 };
+    // The kernel knows whether it is a set. A device's descriptor is in it only where it was not known for one.
+    // SAFETY: `unused` is a structure of ours.
+    let removed = unsafe { next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut unused) };
+    if removed < 0 && errno::last() != Errno::NOENT {
+        return Err(errno::last());
+    }
+    let set = tracked::epoll_set(epoll).ok_or(Errno::NOMEM)?;
+    match (operation, event) {
+        (libc::EPOLL_CTL_ADD, Some(event)) => epoll_interests::add(epoll, set, fd, device.clone(), event)?,
+        (libc::EPOLL_CTL_MOD, Some(event)) => epoll_interests::modify(set, fd, device, event)?,
+        (libc::EPOLL_CTL_DEL, _) => epoll_interests::remove(set, fd, device)?,
+        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => return Err(Errno::FAULT),
+        _ => return Err(Errno::INVAL),
+    }
+    Ok(0)
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As epoll_ctl(2) asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    let device = if any_device() { tracked::device(fd) } else { None };
+    let Some(device) = device else {
+        // SAFETY: the program's own arguments.
+        return unsafe { next::epoll_ctl(epoll, operation, fd, event) };
+    };
+    // SAFETY: null or a structure, the program says; it is packed, so it is copied.
+    let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
+    errno::returned(control(epoll, operation, fd, &device, event.as_ref()))
+}
+
+/// Room for a program's events.
+struct Events {
+    start: *mut epoll_event,
+    room: c_int,
+    count: c_int,
+}
+
+impl Events {
+    /// # Safety
+    /// There must be room left.
+    unsafe fn push(&mut self, event: epoll_event) {
+        // SAFETY: the caller's promise.
+        let place = unsafe { self.start.add(self.count as usize) };
+        // SAFETY: the caller's promise.
+        unsafe { place.write_unaligned(event) };
+        self.count += 1;
+    }
+
+    /// Adds what the kernel's set has ready, without the doorbell; whether that was rung.
+    ///
+    /// # Safety
+    /// `start` must have room for `room` events.
+    unsafe fn take_from_kernel(&mut self, epoll: c_int) -> Result<bool, Errno> {
+        if self.count == self.room {
+            return Ok(false);
+        }
+        // SAFETY: the caller's promise.
+        let start = unsafe { self.start.add(self.count as usize) };
+        // SAFETY: the caller's promise.
+        let taken = unsafe { next::epoll_wait(epoll, start, self.room - self.count, 0) };
+        if taken < 0 {
+            return Err(errno::last());
+        }
+        // SAFETY: the kernel has written that many.
+        let kept = unsafe { without_doorbell(start, taken) };
+        self.count += kept;
+        Ok(kept < taken)
+    }
+}
+
+/// Removes the doorbell from `count` events; how many are left.
+///
+/// # Safety
+/// `events` must be `count` events.
+unsafe fn without_doorbell(events: *mut epoll_event, count: c_int) -> c_int {
+    let mut kept = 0;
+    for index in 0..count as usize {
+        // SAFETY: the caller's promise.
+        let place = unsafe { events.add(index) };
+        // SAFETY: the caller's promise.
+        let event = unsafe { place.read_unaligned() };
+        if event.u64 == epoll_interests::doorbell_data() {
+            continue;
+        }
+        // SAFETY: not behind `index`.
+        let place = unsafe { events.add(kept) };
+        // SAFETY: as above.
+        unsafe { place.write_unaligned(event) };
+        kept += 1;
+    }
+    kept as c_int
+}
+
+/// Waits for a set that may have devices.
+///
+/// # Safety
+/// As epoll_wait(2) asks for.
+unsafe fn wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: &TimeLimit,
+    mask: *const sigset_t,
+) -> Result<c_int, Errno> {
+    /// Takes turns, so that what is always ready does not keep the rest from being told.
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        let mut wait = Wait::new();
+        let mut interests: SmallVec<[Interest; 16]> = SmallVec::new();
+        if let Some(set) = tracked::known_epoll_set(epoll) {
+            epoll_interests::for_each(set, |interest| interests.push(interest.clone()));
+        }
+        if interests.is_empty() {
+            // SAFETY: the caller's promise.
+            let count = unsafe { wait_for_kernel(epoll, events, room, limit, mask) }?;
+            if count > 0 || limit.left() == Some(Duration::ZERO) {
+                return Ok(count);
+            }
+            continue;
+        }
+        for interest in &interests {
+            if let Some(conditions) = interest.conditions() {
+                wait.watch(interest.device.clone(), conditions);
+            }
+        }
+        wait.add(epoll, libc::POLLIN);
+        wait.run(limit, mask)?;
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let mut told = Events { start: events, room, count: 0 };
+        let of_kernel = wait.others.first().is_some_and(|other| other.revents != 0);
+        let kernel_first = !turn.is_multiple_of(2);
+        if of_kernel && kernel_first {
+            // SAFETY: the caller's promise.
+            unsafe { told.take_from_kernel(epoll) }?;
+        }
+        let first = turn / 2 % interests.len();
+        let (behind, ahead) = interests.split_at(first);
+        for interest in ahead.iter().chain(behind) {
+            let Some(conditions) = interest.conditions() else { continue };
+            let found = wait.found_at(&interest.device, conditions);
+            if found != 0 && told.count < room {
+                // SAFETY: there is room.
+                unsafe { told.push(epoll_event { events: found as u32 & 0xFFFF, u64: interest.data }) };
+                epoll_interests::told(interest);
+            }
+        }
+        if of_kernel && !kernel_first {
+            // SAFETY: the caller's promise.
+            unsafe { told.take_from_kernel(epoll) }?;
+        }
+        if told.count > 0 || limit.left() == Some(Duration::ZERO) {
+            return Ok(told.count);
+        }
+    }
+}
+
+/// Waits for a set without devices, until some are added.
+///
+/// # Safety
+/// As epoll_wait(2) asks for.
+unsafe fn wait_for_kernel(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    limit: &TimeLimit,
+    mask: *const sigset_t,
+) -> Result<c_int, Errno> {
+    let left = limit.left().map(timespec_of);
+    let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the caller's promise; `left` outlives the call.
+    let count = unsafe { next::epoll_pwait2(epoll, events, room, left, mask) };
+    if count < 0 {
+        return Err(errno::last());
+    }
+    // SAFETY: the kernel has written that many.
+    Ok(unsafe { without_doorbell(events, count) })
+}
+
+/// Whether a call has to look for devices in the set.
+fn may_have_devices(events: *mut epoll_event, room: c_int) -> bool {
+    any_device() && !events.is_null() && room > 0
+}
+
+/// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`, and it is to be done again.
+///
+/// # Safety
+/// `events` must be `count` events.
+unsafe fn undisturbed(events: *mut epoll_event, count: c_int) -> Option<c_int> {
+    if count <= 0 || !any_device() {
+        return Some(count);
+    }
+    // SAFETY: the caller's promise.
+    let kept = unsafe { without_doorbell(events, count) };
+    (kept > 0).then_some(kept)
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As epoll_wait(2) asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: the program's own arguments.
+    unsafe { epoll_pwait(epoll, events, room, timeout, std::ptr::null()) }
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As epoll_pwait(2) asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let limit = TimeLimit::from_milliseconds(timeout);
+    if !may_have_devices(events, room) {
+        // SAFETY: the program's own arguments.
+        let count = unsafe { next::epoll_pwait(epoll, events, room, timeout, mask) };
+        // SAFETY: the kernel has written that many.
+        if let Some(count) = unsafe { undisturbed(events, count) } {
+            return count;
+        }
+    }
+    // SAFETY: the program's own arguments.
+    errno::returned(unsafe { wait(epoll, events, room, &limit, mask) })
+}
+
+/// The C function of this name.
+///
+/// # Safety
+/// As epoll_pwait2(2) asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    room: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: null or a structure, the program says.
+    let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
+    if limit.is_err() || !may_have_devices(events, room) {
+        // SAFETY: the program's own arguments.
+        let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };
+        // SAFETY: the kernel has written that many.
+        if let Some(count) = unsafe { undisturbed(events, count) } {
+            return count;
+        }
+    }
+    // SAFETY: the program's own arguments.
+    errno::returned(limit.and_then(|limit| unsafe { wait(epoll, events, room, &limit, mask) }))
+}

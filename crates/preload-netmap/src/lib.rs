@@ -1,0 +1,37 @@
+//! Preloaded into a program (`LD_PRELOAD`), makes `/dev/netmap` a device of the Ringroad daemon; the program is neither changed nor built anew.
+//!
+//! What the program gets from `open` is a real descriptor: the end of a connection to the daemon. Only calls on such descriptors are answered here,
+//! everything else goes on to the C library. Programs that never touch the device behave as without this object: nothing is
+//! printed, no thread started and nothing connected.
+//!
+//! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl), [`passing`]
+//!   (recvmsg), [`status`] (stat, access).
+//! - Behind them: [`next`], the C library's functions; [`tracked`], which descriptors are devices, in a [`descriptor_table`]; [`wait`], sleeping on
+//!   devices and others at once until a [`time_limit`]; [`epoll_interests`], devices in epoll sets; [`mapping_ledger`], what keeps mapped devices
+//!   bound; [`process`], forks.
+//!
+//! What does not work: programs that are linked statically, or make system calls without the C library; calls that the library makes within itself
+//! (`fopen` of the device); an epoll set with devices that is itself waited for by `poll`, by another epoll set, or in a process that got it
+//! by `exec` or over a socket. Edge-triggered interests in devices are served as level-triggered ones. Where netmap's own kernel module has made `/dev/netmap`, that is
+//! used.
+#![allow(unsafe_code)]
+
+pub mod control;
+pub mod copies;
+mod descriptor_table;
+pub mod epoll;
+mod epoll_interests;
+mod errno;
+mod mapping_ledger;
+pub mod memory;
+mod next;
+pub mod open;
+pub mod passing;
+pub mod poll;
+mod process;
+pub mod select;
+mod signal_safe_lock;
+pub mod status;
+mod time_limit;
+mod tracked;
+mod wait;

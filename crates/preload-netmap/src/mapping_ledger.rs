@@ -1,0 +1,145 @@
+//! Which parts of this process's memory are mappings of devices. Each keeps its device bound, also when the program has closed all descriptors of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::signal_safe_lock::SignalSafeLock;
+
+/// A mapping, or what is left of one, held by `H`.
+#[derive(Debug)]
+pub(crate) struct Mapping<H> {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    holder: Arc<H>,
+}
+
+/// All mappings.
+#[derive(Debug)]
+pub(crate) struct Ledger<H> {
+    mappings: Vec<Mapping<H>>,
+}
+
+impl<H> Ledger<H> {
+    const fn new() -> Self {
+        Self { mappings: Vec::new() }
+    }
+
+    /// The first mapping with something in a range.
+    fn overlapping(&self, start: usize, end: usize) -> Option<&Mapping<H>> {
+        self.mappings.iter().find(|mapping| mapping.start < end && start < mapping.end)
+    }
+
+    /// Takes a range out; what lay in it.
+    fn remove(&mut self, start: usize, end: usize) -> Vec<Mapping<H>> {
+        let overlaps = |mapping: &mut Mapping<H>| mapping.start < end && start < mapping.end;
+        let mut removed: Vec<_> = self.mappings.extract_if(.., overlaps).collect();
+        for mapping in &mut removed {
+            for (start, end) in [(mapping.start, start), (end, mapping.end)] {
+                if start < end {
+                    self.mappings.push(Mapping { start, end, holder: mapping.holder.clone() });
+                }
+            }
+            mapping.start = mapping.start.max(start);
+            mapping.end = mapping.end.min(end);
+        }
+        removed
+    }
+}
+
+/// What holds a mapping in a process: another handle on the device's descriptor.
+pub(crate) type Holder = ringroad_netmap::private_descriptors::PrivateDescriptor;
+
+static LEDGER: SignalSafeLock<Ledger<Holder>> = SignalSafeLock::new(Ledger::new());
+/// Mappings in the ledger, for those who need not look.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The lock, for whoever forks.
+pub(crate) fn lock() -> &'static SignalSafeLock<Ledger<Holder>> {
+    &LEDGER
+}
+
+fn with<R>(f: impl FnOnce(&mut Ledger<Holder>) -> R) -> R {
+    LEDGER.with(|ledger| {
+        let result = f(ledger);
+        COUNT.store(ledger.mappings.len(), Ordering::Relaxed);
+        result
+    })
+}
+
+/// Whether there is any mapping.
+#[inline]
+pub(crate) fn is_empty() -> bool {
+    COUNT.load(Ordering::Relaxed) == 0
+}
+
+/// Adds a mapping.
+pub(crate) fn add(start: usize, bytes: usize, holder: Arc<Holder>) {
+    with(|ledger| ledger.mappings.push(Mapping { start, end: start.saturating_add(bytes), holder }));
+}
+
+/// Takes a range out. What lay in it is held as long as the result.
+#[must_use]
+pub(crate) fn remove(start: usize, bytes: usize) -> Vec<Mapping<Holder>> {
+    with(|ledger| ledger.remove(start, start.saturating_add(bytes)))
+}
+
+/// Puts back what [`remove`] took out.
+pub(crate) fn put_back(removed: Vec<Mapping<Holder>>) {
+    with(|ledger| ledger.mappings.extend(removed));
+}
+
+/// What holds the first mapping with something in a range.
+pub(crate) fn holder(start: usize, bytes: usize) -> Option<Arc<Holder>> {
+    with(|ledger| {
+        ledger.overlapping(start, start.saturating_add(bytes)).map(|mapping| mapping.holder.clone())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(holder: &Arc<()>) -> Ledger<()> {
+        let mut ledger = Ledger::new();
+        ledger.mappings.push(Mapping { start: 100, end: 200, holder: holder.clone() });
+        ledger.mappings.push(Mapping { start: 300, end: 400, holder: holder.clone() });
+        ledger
+    }
+
+    fn ranges(mappings: &[Mapping<()>]) -> Vec<(usize, usize)> {
+        let mut ranges: Vec<_> = mappings.iter().map(|mapping| (mapping.start, mapping.end)).collect();
+        ranges.sort_unstable();
+        ranges
+    }
+
+    #[test]
+    fn any_part_of_a_mapping_can_go() {
+        for (start, end, removed, left) in [
+            (0, 100, vec![], vec![(100, 200), (300, 400)]),
+            (200, 300, vec![], vec![(100, 200), (300, 400)]),
+            (100, 200, vec![(100, 200)], vec![(300, 400)]),
+            (50, 150, vec![(100, 150)], vec![(150, 200), (300, 400)]),
+            (150, 250, vec![(150, 200)], vec![(100, 150), (300, 400)]),
+            (120, 130, vec![(120, 130)], vec![(100, 120), (130, 200), (300, 400)]),
+            (150, 350, vec![(150, 200), (300, 350)], vec![(100, 150), (350, 400)]),
+            (0, usize::MAX, vec![(100, 200), (300, 400)], vec![]),
+        ] {
+            let mut ledger = ledger(&Arc::new(()));
+            assert_eq!(ranges(&ledger.remove(start, end)), removed, "{start}-{end}");
+            assert_eq!(ranges(&ledger.mappings), left, "{start}-{end}");
+            assert!(ledger.overlapping(start, end).is_none());
+        }
+    }
+
+    #[test]
+    fn a_mapping_is_held_until_its_last_part_is_gone() {
+        let holder = Arc::new(());
+        let mut ledger = ledger(&holder);
+        ledger.remove(300, 400);
+        ledger.remove(100, 130);
+        drop(ledger.remove(140, 200));
+        assert_eq!(Arc::strong_count(&holder), 2);
+        drop(ledger.remove(130, 140));
+        assert_eq!(Arc::strong_count(&holder), 1);
+    }
+}

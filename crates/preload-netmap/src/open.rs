@@ -1,0 +1,118 @@
+//! `open` and its kin on `/dev/netmap`.
+//!
+//! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With O_CREAT the
+//! path is looked at before, or a plain file would come into being.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+use libc::mode_t;
+use ringroad_netmap::device::Device;
+use ringroad_netmap::user_memory;
+use rustix::io::{Errno, FdFlags};
+
+use crate::{errno, next, tracked};
+
+/// The device's path.
+const DEVICE: &CStr = c"/dev/netmap";
+
+/// Whether a path that the kernel has read is the device's.
+///
+/// # Safety
+/// `path` must be a NUL-terminated string.
+pub(crate) unsafe fn is_device_path(path: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    path == DEVICE
+}
+
+/// The same for a path that may lead nowhere.
+fn may_be_device_path(path: *const c_char) -> bool {
+    let mut read = [0; DEVICE.count_bytes() + 1];
+    user_memory::read_bytes(path.addr(), &mut read).is_ok() && read == DEVICE.to_bytes_with_nul()
+}
+
+/// Opens the device for a program that gave `flags`.
+fn open_device(flags: c_int) -> Result<c_int, Errno> {
+    let before = errno::get();
+    let (descriptor, device) = Device::open()?;
+    let descriptor = lowest(descriptor)?;
+    let kept = if flags & libc::O_CLOEXEC != 0 { FdFlags::CLOEXEC } else { FdFlags::empty() };
+    rustix::io::fcntl_setfd(&descriptor, kept)?;
+    if flags & libc::O_NONBLOCK != 0 {
+        let status = rustix::fs::fcntl_getfl(&descriptor)?;
+        rustix::fs::fcntl_setfl(&descriptor, status | rustix::fs::OFlags::NONBLOCK)?;
+    }
+    tracked::forget(descriptor.as_raw_fd());
+    tracked::add_device(descriptor.as_raw_fd(), device)?;
+    errno::set(before);
+    Ok(descriptor.into_raw_fd())
+}
+
+/// Moves a descriptor to the lowest free number, which programs may count on.
+fn lowest(descriptor: OwnedFd) -> Result<OwnedFd, Errno> {
+    let lower = rustix::io::fcntl_dupfd_cloexec(&descriptor, 0);
+    match lower {
+        Ok(lower) if lower.as_raw_fd() < descriptor.as_raw_fd() => Ok(lower),
+        _ => Ok(descriptor),
+    }
+}
+
+/// Opens with `open_file`, or opens the device.
+///
+/// # Safety
+/// `path` must be what open(2) asks for.
+unsafe fn open_either(path: *const c_char, flags: c_int, open_file: impl FnOnce() -> c_int) -> c_int {
+    if flags & libc::O_CREAT != 0 && may_be_device_path(path) {
+        return errno::returned(open_device(flags));
+    }
+    let number = open_file();
+    if number >= 0 {
+        // What was closed behind our back may have had the number.
+        tracked::forget(number);
+        return number;
+    }
+    if errno::get() != libc::ENOENT || path.is_null() {
+        return number;
+    }
+    // SAFETY: the kernel has read the path and found no file, so it is a string.
+    if unsafe { is_device_path(path) } {
+        return errno::returned(open_device(flags));
+    }
+    errno::set(libc::ENOENT);
+    number
+}
+
+/// Defines hooks of calls that open: the path, the flags, and the C library's function with its arguments.
+macro_rules! opens {
+    ($($name:ident($($argument:ident: $type:ty),*): $path:ident, $flags:expr, $next:ident;)+) => {
+        $(
+            /// The C function of this name.
+            ///
+            /// # Safety
+            /// As open(2) asks for. Programs pass the mode as a variadic argument, which is passed as any other on the platforms that are built for.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the program's own arguments.
+                let open_file = || unsafe { next::$next($($argument),*) };
+                // SAFETY: the program's own arguments.
+                unsafe { open_either($path, $flags, open_file) }
+            }
+        )+
+    };
+}
+
+opens! {
+    open(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
+    open64(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
+    __open(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
+    __open64(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
+    openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, flags, openat;
+    openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, flags, openat;
+    __open_2(path: *const c_char, flags: c_int): path, flags, __open_2;
+    __open64_2(path: *const c_char, flags: c_int): path, flags, __open_2;
+    __openat_2(directory: c_int, path: *const c_char, flags: c_int): path, flags, __openat_2;
+    __openat64_2(directory: c_int, path: *const c_char, flags: c_int): path, flags, __openat_2;
+    creat(path: *const c_char, mode: mode_t): path, libc::O_CREAT, creat;
+    creat64(path: *const c_char, mode: mode_t): path, libc::O_CREAT, creat;
+}

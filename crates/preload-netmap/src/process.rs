@@ -1,0 +1,41 @@
+//! Whose memory this is: the process's own, a fork's copy of it, or that of a parent from which a `vfork` child borrows it.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::{epoll_interests, mapping_ledger};
+
+/// The process whose descriptors the tables tell of; 0 as long as they tell of none.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+fn current() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// Whether the tables are this process's. A child of `vfork` runs in its parent's memory, but what it closes there stays open in the parent.
+pub(crate) fn owns_tables() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner == 0 || owner == current()
+}
+
+/// Called before the tables tell of anything.
+pub(crate) fn take_tables() {
+    if OWNER.compare_exchange(0, current(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        // SAFETY: the handlers take locks that are held for a few instructions only, and are never unloaded: preloaded objects stay.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
+    }
+}
+
+extern "C" fn before_fork() {
+    epoll_interests::lock().take();
+    mapping_ledger::lock().take();
+}
+
+extern "C" fn after_fork() {
+    mapping_ledger::lock().give_back();
+    epoll_interests::lock().give_back();
+}
+
+extern "C" fn after_fork_in_child() {
+    OWNER.store(current(), Ordering::Relaxed);
+    after_fork();
+}

@@ -1,0 +1,98 @@
+//! A lock that a signal handler of the same thread may ask for as well: signals wait while it is held. It is held for a few instructions only, never across
+//! a call that may block, and around `fork`, so that a child finds what it guards whole.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::sigset_t;
+
+/// A value with its lock.
+pub(crate) struct SignalSafeLock<T> {
+    taken: AtomicBool,
+    /// Signals that were blocked before; of whoever holds the lock.
+    mask: UnsafeCell<MaybeUninit<sigset_t>>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `mask` and `value` are touched only by whoever has set `taken`.
+unsafe impl<T: Send> Sync for SignalSafeLock<T> {}
+
+impl<T> SignalSafeLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            mask: UnsafeCell::new(MaybeUninit::uninit()),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Runs `f` on the value. Nothing in `f` may take the lock again, and what closes or frees a device belongs behind it.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.take();
+        // SAFETY: the lock is held, so there is no other reference.
+        let value = unsafe { &mut *self.value.get() };
+        let result = f(value);
+        self.give_back();
+        result
+    }
+
+    /// Takes the lock without looking at the value; [`Self::give_back`] must follow on this thread, or in its child.
+    pub(crate) fn take(&self) {
+        let mut all = MaybeUninit::<sigset_t>::uninit();
+        // SAFETY: fills the set.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        let mut before = MaybeUninit::<sigset_t>::uninit();
+        // SAFETY: both sets are of this function; the second is written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        while self.taken.swap(true, Ordering::Acquire) {
+            rustix::thread::sched_yield();
+        }
+        // SAFETY: the lock is held.
+        unsafe { *self.mask.get() = before };
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn give_back(&self) {
+        // SAFETY: the lock is held, and the mask was written when it was taken.
+        let before = unsafe { *self.mask.get() };
+        self.taken.store(false, Ordering::Release);
+        // SAFETY: a set that `take` got from the same function.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time() {
+        static LOCK: SignalSafeLock<u64> = SignalSafeLock::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| LOCK.with(|count| *count += 1)));
+            }
+        });
+        assert_eq!(LOCK.with(|count| *count), 40_000);
+    }
+
+    #[test]
+    fn signals_wait() {
+        static SEEN: AtomicBool = AtomicBool::new(false);
+        extern "C" fn note(_signal: libc::c_int) {
+            SEEN.store(true, Ordering::SeqCst);
+        }
+        let handler: extern "C" fn(libc::c_int) = note;
+        // SAFETY: the handler only stores an atomic.
+        unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+        let lock = SignalSafeLock::new(());
+        lock.with(|()| {
+            // SAFETY: a handler is in place.
+            unsafe { libc::raise(libc::SIGUSR2) };
+            assert!(!SEEN.load(Ordering::SeqCst));
+        });
+        assert!(SEEN.load(Ordering::SeqCst));
+    }
+}

@@ -1,0 +1,102 @@
+//! Until when a call may wait.
+
+use std::time::{Duration, Instant};
+
+use libc::timespec;
+use rustix::io::Errno;
+
+/// When a wait ends without an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeLimit {
+    /// It does not begin.
+    Now,
+    /// Then.
+    At(Instant),
+    /// Not at all.
+    Never,
+}
+
+impl TimeLimit {
+    /// After a time from now; one that is too long to say is no limit.
+    pub(crate) fn after(time: Duration) -> Self {
+        if time.is_zero() {
+            return Self::Now;
+        }
+        Instant::now().checked_add(time).map_or(Self::Never, Self::At)
+    }
+
+    /// From milliseconds; negative: none.
+    pub(crate) fn from_milliseconds(milliseconds: i32) -> Self {
+        u64::try_from(milliseconds).map_or(Self::Never, |time| Self::after(Duration::from_millis(time)))
+    }
+
+    /// From a `timespec`; without one there is no limit.
+    ///
+    /// # Errors
+    /// EINVAL where it is none.
+    pub(crate) fn from_timespec(time: Option<&timespec>) -> Result<Self, Errno> {
+        let Some(time) = time else { return Ok(Self::Never) };
+        let seconds = u64::try_from(time.tv_sec).map_err(|_| Errno::INVAL)?;
+        match u32::try_from(time.tv_nsec) {
+            Ok(nanoseconds) if nanoseconds < 1_000_000_000 => {
+                Ok(Self::after(Duration::new(seconds, nanoseconds)))
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Time left, of which zero says that it is over; `None` without a limit.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::At(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Never => None,
+        }
+    }
+}
+
+/// A time as system calls take it.
+pub(crate) fn timespec_of(time: Duration) -> timespec {
+    timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_the_calls_define_them() {
+        assert_eq!(TimeLimit::from_milliseconds(-5), TimeLimit::Never);
+        assert_eq!(TimeLimit::from_milliseconds(0), TimeLimit::Now);
+        assert_eq!(TimeLimit::from_timespec(None), Ok(TimeLimit::Never));
+        for (tv_sec, tv_nsec, limit) in [
+            (0, 0, Ok(TimeLimit::Now)),
+            (i64::MAX, 0, Ok(TimeLimit::Never)),
+            (-1, 0, Err(Errno::INVAL)),
+            (0, -1, Err(Errno::INVAL)),
+            (0, 1_000_000_000, Err(Errno::INVAL)),
+        ] {
+            assert_eq!(TimeLimit::from_timespec(Some(&timespec { tv_sec, tv_nsec })), limit);
+        }
+    }
+
+    #[test]
+    fn time_left_is_never_more_than_was_asked_for() {
+        let hour = Duration::from_secs(3600);
+        let left = TimeLimit::after(hour).left().unwrap();
+        assert!(left <= hour && left > hour / 2);
+        assert_eq!(TimeLimit::Now.left(), Some(Duration::ZERO));
+        assert_eq!(TimeLimit::Never.left(), None);
+        assert_eq!(TimeLimit::At(Instant::now()).left(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn times_are_passed_on_whole() {
+        let time = timespec_of(Duration::new(3, 999_999_999));
+        assert_eq!((time.tv_sec, time.tv_nsec), (3, 999_999_999));
+        assert_eq!(timespec_of(Duration::MAX).tv_sec, i64::MAX);
+    }
+}

@@ -1,0 +1,199 @@
+//! Which descriptors of this process are devices, or epoll sets that may hold devices.
+
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use ringroad_netmap::device::Device;
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use crate::descriptor_table::{DescriptorTable, Reference, Removed};
+use crate::epoll_interests;
+use crate::process;
+
+/// Descriptor numbers that can be tracked; a higher one cannot be a device.
+const NUMBERS: usize = 65536;
+/// Devices and epoll sets that a process can have.
+const ENTRIES: usize = 1024;
+
+/// What a number can stand for.
+#[derive(Debug)]
+pub(crate) enum Tracked {
+    /// An open of the device.
+    Device(Arc<Device>),
+    /// An epoll set, known by this number among [`epoll_interests`].
+    Epoll(u64),
+}
+
+static TABLE: DescriptorTable<Tracked, NUMBERS, ENTRIES> = DescriptorTable::new();
+
+/// Descriptors that were there before this object have not been looked at.
+const UNSEEN: u8 = 0;
+/// There has been no device.
+const NONE: u8 = 1;
+/// There has been a device.
+const SOME: u8 = 2;
+static DEVICES: AtomicU8 = AtomicU8::new(UNSEEN);
+
+/// A device in use.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DeviceReference(Reference<Tracked>);
+
+impl DeviceReference {
+    fn new(reference: Reference<Tracked>) -> Option<Self> {
+        matches!(*reference, Tracked::Device(_)).then_some(Self(reference))
+    }
+}
+
+impl Deref for DeviceReference {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        match &*self.0 {
+            Tracked::Device(device) => device,
+            // `new` lets devices in only, and an entry's value does not change.
+            Tracked::Epoll(_) => unreachable!(),
+        }
+    }
+}
+
+/// Whether there has been a device in this process. Looks once at the descriptors that it inherited.
+#[inline]
+pub(crate) fn any_device() -> bool {
+    match DEVICES.load(Ordering::Relaxed) {
+        UNSEEN => {
+            DEVICES.store(NONE, Ordering::Relaxed);
+            look_at_inherited();
+            DEVICES.load(Ordering::Relaxed) == SOME
+        }
+        seen => seen == SOME,
+    }
+}
+
+/// Looks at all open descriptors, without memory from the heap: the first wait may be in a signal handler.
+fn look_at_inherited() {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else { return };
+    let mut room = [const { std::mem::MaybeUninit::uninit() }; 2048];
+    let mut entries = RawDir::new(&folder, &mut room);
+    while let Some(Ok(entry)) = entries.next() {
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse::<RawFd>().ok());
+        if let Some(number) = number.filter(|&number| number != folder.as_raw_fd()) {
+            recognise(number);
+        }
+    }
+}
+
+/// Whether a number is known to stand for anything.
+#[inline]
+pub(crate) fn is_tracked(number: RawFd) -> bool {
+    TABLE.has(number)
+}
+
+/// The device behind a number, if it is known to be one.
+#[inline]
+pub(crate) fn device(number: RawFd) -> Option<DeviceReference> {
+    if TABLE.has(number) { DeviceReference::new(TABLE.get(number)?) } else { None }
+}
+
+/// The device behind a number that may not be known yet: inherited, or received.
+pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
+    if number < 0 || ringroad_netmap::private_descriptors::owns(number) {
+        return None;
+    }
+    if TABLE.has(number) {
+        return device(number);
+    }
+    // SAFETY: not -1; the caller keeps it open, and where it is closed meanwhile the kernel says so.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    let is_socket = rustix::fs::fstat(descriptor)
+        .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket);
+    if !is_socket {
+        return None;
+    }
+    add_device(number, Device::recognise(descriptor)?).ok()
+}
+
+/// Makes a number stand for a device.
+///
+/// # Errors
+/// EMFILE where the tables have no room for it.
+pub(crate) fn add_device(number: RawFd, device: Arc<Device>) -> Result<DeviceReference, Errno> {
+    process::take_tables();
+    DEVICES.store(SOME, Ordering::Relaxed);
+    let is_known =
+        |tracked: &Tracked| matches!(tracked, Tracked::Device(known) if Arc::ptr_eq(known, &device));
+    let reference = match TABLE.find(is_known) {
+        Some(known) => known,
+        None => TABLE.add(Tracked::Device(device)).map_err(|_full| Errno::MFILE)?,
+    };
+    set(number, &reference).map_err(|()| Errno::MFILE)?;
+    DeviceReference::new(reference).ok_or(Errno::MFILE)
+}
+
+/// The set behind a number of an epoll descriptor; `None` where there is no room for one.
+pub(crate) fn epoll_set(number: RawFd) -> Option<u64> {
+    match TABLE.get(number).as_deref() {
+        Some(Tracked::Epoll(set)) => Some(*set),
+        _ => add_epoll_set(number),
+    }
+}
+
+/// The set behind a number, if it is known to be one.
+pub(crate) fn known_epoll_set(number: RawFd) -> Option<u64> {
+    match TABLE.has(number).then(|| TABLE.get(number)).flatten().as_deref() {
+        Some(Tracked::Epoll(set)) => Some(*set),
+        _ => None,
+    }
+}
+
+/// Makes a number stand for a new epoll set.
+pub(crate) fn add_epoll_set(number: RawFd) -> Option<u64> {
+    process::take_tables();
+    let set = epoll_interests::new_set();
+    let reference = TABLE.add(Tracked::Epoll(set)).ok()?;
+    self::set(number, &reference).ok()?;
+    Some(set)
+}
+
+/// After `new` was made a copy of `old`.
+pub(crate) fn copied(old: RawFd, new: RawFd) {
+    if !(is_tracked(old) || is_tracked(new)) || !process::owns_tables() {
+        return;
+    }
+    match TABLE.get(old) {
+        // A copy that the table has no room for is recognised when it is used.
+        Some(reference) => drop(set(new, &reference)),
+        None => forget(new),
+    }
+}
+
+/// When a number is about to be closed, or has come to stand for something else.
+#[inline]
+pub(crate) fn forget(number: RawFd) {
+    if is_tracked(number)
+        && process::owns_tables()
+        && let Some(old) = TABLE.remove(number)
+    {
+        removed(old);
+    }
+}
+
+fn set(number: RawFd, reference: &Reference<Tracked>) -> Result<(), ()> {
+    if let Some(old) = TABLE.set(number, reference)? {
+        removed(old);
+    }
+    Ok(())
+}
+
+/// What goes with the last number of a device or set.
+fn removed(removed: Removed<Tracked>) {
+    if removed.was_last {
+        match &*removed.reference {
+            Tracked::Epoll(set) => epoll_interests::remove_set(*set),
+            Tracked::Device(_) => epoll_interests::remove_device(&DeviceReference(removed.reference.clone())),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Sleeping on devices and ordinary descriptors at once.
+//!
+//! Asking is doing: a device syncs its rings whenever it is asked whether it is ready. Only where nothing is does the thread sleep, in one system call
+//! on the others and on what the armed devices are woken by.
+
+use std::time::Duration;
+
+use libc::{pollfd, sigset_t};
+use ringroad_netmap::device::Device;
+use ringroad_netmap::wakers::Wakers;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
+use crate::time_limit::{TimeLimit, timespec_of};
+use crate::tracked::DeviceReference;
+use crate::{errno, next};
+
+/// Conditions that are told unasked.
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// What can be waited for beside descriptors; see [`Device`].
+pub(crate) trait Waitable: PartialEq {
+    /// Syncs, and says which of `events` are there.
+    fn ready(&self, events: i16) -> i16;
+    /// Announces a sleep, then as `ready`; not 0: there is no sleep.
+    fn arm(&self, events: i16, wakers: &mut Wakers) -> i16;
+    /// Ends what `arm` began.
+    fn disarm(&self, events: i16);
+}
+
+impl Waitable for DeviceReference {
+    fn ready(&self, events: i16) -> i16 {
+        Device::ready(self, events)
+    }
+
+    fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
+        Device::arm(self, events, wakers)
+    }
+
+    fn disarm(&self, events: i16) {
+        Device::disarm(self, events);
+    }
+}
+
+/// One of the things waited for, once per wait.
+#[derive(Debug)]
+struct Watched<W> {
+    what: W,
+    events: i16,
+    found: i16,
+}
+
+/// Everything that one call waits for. Up to 16 devices and 64 descriptors need no memory from the heap.
+#[derive(Debug)]
+pub(crate) struct Wait<W> {
+    watched: SmallVec<[Watched<W>; 16]>,
+    /// Ordinary descriptors; their `revents` are the answer.
+    pub(crate) others: SmallVec<[pollfd; 64]>,
+    wakers: Wakers,
+}
+
+impl<W: Waitable> Wait<W> {
+    pub(crate) fn new() -> Self {
+        Self { watched: SmallVec::new(), others: SmallVec::new(), wakers: Wakers::default() }
+    }
+
+    /// Adds a device, or events to one that is there: copies of one descriptor are one device.
+    pub(crate) fn watch(&mut self, what: W, events: i16) {
+        match self.watched.iter_mut().find(|watched| watched.what == what) {
+            Some(watched) => watched.events |= events,
+            None => self.watched.push(Watched { what, events, found: 0 }),
+        }
+    }
+
+    /// Adds an ordinary descriptor; a negative one is ignored, as poll(2) does.
+    pub(crate) fn add(&mut self, fd: i32, events: i16) {
+        self.others.push(pollfd { fd, events, revents: 0 });
+    }
+
+    /// Which of `events` were found at a device.
+    pub(crate) fn found_at(&self, what: &W, events: i16) -> i16 {
+        let watched = self.watched.iter().find(|watched| watched.what == *what);
+        watched.map_or(0, |watched| watched.found & (events | ALWAYS))
+    }
+
+    /// Waits until something is ready or the time is over.
+    ///
+    /// # Errors
+    /// EINTR, and what poll(2) finds wrong.
+    pub(crate) fn run(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<(), Errno> {
+        loop {
+            if self.ask() || *limit == TimeLimit::Now {
+                return self.poll_others(mask);
+            }
+            let slept = self.sleep(limit, mask);
+            let over = limit.left() == Some(Duration::ZERO);
+            if slept? || over {
+                self.ask();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks all devices; whether any is ready.
+    fn ask(&mut self) -> bool {
+        let mut any = false;
+        for watched in &mut self.watched {
+            watched.found = watched.what.ready(watched.events);
+            any |= watched.found != 0;
+        }
+        any
+    }
+
+    /// Looks at the others without waiting. A signal does not undo what was found at devices.
+    fn poll_others(&mut self, mask: *const sigset_t) -> Result<(), Errno> {
+        let any = self.watched.iter().any(|watched| watched.found != 0);
+        match self.poll(Some(Duration::ZERO), mask) {
+            Err(Errno::INTR) if any => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Sleeps once; whether the others are why it ended.
+    fn sleep(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<bool, Errno> {
+        let own = self.others.len();
+        self.wakers.clear();
+        let mut armed = 0;
+        for watched in &self.watched {
+            if watched.what.arm(watched.events, &mut self.wakers) != 0 {
+                break;
+            }
+            armed += 1;
+        }
+        let outcome = if armed == self.watched.len() {
+            let wakers = self.wakers.descriptors().map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
+            self.others.extend(wakers);
+            let nap = match (limit.left(), self.wakers.slice()) {
+                (Some(left), Some(slice)) => Some(left.min(slice)),
+                (left, slice) => left.or(slice),
+            };
+            self.poll(nap, mask)
+        } else {
+            Ok(())
+        };
+        self.others.truncate(own);
+        for watched in &self.watched[..armed] {
+            watched.what.disarm(watched.events);
+        }
+        outcome.map(|()| self.others.iter().any(|other| other.revents != 0))
+    }
+
+    fn poll(&mut self, time: Option<Duration>, mask: *const sigset_t) -> Result<(), Errno> {
+        for other in &mut self.others {
+            other.revents = 0;
+        }
+        let time = time.map(timespec_of);
+        // SAFETY: the array is ours and as long as is said.
+        let count = unsafe {
+            next::ppoll_system_call(self.others.as_mut_ptr(), self.others.len(), time.as_ref(), mask)
+        };
+        if count < 0 { Err(errno::last()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
