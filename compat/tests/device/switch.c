@@ -119,6 +119,7 @@ static void indirect(void)
     memset(frame, 'i', sizeof(frame));
     frame[6] = 2;
     frame[0] = 2;
+    frame[5] = 9;
     t->slot[0].ptr = (uintptr_t)frame;
     t->slot[0].len = sizeof(frame);
     t->slot[0].flags = NS_INDIRECT;

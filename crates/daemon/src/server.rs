@@ -13,7 +13,7 @@ use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::registry::is_device;
 use ringroad_port::port_name::PortName;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tracing::{debug, error, info, warn};
 
@@ -323,6 +323,7 @@ impl Server {
                 return Ok(());
             }
             Ok(Request::Netmap { device, request }) => {
+                self.end_closed_devices()?;
                 let asker = Asker { client: &session.client, permissions: &self.permissions };
                 let Answer { reply, descriptors } =
                     self.netmap.answer(&mut self.parts.ports, asker, device, request);
@@ -343,6 +344,33 @@ impl Server {
             Reply::Error(refusal)
         });
         session.connection.send(&reply, &[]);
+        Ok(())
+    }
+
+    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was made, which then counts on
+    /// it, and the loop come to it later.
+    fn end_closed_devices(&mut self) -> Result<(), ServerError> {
+        let devices: Vec<ClientId> =
+            self.sessions.keys().copied().filter(|&client| self.netmap.is_device(client)).collect();
+        let closed = {
+            let sessions = devices.iter().filter_map(|client| self.sessions.get(client));
+            let mut set: Vec<PollFd<'_>> =
+                sessions.map(|session| PollFd::new(&session.connection, PollFlags::RDHUP)).collect();
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut set, Some(&now)).map_err(system("looking at netmap devices"))?;
+            let closed = set.iter().map(|entry| !entry.revents().is_empty());
+            devices
+                .iter()
+                .zip(closed)
+                .filter(|(_, closed)| *closed)
+                .map(|(client, _)| *client)
+                .collect::<Vec<_>>()
+        };
+        for client in closed {
+            if let Some(session) = self.sessions.remove(&client) {
+                self.end_session(session)?;
+            }
+        }
         Ok(())
     }
 

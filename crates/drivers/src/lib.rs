@@ -20,6 +20,7 @@ pub mod host_rings;
 mod interface;
 mod nic;
 pub mod null;
+pub mod patch;
 pub mod pcap_file;
 pub mod pipe;
 pub mod promiscuous;

@@ -100,6 +100,9 @@ impl Netmap {
         let gone = || fail(Errno::NXIO, "the port vanished");
         {
             let port = self.ports.get(key).ok_or_else(gone)?;
+            if port.joins.is_some() {
+                return Err(fail(Errno::BUSY, format!("{key} joins two switches")));
+            }
             if port.header_bytes != 0 && register.flags & flag::ACCEPT_VNET_HDR == 0 {
                 return Err(fail(Errno::IO, format!("frames of {key} have a virtio-net header")));
             }

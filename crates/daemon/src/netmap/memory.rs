@@ -1,6 +1,7 @@
 //! Regions by memory id. Region 1 is the one that all interfaces share; every port of a switch has its own unless it asks for another's.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 
 use ringroad_control::netmap::{ExternalMemory, Pool, Pools, PortSizes};
@@ -112,6 +113,15 @@ pub(crate) struct MemoryRegion {
 }
 
 impl MemoryRegion {
+    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place already, itself.
+    fn stands_for(&self, identity: [u64; 3]) -> bool {
+        let own = || {
+            let status = rustix::fs::fstat(self.home.region().as_fd()).ok()?;
+            Some([status.st_dev, status.st_ino, 0])
+        };
+        self.external.is_some_and(|external| external == identity || own() == Some(identity))
+    }
+
     pub(crate) fn geometry(&self) -> &RegionGeometry {
         self.home.region().geometry()
     }
@@ -203,7 +213,7 @@ impl Memory {
         external: &ExternalMemory,
     ) -> Result<Arc<MemoryRegion>, Failure> {
         let known = self.regions.values().filter_map(Weak::upgrade);
-        if let Some(region) = known.into_iter().find(|region| region.external == Some(external.identity)) {
+        if let Some(region) = known.into_iter().find(|region| region.stands_for(external.identity)) {
             return match region.uid == uid {
                 true => Ok(region),
                 false => Err(fail(Errno::ACCESS, "the memory belongs to another user")),

@@ -67,6 +67,8 @@ pub(crate) struct NetmapPort {
     pub(crate) monitors: Vec<String>,
     /// Length of the virtio-net header, bytes.
     pub(crate) header_bytes: u32,
+    /// For a persistent port that joins its switch with a second one: that one.
+    pub(crate) joins: Option<String>,
 }
 
 impl NetmapPort {
@@ -85,6 +87,7 @@ impl NetmapPort {
             pipes: 0,
             monitors: Vec::new(),
             header_bytes: 0,
+            joins: None,
         }
     }
 

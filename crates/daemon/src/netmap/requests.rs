@@ -2,6 +2,8 @@
 
 use ringroad_control::message::PortWish;
 use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
+use ringroad_datapath::fabric::QueueParts;
+use ringroad_drivers::patch::PatchQueue;
 use ringroad_port::port_name::{PortBase, PortName, PortOptions};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
 use rustix::io::Errno;
@@ -206,7 +208,10 @@ impl Netmap {
                 _ if !own.bound.is_empty() => {
                     Err(fail(Errno::BUSY, format!("{port} is in use by a program")))
                 }
-                Some(_) => Err(fail(Errno::BUSY, format!("{port} is on a switch already"))),
+                Some(first) if own.joins.is_none() && *first != switch => {
+                    self.join(ports, asker, &switch, &port)
+                }
+                Some(_) => Err(fail(Errno::BUSY, format!("{port} is on two switches already"))),
                 None => self.attach_own(ports, asker, &switch, &port),
             };
         }
@@ -245,6 +250,40 @@ impl Netmap {
         Ok(NetmapReply::PortIndex(u32::from(index)))
     }
 
+    /// Puts a persistent port that is on a switch on a second one: from then on it joins the two and serves no program.
+    fn join(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        second: &str,
+        name: &str,
+    ) -> Result<NetmapReply, Failure> {
+        let Some(port) = self.ports.get_mut(name) else {
+            return Err(fail(Errno::NXIO, format!("{name} vanished")));
+        };
+        let Kind::Persistent { switch: Some(first), .. } = port.kind.clone() else {
+            return Err(fail(Errno::INVAL, format!("{name} is on no switch")));
+        };
+        let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
+        let index = ports.fabric.attach(second, name, other)?.0;
+        ports.fabric.replace(&first, name, one)?;
+        port.joins = Some(second.to_owned());
+        Self::enter_on_switch(ports, asker, port, second, name, index);
+        Ok(NetmapReply::PortIndex(u32::from(index)))
+    }
+
+    /// Undoes [`Self::join`].
+    fn part(&mut self, ports: &mut Ports, second: &str, name: &str) -> Result<(), Failure> {
+        let Some(port) = self.ports.get_mut(name) else { return Ok(()) };
+        port.joins = None;
+        ports.on_switches.remove(&format!("{second}:{name}"));
+        ports.fabric.detach(second, name)?;
+        if let Kind::Persistent { switch: Some(first), .. } = &port.kind {
+            ports.fabric.replace(first, name, unbound(port.queues()))?;
+        }
+        Ok(())
+    }
+
     fn detach(&mut self, ports: &mut Ports, name: &str) -> Result<NetmapReply, Failure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
@@ -253,7 +292,15 @@ impl Netmap {
         if self.polled.contains_key(&key) {
             return Err(fail(Errno::BUSY, format!("polling is enabled on {key}")));
         }
-        if self.persistent_on(&switch, &port).is_some() {
+        if self.ports.get(&port).is_some_and(|own| own.joins.as_ref() == Some(&switch)) {
+            self.part(ports, &switch, &port)?;
+        } else if self.persistent_on(&switch, &port).is_some() {
+            if self.ports.get(&port).is_some_and(|own| own.joins.is_some()) {
+                return Err(fail(
+                    Errno::BUSY,
+                    format!("{port} is on another switch too: take it off there first"),
+                ));
+            }
             ports.fabric.detach(&switch, &port)?;
             ports.on_switches.remove(&key);
             if let Some(own) = self.ports.get_mut(&port) {
