@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use ringroad_ring::layout::InterfaceHeader;
+use ringroad_ring::layout::{InterfaceHeader, RingHeader};
 
 /// What a bind covers.
 pub struct BoundRings {
@@ -15,11 +15,11 @@ pub struct BoundRings {
     pub rx_ring: [u16; 2],
 }
 
-/// Looks for what is bound in a mapped region; `None` if the region does not hold it.
+/// Looks for what is bound in a mapped region; `None` if it does not lie in the region as it should.
 pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<BoundRings> {
     let offset = usize::try_from(offset).ok()?;
     let header_end = offset.checked_add(size_of::<InterfaceHeader>())?;
-    if header_end > size || offset % align_of::<InterfaceHeader>() != 0 {
+    if header_end > size || !(memory.addr() + offset).is_multiple_of(align_of::<InterfaceHeader>()) {
         return None;
     }
     // SAFETY: in the mapped region.
@@ -32,7 +32,18 @@ pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<Boun
     if header_end + usize::from(rings) * size_of::<i64>() > size {
         return None;
     }
-    // SAFETY: the table lies in the region, as was just checked, and `bound_run` asks for no more rings.
+    let end = size.checked_sub(size_of::<RingHeader>())?;
+    for ring in 0..u32::from(rings) {
+        // SAFETY: the table lies in the region, as was just checked.
+        let from_interface = unsafe { ring_offset(interface, ring) };
+        let from_start = (offset as i64).checked_add(from_interface).and_then(|at| usize::try_from(at).ok());
+        let lies_well =
+            |at: usize| at <= end && (memory.addr() + at).is_multiple_of(align_of::<RingHeader>());
+        if from_interface != 0 && !from_start.is_some_and(lies_well) {
+            return None;
+        }
+    }
+    // SAFETY: as above; `bound_run` asks for these rings only.
     let bound = |ring: u32| unsafe { ring_offset(interface, ring) } != 0;
     Some(BoundRings {
         interface,

@@ -29,3 +29,6 @@ mod port_name;
 mod port_options;
 mod region;
 mod request;
+
+#[cfg(test)]
+mod grammar_tests;

@@ -168,7 +168,10 @@ fn map(port: &mut Port) -> Result<(), Failure> {
     let region = unsafe { &*port.region };
     let Some(bound) = bound_rings(region.memory, region.size, port.register.offset) else {
         unmap(port);
-        return Err(Failure::new(libc::EIO, format!("{name}: its rings do not lie in its region")));
+        return Err(Failure::new(
+            libc::EIO,
+            format!("{name}: its rings do not lie in its region, or not aligned as they must be"),
+        ));
     };
     port.interface = bound.interface;
     (port.tx_ring, port.rx_ring) = (bound.tx_ring, bound.rx_ring);

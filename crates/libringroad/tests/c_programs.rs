@@ -1,0 +1,76 @@
+//! Programs in C and C++ against the headers and the built library: each of `compat/tests`, as both languages, and what
+//! else `compat/Makefile` checks.
+
+#![allow(clippy::unwrap_used)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library, which lies beside the folder of the test's own executable.
+fn library() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let deps = test.parent().unwrap();
+    let library = deps.parent().unwrap().join("libringroad_c.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// Makes these targets with GCC, in a folder of their own.
+fn make(folder: &str, targets: &[&str]) {
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compat").join(folder);
+    let output = Command::new("make")
+        .arg("-C")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat"))
+        .arg("CC=gcc")
+        .arg(format!("BUILD={}", build.display()))
+        .arg(format!("LIBRARY={}", library().display()))
+        .args(targets)
+        // A make above this one has its own idea of jobs and targets.
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "make {targets:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn headers_compile_alone_in_every_language() {
+    make("headers", &["headers"]);
+}
+
+#[test]
+fn layouts_and_values_are_those_of_netmap() {
+    make("layout", &["layout"]);
+}
+
+#[test]
+fn examples_build_and_link() {
+    make("examples", &["examples"]);
+}
+
+#[test]
+fn names_mean_what_the_grammar_says() {
+    make("parse_names", &["run-c-parse_names", "run-cxx-parse_names"]);
+}
+
+#[test]
+fn options_mean_what_the_grammar_says() {
+    make("parse_options", &["run-c-parse_options", "run-cxx-parse_options"]);
+}
+
+#[test]
+fn ports_live_as_the_header_says() {
+    make("ports", &["run-c-ports", "run-cxx-ports"]);
+}
+
+#[test]
+fn nm_open_and_its_family_work() {
+    make("nm_open", &["run-c-nm_open", "run-cxx-nm_open"]);
+}
