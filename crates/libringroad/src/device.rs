@@ -26,9 +26,8 @@ pub fn open_device() -> Result<c_int, Failure> {
     }
     let mut failure = Failure::of_system("/dev/netmap");
     if failure.errno == libc::ENOENT {
-        failure.message = Some(
-            "/dev/netmap: it is not there; is the program started with Ringroad's preload library?".into(),
-        );
+        failure.message =
+            Some("/dev/netmap: nothing answers there; does the program run with Ringroad's library?".into());
     }
     Err(failure)
 }
