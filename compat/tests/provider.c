@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#    define _GNU_SOURCE
+#endif
 #include "provider.h"
 
 #include <errno.h>
@@ -47,6 +49,8 @@ static void make_rings(char *memory, const struct nmreq_opt_offsets *offsets)
 {
     int i, s;
 
+    if ((uintptr_t)memory % NM_CACHE_ALIGN != 0) /* a program that gave such memory gets no rings */
+        return;
     for (i = 0; i < ALL_RINGS; i++) {
         struct netmap_ring *ring = (struct netmap_ring *)(void *)(memory + RINGS_AT + i * RING_BYTES);
         int is_rx = i >= ALL_RINGS / 2;

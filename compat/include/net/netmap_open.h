@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h> /* programs count on it */
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -138,7 +139,7 @@ static inline long nm_parse_number(const char **cursor, long most)
 
 static inline int nm_parse_failed(char *err, const char *what, const char *where)
 {
-    snprintf(err, MAXERRMSG, "%s: \"%.32s\"", what, where);
+    snprintf(err, MAXERRMSG, "%s: \"%.24s\"", what, where);
     errno = EINVAL;
     return -1;
 }
