@@ -9,31 +9,42 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, RingHeader, Slot, slot_flags};
 use crate::abi::Port;
 use crate::bound_rings::ring_offset;
 
+/// One field of a ring's header, which others write as well: read once, and the rest of the header left alone.
+macro_rules! field {
+    ($ring:expr, $field:ident) => {{
+        // SAFETY: in the header of a mapped ring.
+        let place = unsafe { &raw const (*$ring).$field };
+        // SAFETY: as above.
+        unsafe { place.read_volatile() }
+    }};
+}
+
 /// Copies a frame into the free slots of a ring, over as many as it needs; `false` if there are too few.
 ///
 /// # Safety
 ///
 /// The ring is mapped with its buffers, and this thread's; the frame can be read.
 unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> bool {
-    // SAFETY: mapped, says the caller. `tail` moves in syncs only, which this thread makes.
-    let header = unsafe { ring.read() };
+    let (num_slots, buffer_bytes) = (field!(ring, num_slots), field!(ring, buffer_bytes));
+    let (buffers_offset, offset_mask) = (field!(ring, buffers_offset), field!(ring, offset_mask));
+    let (head, tail) = (field!(ring, head), field!(ring, tail));
     // SAFETY: slots begin behind the header.
     let slots = unsafe { ring.add(1) }.cast::<Slot>();
-    let mut index = header.head;
+    let mut index = head;
     for _ in 0..MAX_FRAGMENTS {
-        if index == header.tail || index >= header.num_slots {
+        if index == tail || index >= num_slots {
             return false;
         }
         // SAFETY: below the number of slots.
         let slot = unsafe { slots.add(index as usize) };
         // SAFETY: mapped, and the program's.
         let mut content = unsafe { slot.read() };
-        let offset = content.ptr & header.offset_mask;
-        let room = u64::from(header.buffer_bytes).saturating_sub(offset) as usize;
+        let offset = content.ptr & offset_mask;
+        let room = u64::from(buffer_bytes).saturating_sub(offset) as usize;
         let length = size.min(room).min(u16::MAX.into());
-        let at = header.buffers_offset
-            + i64::from(content.buffer) * i64::from(header.buffer_bytes)
-            + offset.min(header.buffer_bytes.into()) as i64;
+        let at = buffers_offset
+            + i64::from(content.buffer) * i64::from(buffer_bytes)
+            + offset.min(buffer_bytes.into()) as i64;
         // SAFETY: the slot names a buffer of the region, which the program owns.
         let buffer = unsafe { ring.byte_offset(at as isize) }.cast::<u8>();
         // SAFETY: `length` bytes are left of the frame and in the buffer.
@@ -45,7 +56,7 @@ unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> b
         content.flags = if size > 0 { slot_flags::MORE_FRAGMENTS } else { 0 };
         // SAFETY: mapped, and the program's.
         unsafe { slot.write(content) };
-        index = if index + 1 == header.num_slots { 0 } else { index + 1 };
+        index = if index + 1 == num_slots { 0 } else { index + 1 };
         if size == 0 {
             // SAFETY: mapped; head and cur are the program's.
             unsafe { (*ring).cur = index };
