@@ -107,8 +107,10 @@ void nmport_undo_open_desc(struct nmport_d *d);
  */
 struct nmport_d *nmport_clone(struct nmport_d *d);
 
-/* Before nmport_register: let the region lie in memory of the program, which keeps it until after
- * nmport_close. */
+/*
+ * Before nmport_register: let the region lie in memory of the program, aligned to pages, which stays until after
+ * nmport_close.
+ */
 int nmport_extmem(struct nmport_d *d, void *base, size_t size);
 
 /* The same in a file, which is mapped now and unmapped when the last port is closed that uses it. */

@@ -110,7 +110,7 @@ static inline unsigned char *nm_nextpkt(struct nm_desc *d, struct nm_pkthdr *hdr
 /* ---- Names ---- */
 
 /* Whether all of [from, to) are letters, digits and underscores. */
-static inline int nm_is_identifier(const char *from, const char *to)
+static inline int nm_is_identifier_(const char *from, const char *to)
 {
     for (; from < to; from++) {
         if (!((*from >= 'a' && *from <= 'z') || (*from >= 'A' && *from <= 'Z') ||
@@ -121,7 +121,7 @@ static inline int nm_is_identifier(const char *from, const char *to)
 }
 
 /* A decimal number not above `most` at *cursor, which moves behind it; -1 if there is none. */
-static inline long nm_parse_number(const char **cursor, long most)
+static inline long nm_parse_number_(const char **cursor, long most)
 {
     const char *c = *cursor;
     long number = 0;
@@ -137,7 +137,7 @@ static inline long nm_parse_number(const char **cursor, long most)
     return number;
 }
 
-static inline int nm_parse_failed(char *err, const char *what, const char *where)
+static inline int nm_parse_failed_(char *err, const char *what, const char *where)
 {
     snprintf(err, MAXERRMSG, "%s: \"%.24s\"", what, where);
     errno = EINVAL;
@@ -165,21 +165,21 @@ static inline int nm_parse(const char *ifname, struct nm_desc *d, char *err)
     if (strncmp(ifname, "netmap:", 7) == 0) {
         name += 7;
     } else if (strncmp(ifname, NM_BDG_NAME, 4) != 0) {
-        return nm_parse_failed(err, "a port name begins with netmap: or vale", ifname);
+        return nm_parse_failed_(err, "a port name begins with netmap: or vale", ifname);
     }
     rest = name + strcspn(name, "-*^{}/@");
     if (name == ifname) {
         const char *colon = strchr(ifname, ':');
 
-        if (colon == NULL || colon >= rest || !nm_is_identifier(ifname, colon))
-            return nm_parse_failed(err, "a switch is vale, letters or digits, a colon", ifname);
-        if (colon + 1 == rest || !nm_is_identifier(colon + 1, rest))
-            return nm_parse_failed(err, "a port of a switch has letters, digits and _", colon + 1);
+        if (colon == NULL || colon >= rest || !nm_is_identifier_(ifname, colon))
+            return nm_parse_failed_(err, "a switch is vale, letters or digits, a colon", ifname);
+        if (colon + 1 == rest || !nm_is_identifier_(colon + 1, rest))
+            return nm_parse_failed_(err, "a port of a switch has letters, digits and _", colon + 1);
     }
     if (rest == name)
-        return nm_parse_failed(err, "no name of a port", ifname);
+        return nm_parse_failed_(err, "no name of a port", ifname);
     if ((size_t)(rest - name) >= sizeof(d->req.nr_name))
-        return nm_parse_failed(err, "a name of more than 15 bytes", name);
+        return nm_parse_failed_(err, "a name of more than 15 bytes", name);
 
     switch (*rest) {
     case '^':
@@ -195,30 +195,30 @@ static inline int nm_parse(const char *ifname, struct nm_desc *d, char *err)
     case '}':
         flags = *rest == '-' ? NR_REG_ONE_NIC : *rest == '{' ? NR_REG_PIPE_MASTER : NR_REG_PIPE_SLAVE;
         rest++;
-        ring = nm_parse_number(&rest, NETMAP_RING_MASK - 1);
+        ring = nm_parse_number_(&rest, NETMAP_RING_MASK - 1);
         if (ring < 0)
-            return nm_parse_failed(err, "no number of a ring or pipe below 4095", rest);
+            return nm_parse_failed_(err, "no number of a ring or pipe below 4095", rest);
         break;
     }
     if (*rest == '/') {
         if (rest[1] == '\0' || rest[1] == '@')
-            return nm_parse_failed(err, "no flag behind the slash", rest);
+            return nm_parse_failed_(err, "no flag behind the slash", rest);
         for (rest++; *rest != '\0' && *rest != '@'; rest++) {
             const char *letter = strchr(letters, *rest);
 
             if (letter == NULL)
-                return nm_parse_failed(err, "not a flag (x z t r R T)", rest);
+                return nm_parse_failed_(err, "not a flag (x z t r R T)", rest);
             flags |= meanings[letter - letters];
         }
     }
     if (*rest == '@') {
         rest++;
-        region = nm_parse_number(&rest, UINT16_MAX);
+        region = nm_parse_number_(&rest, UINT16_MAX);
         if (region <= 0)
-            return nm_parse_failed(err, "no number of a region behind the @", rest);
+            return nm_parse_failed_(err, "no number of a region behind the @", rest);
     }
     if (*rest != '\0')
-        return nm_parse_failed(err, "this does not belong behind a name", rest);
+        return nm_parse_failed_(err, "this does not belong behind a name", rest);
 
     memset(d->req.nr_name, 0, sizeof(d->req.nr_name));
     memcpy(d->req.nr_name, name, strcspn(name, "-*^{}/@"));
@@ -231,7 +231,7 @@ static inline int nm_parse(const char *ifname, struct nm_desc *d, char *err)
 /* ---- Open and close ---- */
 
 /* Put a value where the structure says const to everybody else. */
-static inline void nm_set(const void *member, const void *value)
+static inline void nm_set_(const void *member, const void *value)
 {
     memcpy((void *)(uintptr_t)member, &value, sizeof(value));
 }
@@ -264,15 +264,15 @@ static inline int nm_mmap(struct nm_desc *d, const struct nm_desc *parent)
     ring = NETMAP_RXRING(nifp, d->first_rx_ring);
     if ((void *)ring == (void *)nifp) /* rx rings are not bound */
         ring = NETMAP_TXRING(nifp, d->first_tx_ring);
-    nm_set(&d->nifp, nifp);
-    nm_set(&d->some_ring, ring);
-    nm_set(&d->buf_start, NETMAP_BUF(ring, 0));
-    nm_set(&d->buf_end, (char *)d->mem + d->memsize);
+    nm_set_(&d->nifp, nifp);
+    nm_set_(&d->some_ring, ring);
+    nm_set_(&d->buf_start, NETMAP_BUF(ring, 0));
+    nm_set_(&d->buf_end, (char *)d->mem + d->memsize);
     return 0;
 }
 
 /* Which rings the bind covers, by its mode. */
-static inline void nm_set_rings(struct nm_desc *d)
+static inline void nm_set_rings_(struct nm_desc *d)
 {
     uint16_t tx = d->req.nr_tx_rings, rx = d->req.nr_rx_rings, ring = d->req.nr_ringid & NETMAP_RING_MASK;
     uint32_t mode = d->req.nr_flags & NR_REG_MASK;
@@ -348,7 +348,7 @@ static inline struct nm_desc *nm_open(const char *ifname, const struct nmreq *re
     d->fd = open(NETMAP_DEVICE_NAME, O_RDWR);
     if (d->fd < 0 || ioctl(d->fd, NIOCREGIF, &d->req) != 0)
         goto failed;
-    nm_set_rings(d);
+    nm_set_rings_(d);
     if (!(flags & NM_OPEN_NO_MMAP) || parent != NULL) {
         error = nm_mmap(d, parent);
         if (error != 0) {
@@ -385,7 +385,7 @@ static inline int nm_close(struct nm_desc *d)
 
 /* Copy a frame into the free slots of one ring, over as many as it needs. Returns whether there were enough.
  */
-static inline int nm_ring_put(struct netmap_ring *ring, const char *frame, size_t size)
+static inline int nm_ring_put_(struct netmap_ring *ring, const char *frame, size_t size)
 {
     uint32_t i = ring->head, fragments;
 
@@ -426,7 +426,7 @@ static inline int nm_inject(struct nm_desc *d, const void *buf, size_t size)
             ring = d->first_tx_ring;
         if (d->nifp->ring_ofs[ring] == 0)
             continue;
-        if (nm_ring_put(NETMAP_TXRING(d->nifp, ring), (const char *)buf, size)) {
+        if (nm_ring_put_(NETMAP_TXRING(d->nifp, ring), (const char *)buf, size)) {
             d->cur_tx_ring = (uint16_t)ring;
             return (int)size;
         }
@@ -435,7 +435,7 @@ static inline int nm_inject(struct nm_desc *d, const void *buf, size_t size)
 }
 
 /* The first rx ring with a frame, beginning with the one last used; NULL if none has. */
-static inline struct netmap_ring *nm_waiting_ring(struct nm_desc *d)
+static inline struct netmap_ring *nm_waiting_ring_(struct nm_desc *d)
 {
     uint32_t count = (uint32_t)d->last_rx_ring - d->first_rx_ring + 1, ring = d->cur_rx_ring;
 
@@ -454,7 +454,7 @@ static inline struct netmap_ring *nm_waiting_ring(struct nm_desc *d)
 }
 
 /* Describe the slot at head of a ring. */
-static inline void nm_describe(struct nm_desc *d, struct netmap_ring *ring, struct nm_pkthdr *hdr)
+static inline void nm_describe_(struct nm_desc *d, struct netmap_ring *ring, struct nm_pkthdr *hdr)
 {
     struct netmap_slot *slot = &ring->slot[ring->head];
 
@@ -474,14 +474,14 @@ static inline void nm_describe(struct nm_desc *d, struct netmap_ring *ring, stru
  */
 static inline int nm_dispatch(struct nm_desc *d, int cnt, nm_cb_t cb, unsigned char *arg)
 {
-    struct netmap_ring *ring = nm_waiting_ring(d);
+    struct netmap_ring *ring = nm_waiting_ring_(d);
     int got = 0;
 
     while (ring != NULL && (cnt <= 0 || got < cnt)) {
         uint32_t next = nm_ring_next(ring, ring->head), tail = ring->tail;
         struct netmap_slot *last = &ring->slot[ring->head];
 
-        nm_describe(d, ring, &d->hdr);
+        nm_describe_(d, ring, &d->hdr);
         while ((last->flags & NS_MOREFRAG) && next != tail) {
             last = &ring->slot[next];
             d->hdr.len += last->len;
@@ -492,7 +492,7 @@ static inline int nm_dispatch(struct nm_desc *d, int cnt, nm_cb_t cb, unsigned c
         cb(arg, &d->hdr, d->hdr.buf);
         ring->head = ring->cur = next;
         got++;
-        ring = nm_waiting_ring(d);
+        ring = nm_waiting_ring_(d);
     }
     return got;
 }
@@ -500,11 +500,11 @@ static inline int nm_dispatch(struct nm_desc *d, int cnt, nm_cb_t cb, unsigned c
 /* The next received slot, NULL if there is none. Its bytes stay until the next poll or sync. */
 static inline unsigned char *nm_nextpkt(struct nm_desc *d, struct nm_pkthdr *hdr)
 {
-    struct netmap_ring *ring = nm_waiting_ring(d);
+    struct netmap_ring *ring = nm_waiting_ring_(d);
 
     if (ring == NULL)
         return NULL;
-    nm_describe(d, ring, hdr);
+    nm_describe_(d, ring, hdr);
     ring->head = ring->cur = nm_ring_next(ring, ring->head);
     return hdr->buf;
 }

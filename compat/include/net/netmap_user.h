@@ -10,7 +10,8 @@
  *         consume(NETMAP_BUF(ring, slot->buf_idx), slot->len);
  *     }
  *
- * With NETMAP_WITH_LIBS defined before it is included, also <net/netmap_open.h>.
+ * With NETMAP_WITH_LIBS defined before it is included, also <net/netmap_open.h>. Functions whose names end with an
+ * underscore are not for programs.
  */
 #ifndef NET_NETMAP_USER_H
 #define NET_NETMAP_USER_H
@@ -88,7 +89,7 @@ static inline void nm_pkt_copy(const void *from, void *to, int length)
 
 /* To stderr: time, function, line, message. */
 static inline void __attribute__((__format__(__printf__, 3, 4)))
-nm_message(const char *function, int line, const char *format, ...)
+nm_message_(const char *function, int line, const char *format, ...)
 {
     struct timeval now;
     va_list values;
@@ -102,7 +103,7 @@ nm_message(const char *function, int line, const char *format, ...)
 }
 
 /* Whether one more message is allowed in this second. */
-static inline int nm_message_due(time_t *second, unsigned int *count, unsigned int most)
+static inline int nm_message_due_(time_t *second, unsigned int *count, unsigned int most)
 {
     struct timeval now;
 
@@ -115,16 +116,16 @@ static inline int nm_message_due(time_t *second, unsigned int *count, unsigned i
 }
 
 /* D says it, ND does not, RD says it so many times a second at most. */
-#    define D(...) nm_message(__func__, __LINE__, __VA_ARGS__)
+#    define D(...) nm_message_(__func__, __LINE__, __VA_ARGS__)
 #    define ND(...) \
         do {        \
         } while (0)
-#    define RD(lps, ...)                                                      \
-        do {                                                                  \
-            static time_t nm_second_;                                         \
-            static unsigned int nm_count_;                                    \
-            if (nm_message_due(&nm_second_, &nm_count_, (unsigned int)(lps))) \
-                D(__VA_ARGS__);                                               \
+#    define RD(lps, ...)                                                       \
+        do {                                                                   \
+            static time_t nm_second_;                                          \
+            static unsigned int nm_count_;                                     \
+            if (nm_message_due_(&nm_second_, &nm_count_, (unsigned int)(lps))) \
+                D(__VA_ARGS__);                                                \
         } while (0)
 
 #endif
