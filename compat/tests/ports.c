@@ -260,6 +260,16 @@ static void failures_are_told(struct nmctx *ctx)
     nmport_undo_open_desc(NULL);
 }
 
+/* The library does not believe that a port lies where the device says. */
+static void a_region_is_not_left(void)
+{
+    errno = 0;
+    CHECK(nmport_open("vale9:behind") == NULL && errno == EIO);
+    errno = 0;
+    CHECK(nmport_open("vale9:rings") == NULL && errno == EIO);
+    CHECK(nmctx_get()->mem_descs == NULL && provider_open_devices == 0);
+}
+
 static void a_context_of_ones_own(void)
 {
     struct nmctx own, *first = nmctx_get();
@@ -339,6 +349,7 @@ int main(void)
     offsets_are_kept_when_sending();
     extmem_is_used();
     failures_are_told(ctx);
+    a_region_is_not_left();
     a_context_of_ones_own();
     threads_share_the_regions();
     return CHECK_RESULT();

@@ -176,6 +176,10 @@ static int do_register(int fd, const char *name, struct nmreq_register *reg, uin
         return -1;
     devices[fd].bound = 1;
     reg->nr_offset = make_interface(memory, regions[id].binds++, reg);
+    if (strcmp(name, "vale9:behind") == 0)
+        reg->nr_offset = PROVIDER_MEMSIZE - 8;
+    if (strcmp(name, "vale9:rings") == 0)
+        PROVIDE(ssize_t, NETMAP_IF(memory, reg->nr_offset)->ring_ofs[4], PROVIDER_MEMSIZE);
     reg->nr_memsize = PROVIDER_MEMSIZE;
     reg->nr_mem_id = (uint16_t)id;
     reg->nr_tx_rings = reg->nr_rx_rings = PROVIDER_RINGS;

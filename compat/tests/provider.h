@@ -4,7 +4,8 @@
  * the functions under test reach it as they would reach /dev/netmap.
  *
  * Ports have 2 rings of 16 slots in each direction and 1 host ring, in regions that begin with the bound ports. Names
- * that begin with "vale" have a region of their own each, others have region 1. There is no port "absent".
+ * that begin with "vale" have a region of their own each, others have region 1. There is no port "absent",
+ * and of "vale9:behind" and "vale9:rings" the device says that they lie outside of their regions.
  */
 #ifndef COMPAT_TESTS_PROVIDER_H
 #define COMPAT_TESTS_PROVIDER_H

@@ -74,3 +74,8 @@ fn ports_live_as_the_header_says() {
 fn nm_open_and_its_family_work() {
     make("nm_open", &["run-c-nm_open", "run-cxx-nm_open"]);
 }
+
+#[test]
+fn every_declared_function_is_in_the_library() {
+    make("symbols", &["run-c-symbols", "run-cxx-symbols"]);
+}
