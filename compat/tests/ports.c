@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -43,9 +44,15 @@ static void count_locks(struct nmctx *ctx, int lock)
         unlocks++;
 }
 
+static int is_mapped(void *memory)
+{
+    return msync(memory, 4096, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 static void a_port_opens_and_closes(void)
 {
     struct nmport_d *d = nmport_open("vale0:a");
+    void *memory;
 
     CHECK(d != NULL);
     if (d == NULL)
@@ -59,8 +66,10 @@ static void a_port_opens_and_closes(void)
     CHECK(NETMAP_TXRING(d->nifp, 1)->num_slots == PROVIDER_SLOTS);
     CHECK(nmport_register(d) == -1 && errno == EINVAL);
     CHECK(nmport_mmap(d) == -1 && errno == EINVAL);
+    memory = d->mem->mem;
+    CHECK(is_mapped(memory));
     nmport_close(d);
-    CHECK(provider_open_devices == 0 && nmctx_get()->mem_descs == NULL);
+    CHECK(provider_open_devices == 0 && nmctx_get()->mem_descs == NULL && !is_mapped(memory));
 }
 
 /* Which rings are bound shows in the offsets; there may be none in a direction. */
@@ -217,9 +226,15 @@ static void extmem_is_used(void)
     CHECK(d != NULL && d->mem->is_extmem);
     copy = nmport_clone(d);
     CHECK(copy != NULL && nmport_open_desc(copy) == 0 && copy->mem == d->mem);
+    memory = d->mem->mem;
     nmport_close(d);
     CHECK(nmport_inject(copy, "frame", 5) == 5);
     nmport_close(copy);
+    CHECK(!is_mapped(memory));
+    d = nmport_open(spec);
+    memory = d->mem->mem;
+    nmport_close(d);
+    CHECK(!is_mapped(memory));
     CHECK(nmctx_get()->mem_descs == NULL && provider_open_devices == 0);
     unlink(file);
     close(fd);
@@ -298,35 +313,49 @@ static void a_context_of_ones_own(void)
     nmctx_set_default(first);
 }
 
-static void *open_and_close(void *wrong)
+struct mapper {
+    pthread_t thread;
+    struct nmport_d *held;
+    uint16_t own_region;
+    int wrong;
+};
+
+/* Regions come and go: one that is held all the time, and one of this thread's own. */
+static void *map_and_unmap(void *argument)
 {
+    struct mapper *mapper = (struct mapper *)argument;
+    struct nmport_d *d = nmport_prepare("netmap:a");
     int i;
 
-    for (i = 0; i < 200; i++) {
-        struct nmport_d *d = nmport_prepare("netmap:a");
-
-        /* The provider serves one thread; the regions of the context are what several share. */
-        d->fd = dup(0);
-        d->register_done = 1;
-        d->reg.nr_mem_id = 1;
-        d->reg.nr_memsize = PROVIDER_MEMSIZE;
-        *(int *)wrong += nmport_mmap(d) != 0 || d->mem->mem_id != 1;
-        nmport_close(d);
+    /* The provider serves one thread; the regions of the context are what several share. */
+    d->register_done = 1;
+    d->fd = mapper->held->fd;
+    d->reg.nr_memsize = PROVIDER_MEMSIZE;
+    for (i = 0; i < 20000; i++) {
+        d->reg.nr_mem_id = i % 2 ? mapper->held->reg.nr_mem_id : mapper->own_region;
+        mapper->wrong += nmport_mmap(d) != 0 || d->mem->mem_id != d->reg.nr_mem_id;
+        nmport_undo_mmap(d);
     }
+    d->register_done = 0;
+    nmport_undo_prepare(d);
     return NULL;
 }
 
 static void threads_share_the_regions(void)
 {
     struct nmport_d *held = nmport_open("netmap:a");
-    pthread_t threads[4];
-    int wrong[4] = {0, 0, 0, 0}, i;
+    struct mapper mappers[4];
+    int i;
 
-    for (i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, open_and_close, &wrong[i]) == 0);
     for (i = 0; i < 4; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-        CHECK(wrong[i] == 0);
+        mappers[i].held = held;
+        mappers[i].own_region = (uint16_t)(500 + i);
+        mappers[i].wrong = 0;
+        CHECK(pthread_create(&mappers[i].thread, NULL, map_and_unmap, &mappers[i]) == 0);
+    }
+    for (i = 0; i < 4; i++) {
+        CHECK(pthread_join(mappers[i].thread, NULL) == 0);
+        CHECK(mappers[i].wrong == 0);
     }
     CHECK(held->mem->refcount == 1);
     nmport_close(held);
