@@ -55,7 +55,7 @@ pub use ringroad_control as control;
 pub use ringroad_port::clock::Clock;
 pub use ringroad_port::drop_cause::DropCause;
 pub use ringroad_port::impairment;
-pub use ringroad_port::port_name::{PortBase, PortName, PortNameError};
+pub use ringroad_port::port_name::{Mechanism, PortBase, PortName, PortNameError};
 pub use ringroad_ring::layout::{Slot, slot_flags};
 pub use ringroad_ring::region::HugePages;
 pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};

@@ -1,0 +1,151 @@
+//! libpcap's structures and numbers, as `pcap/pcap.h` and `pcap/bpf.h` define them.
+
+use libc::{c_char, c_int, c_uint, c_void, sockaddr, timeval};
+
+/// A `pcap_t`, opaque to programs: ours is the address of a place in the registry.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Pcap {
+    _private: [u8; 0],
+}
+
+/// A `pcap_dumper_t`, opaque here.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Dumper {
+    _private: [u8; 0],
+}
+
+/// `struct pcap_pkthdr`: what is told of each frame.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PacketHeader {
+    /// When it came; `tv_usec` holds nanoseconds where these were asked for.
+    pub(crate) stamp: timeval,
+    /// Bytes that can be read.
+    pub(crate) captured: u32,
+    /// Bytes that the frame has.
+    pub(crate) len: u32,
+}
+
+/// `pcap_handler`.
+pub(crate) type Callback = unsafe extern "C" fn(*mut u8, *const PacketHeader, *const u8);
+
+/// `struct bpf_insn`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) jump_true: u8,
+    pub(crate) jump_false: u8,
+    pub(crate) k: u32,
+}
+
+/// `struct bpf_program`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Program {
+    pub(crate) len: c_uint,
+    pub(crate) instructions: *mut Instruction,
+}
+
+/// `struct pcap_stat`, as it is outside of Windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Statistics {
+    /// Frames that passed the filter.
+    pub(crate) received: c_uint,
+    /// Frames dropped for want of room.
+    pub(crate) dropped: c_uint,
+    /// Frames dropped by the interface.
+    pub(crate) interface_dropped: c_uint,
+}
+
+/// `struct pcap_if`: a device of a listing.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Device {
+    pub(crate) next: *mut Device,
+    pub(crate) name: *mut c_char,
+    pub(crate) description: *mut c_char,
+    pub(crate) addresses: *mut DeviceAddress,
+    pub(crate) flags: u32,
+}
+
+/// `struct pcap_addr`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct DeviceAddress {
+    pub(crate) next: *mut DeviceAddress,
+    pub(crate) address: *mut sockaddr,
+    pub(crate) netmask: *mut sockaddr,
+    pub(crate) broadcast: *mut sockaddr,
+    pub(crate) destination: *mut sockaddr,
+}
+
+/// `FILE` of the C library.
+pub(crate) type File = libc::FILE;
+/// Anything behind a pointer.
+pub(crate) type Anything = c_void;
+
+/// Size of the text that a caller provides for an error, its NUL included.
+pub(crate) const ERROR_TEXT_BYTES: usize = 256;
+/// Most bytes of a frame that are ever captured, as libpcap has it.
+pub(crate) const MOST_SNAPLEN: c_int = 262_144;
+/// Ethernet, the only kind of link here.
+pub(crate) const DLT_EN10MB: c_int = 1;
+/// Version of the capture files that libpcap writes, which live handles tell too.
+pub(crate) const FILE_VERSION: (c_int, c_int) = (2, 4);
+
+/// Any failure; the handle has the text.
+pub(crate) const PCAP_ERROR: c_int = -1;
+/// `pcap_breakloop` ended the loop.
+pub(crate) const PCAP_ERROR_BREAK: c_int = -2;
+/// The handle is not activated yet.
+pub(crate) const PCAP_ERROR_NOT_ACTIVATED: c_int = -3;
+/// The handle is activated already.
+pub(crate) const PCAP_ERROR_ACTIVATED: c_int = -4;
+/// No such device.
+pub(crate) const PCAP_ERROR_NO_SUCH_DEVICE: c_int = -5;
+/// The device has no monitor mode.
+pub(crate) const PCAP_ERROR_RFMON_NOTSUP: c_int = -6;
+/// This user may not.
+pub(crate) const PCAP_ERROR_PERM_DENIED: c_int = -8;
+/// Time stamps of that precision are not to be had.
+pub(crate) const PCAP_ERROR_TSTAMP_PRECISION_NOTSUP: c_int = -12;
+/// Time stamps of that type are not to be had: a warning.
+pub(crate) const PCAP_WARNING_TSTAMP_TYPE_NOTSUP: c_int = 3;
+
+/// Time stamps made by this machine.
+pub(crate) const PCAP_TSTAMP_HOST: c_int = 0;
+/// Microseconds.
+pub(crate) const PCAP_TSTAMP_PRECISION_MICRO: c_int = 0;
+/// Nanoseconds.
+pub(crate) const PCAP_TSTAMP_PRECISION_NANO: c_int = 1;
+
+/// `pcap_setdirection`: both directions.
+pub(crate) const PCAP_D_INOUT: c_int = 0;
+/// Received frames only.
+pub(crate) const PCAP_D_IN: c_int = 1;
+
+/// A listed device is up.
+pub(crate) const PCAP_IF_UP: u32 = 0x2;
+/// A listed device is running.
+pub(crate) const PCAP_IF_RUNNING: u32 = 0x4;
+/// A listed device has no notion of being connected.
+pub(crate) const PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE: u32 = 0x30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_sizes_of_the_headers() {
+        assert_eq!(size_of::<PacketHeader>(), 24);
+        assert_eq!(size_of::<Instruction>(), 8);
+        assert_eq!(size_of::<Program>(), 16);
+        assert_eq!(size_of::<Statistics>(), 12);
+        assert_eq!(size_of::<Device>(), 40);
+        assert_eq!(size_of::<DeviceAddress>(), 40);
+    }
+}

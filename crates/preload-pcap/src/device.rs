@@ -1,0 +1,154 @@
+//! Which device names are Ringroad's, and what opening them asks for.
+
+use ringroad::{Mechanism, OpenOptions, PortBase, PortName};
+
+/// Beginnings of names that no interface has: where the rest of such a name is wrong, Ringroad says what.
+const SCHEMES: [&str; 6] = ["netmap:", "xdp:", "packet:", "null:", "pcap:", "tap:"];
+
+/// Bytes of a slot's buffer unless a name says otherwise.
+const BUFFER_BYTES: u32 = 2048;
+/// Slots that a ring can have.
+const SLOTS: (u32, u32) = (64, 4096);
+
+/// Whether a device of this name is served here. Plain names of interfaces (`eth0`, `any`) are the system's.
+pub(crate) fn is_ours(name: &str) -> bool {
+    match name.parse::<PortName>() {
+        Ok(parsed) => {
+            let plain = !name.starts_with("netmap:") && !name.contains('@');
+            !(plain && matches!(parsed.base, PortBase::Interface { mechanism: Mechanism::Best, .. }))
+        }
+        Err(_) => {
+            let switch = name.split_once(':').is_some_and(|(switch, _)| switch.starts_with("vale"));
+            switch || SCHEMES.iter().any(|scheme| name.starts_with(scheme))
+        }
+    }
+}
+
+/// What a program asked for before the activation, as far as it says how a port is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    /// `pcap_set_promisc`.
+    pub(crate) promiscuous: bool,
+    /// `pcap_set_immediate_mode`.
+    pub(crate) immediate: bool,
+    /// `pcap_set_buffer_size`, bytes.
+    pub(crate) buffer_bytes: Option<u32>,
+}
+
+/// The name under which a device is opened: options that the program's wishes stand for are put behind it, where it has not
+/// its own.
+pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
+    let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
+    let PortBase::Interface { mechanism, .. } = &parsed.base else { return name.to_owned() };
+    let device = &parsed.options.device;
+    let mut options = Vec::new();
+    if wishes.promiscuous && device.promiscuous.is_none() {
+        options.push("promisc=1");
+    }
+    if wishes.immediate && device.immediate.is_none() && *mechanism != Mechanism::Xdp {
+        options.push("immediate=1");
+    }
+    if options.is_empty() {
+        return name.to_owned();
+    }
+    let separator = if name.contains('@') { ',' } else { '@' };
+    format!("{name}{separator}{}", options.join(","))
+}
+
+/// How a port is opened.
+pub(crate) fn open_options(wishes: Wishes) -> OpenOptions {
+    let slots = wishes.buffer_bytes.map(|bytes| {
+        let slots = bytes.div_ceil(BUFFER_BYTES).checked_next_power_of_two().unwrap_or(SLOTS.1);
+        slots.clamp(SLOTS.0, SLOTS.1)
+    });
+    OpenOptions { slots, ..OpenOptions::default() }
+}
+
+/// Whether a port lives in the program that opens it, so that no daemon knows of it.
+pub(crate) fn is_without_daemon(name: &str) -> bool {
+    let parsed = name.parse::<PortName>();
+    parsed.is_ok_and(|parsed| matches!(parsed.base, PortBase::Null { .. } | PortBase::Pcap { .. }))
+}
+
+/// The interface of this network namespace behind a device, if it has one.
+pub(crate) fn interface(name: &str) -> Option<String> {
+    let parsed: PortName = name.parse().ok()?;
+    match parsed.base {
+        PortBase::Interface { interface, .. } | PortBase::HostStack { interface }
+            if parsed.options.device.netns.is_none() =>
+        {
+            Some(interface)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_interfaces_are_the_systems_and_ports_are_ours() {
+        for name in
+            ["eth0", "any", "lo", "enp0s31f6.100", "wlan0", "usbmon1", "nflog:3", "rpcap://h/eth0", ""]
+        {
+            assert!(!is_ours(name), "{name}");
+        }
+        for name in [
+            "vale0:1",
+            "vale:a",
+            "x{1",
+            "x}1",
+            "netmap:eth0",
+            "netmap:x{1",
+            "xdp:eth0",
+            "packet:eth0",
+            "eth0^",
+            "netmap:eth0^",
+            "null:",
+            "null:size=60",
+            "pcap:a.pcap",
+            "tap:t0",
+            "eth0@slots=256",
+        ] {
+            assert!(is_ours(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_ringroads_kind_that_are_wrong_are_ours_to_refuse() {
+        for name in ["vale0:", "xdp:", "null:size=3", "vale0:a@colour=3", "packet:a b"] {
+            assert!(is_ours(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn wishes_become_options_where_the_name_has_none() {
+        let all = Wishes { promiscuous: true, immediate: true, buffer_bytes: None };
+        assert_eq!(port_name("xdp:eth0", all), "xdp:eth0@promisc=1");
+        assert_eq!(port_name("packet:eth0", all), "packet:eth0@promisc=1,immediate=1");
+        assert_eq!(port_name("xdp:eth0@mode=native", all), "xdp:eth0@mode=native,promisc=1");
+        assert_eq!(port_name("xdp:eth0@promisc=0", all), "xdp:eth0@promisc=0");
+        for name in ["vale0:a", "x{1", "null:", "tap:t0", "eth0^"] {
+            assert_eq!(port_name(name, all), name);
+        }
+        assert_eq!(port_name("xdp:eth0", Wishes::default()), "xdp:eth0");
+    }
+
+    #[test]
+    fn a_buffer_becomes_slots() {
+        let slots = |bytes| open_options(Wishes { buffer_bytes: bytes, ..Wishes::default() }).slots;
+        assert_eq!(slots(None), None);
+        assert_eq!(slots(Some(2 << 20)), Some(1024));
+        assert_eq!(slots(Some(1)), Some(64));
+        assert_eq!(slots(Some(u32::MAX)), Some(4096));
+    }
+
+    #[test]
+    fn an_interface_elsewhere_is_none_of_this_namespace() {
+        assert_eq!(interface("xdp:eth0@mode=native").as_deref(), Some("eth0"));
+        assert_eq!(interface("eth0^").as_deref(), Some("eth0"));
+        assert_eq!(interface("xdp:eth0@netns=blue"), None);
+        assert_eq!(interface("vale0:a"), None);
+    }
+}

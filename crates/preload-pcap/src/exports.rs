@@ -1,0 +1,37 @@
+//! The functions that look whose handle they are given: ours are served here, all others by the system's libpcap.
+
+mod lifetime;
+mod reading;
+mod sending;
+mod settings;
+
+use crate::error::PcapError;
+
+/// Exports functions of libpcap whose first argument is a handle. The body is for handles of ours, the value behind `closed` for
+/// those that were closed; with any other the system's function of the same name is called. No panic leaves it.
+macro_rules! for_handles {
+    ($(
+        $(#[$documentation:meta])*
+        fn $name:ident($handle:ident $(, $argument:ident: $type:ty)*) -> $result:ty, closed $closed:expr, $body:block
+    )*) => {
+        $(
+            $(#[$documentation])*
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($handle: *mut $crate::abi::Pcap $(, $argument: $type)*) -> $result {
+                match $crate::registry::owner($handle) {
+                    $crate::registry::Owner::Ours($handle) => $crate::error::contained(|| -> $result { $body }),
+                    $crate::registry::Owner::System => $crate::system::system_call!(
+                        $name($handle: *mut $crate::abi::Pcap $(, $argument: $type)*) -> $result
+                    ),
+                    $crate::registry::Owner::Closed => $closed,
+                }
+            }
+        )*
+    };
+}
+use for_handles;
+
+/// What is wrong with a handle that was closed.
+fn closed() -> PcapError {
+    PcapError::new("this device was closed")
+}

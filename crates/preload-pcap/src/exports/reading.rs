@@ -1,0 +1,126 @@
+//! Filters, reading, counting, and writing what was read to files.
+#![allow(unsafe_code)]
+
+use std::ptr::{null, null_mut};
+
+use libc::{c_char, c_int};
+
+use super::{closed, for_handles};
+use crate::abi::{Callback, Dumper, File, PacketHeader, Program, Statistics};
+use crate::error::PcapError;
+use crate::filter::Filter;
+use crate::handle::Handle;
+use crate::registry;
+use crate::savefile::{self, Destination};
+use crate::{receive, statistics};
+
+for_handles! {
+    /// `pcap_compile(3PCAP)`.
+    fn pcap_compile(handle, program: *mut Program, text: *const c_char, optimize: c_int, netmask: u32) -> c_int,
+        closed closed().code, {
+        handle.answer(savefile::compile(handle, program, text, optimize, netmask))
+    }
+
+    /// `pcap_setfilter(3PCAP)`.
+    fn pcap_setfilter(handle, program: *mut Program) -> c_int, closed closed().code, {
+        let set = || {
+            let active = handle.active()?;
+            // SAFETY: libpcap's caller gives a compiled program.
+            let filter = unsafe { Filter::copy(program) }?;
+            active.session().filter = Some(filter);
+            Ok(0)
+        };
+        handle.answer(set())
+    }
+
+    /// `pcap_loop(3PCAP)`.
+    fn pcap_loop(handle, count: c_int, callback: Option<Callback>, user: *mut u8) -> c_int, closed closed().code, {
+        // SAFETY: libpcap's caller gives a callback and what it wants.
+        unsafe { dispatch(handle, count, callback, user, true) }
+    }
+
+    /// `pcap_dispatch(3PCAP)`.
+    fn pcap_dispatch(handle, count: c_int, callback: Option<Callback>, user: *mut u8) -> c_int,
+        closed closed().code, {
+        // SAFETY: libpcap's caller gives a callback and what it wants.
+        unsafe { dispatch(handle, count, callback, user, false) }
+    }
+
+    /// `pcap_next(3PCAP)`.
+    fn pcap_next(handle, header: *mut PacketHeader) -> *const u8, closed null(), {
+        match receive::next(handle) {
+            Ok(Some((found, packet))) if !header.is_null() => {
+                // SAFETY: libpcap's caller gives a place for the header, and `found` lives until the next call.
+                unsafe { header.copy_from_nonoverlapping(found, 1) };
+                packet
+            }
+            Ok(_) => null(),
+            Err(error) => {
+                handle.fail(&error);
+                null()
+            }
+        }
+    }
+
+    /// `pcap_next_ex(3PCAP)`.
+    fn pcap_next_ex(handle, header: *mut *mut PacketHeader, packet: *mut *const u8) -> c_int, closed closed().code, {
+        let next = receive::next(handle).map(|found| match found {
+            Some((found, bytes)) => {
+                // SAFETY: libpcap's caller gives a place for the header's address.
+                unsafe { header.write(found.cast_mut()) };
+                // SAFETY: and one for the packet's.
+                unsafe { packet.write(bytes) };
+                1
+            }
+            None => 0,
+        });
+        handle.answer(next)
+    }
+
+    /// `pcap_breakloop(3PCAP)`, from anywhere: signal handlers too.
+    fn pcap_breakloop(handle) -> (), closed (), {
+        handle.break_loop();
+    }
+
+    /// `pcap_stats(3PCAP)`.
+    fn pcap_stats(handle, into: *mut Statistics) -> c_int, closed closed().code, {
+        let told = statistics::statistics(handle).and_then(|counts| {
+            // SAFETY: libpcap's caller gives a place for the counts.
+            let into = unsafe { into.as_mut() };
+            *into.ok_or_else(|| PcapError::new("there is no place for the counts"))? = counts;
+            Ok(0)
+        });
+        handle.answer(told)
+    }
+
+    /// `pcap_dump_open(3PCAP)`.
+    fn pcap_dump_open(handle, file: *const c_char) -> *mut Dumper, closed null_mut(), {
+        savefile::dump_open(handle, Destination::New(file))
+    }
+
+    /// `pcap_dump_open_append(3PCAP)`.
+    fn pcap_dump_open_append(handle, file: *const c_char) -> *mut Dumper, closed null_mut(), {
+        savefile::dump_open(handle, Destination::Append(file))
+    }
+
+    /// `pcap_dump_fopen(3PCAP)`.
+    fn pcap_dump_fopen(handle, file: *mut File) -> *mut Dumper, closed null_mut(), {
+        savefile::dump_open(handle, Destination::Open(file))
+    }
+}
+
+/// # Safety
+/// `callback` may be called with `user`.
+unsafe fn dispatch(
+    handle: &Handle,
+    count: c_int,
+    callback: Option<Callback>,
+    user: *mut u8,
+    endless: bool,
+) -> c_int {
+    let Some(callback) = callback else { return handle.fail(&PcapError::new("there is no callback")) };
+    // A callback may close its own device.
+    let handle = registry::share(handle);
+    // SAFETY: as the caller vouches.
+    handle.answer(unsafe { receive::dispatch(&handle, count, callback, user, endless) })
+}

@@ -1,0 +1,163 @@
+//! What a device is asked to be, and what it is.
+#![allow(unsafe_code)]
+
+use libc::c_int;
+
+use super::{closed, for_handles};
+use crate::abi::{DLT_EN10MB, FILE_VERSION, PCAP_D_IN, PCAP_D_INOUT, PCAP_ERROR, PCAP_TSTAMP_HOST};
+use crate::error::PcapError;
+use crate::handle::{Handle, stamp_type};
+
+/// All protocols, in network order: `ETH_P_ALL` of linux/if_ether.h.
+const ALL_PROTOCOLS: c_int = 0x0300;
+
+for_handles! {
+    /// `pcap_set_snaplen(3PCAP)`.
+    fn pcap_set_snaplen(handle, bytes: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.snaplen = bytes))
+    }
+
+    /// `pcap_set_promisc(3PCAP)`.
+    fn pcap_set_promisc(handle, promiscuous: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.promiscuous = promiscuous != 0))
+    }
+
+    /// `pcap_can_set_rfmon(3PCAP)`: never.
+    fn pcap_can_set_rfmon(handle) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|_| {}))
+    }
+
+    /// `pcap_set_rfmon(3PCAP)`.
+    fn pcap_set_rfmon(handle, monitor: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.monitor = monitor != 0))
+    }
+
+    /// `pcap_set_timeout(3PCAP)`.
+    fn pcap_set_timeout(handle, ms: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.timeout_ms = ms))
+    }
+
+    /// `pcap_set_buffer_size(3PCAP)`.
+    fn pcap_set_buffer_size(handle, bytes: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.buffer_bytes = bytes))
+    }
+
+    /// `pcap_set_immediate_mode(3PCAP)`.
+    fn pcap_set_immediate_mode(handle, immediate: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|settings| settings.immediate = immediate != 0))
+    }
+
+    /// `pcap_set_tstamp_type(3PCAP)`.
+    fn pcap_set_tstamp_type(handle, kind: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|_| {}).map(|_| stamp_type(kind)))
+    }
+
+    /// `pcap_set_tstamp_precision(3PCAP)`.
+    fn pcap_set_tstamp_precision(handle, precision: c_int) -> c_int, closed closed().code, {
+        handle.answer(handle.set(|_| {}).and_then(|_| handle.settings().set_precision(precision)))
+    }
+
+    /// `pcap_get_tstamp_precision(3PCAP)`.
+    fn pcap_get_tstamp_precision(handle) -> c_int, closed closed().code, {
+        handle.settings().precision()
+    }
+
+    /// `pcap_set_protocol_linux(3PCAP)`: ports know no protocols, so that all is the only choice.
+    fn pcap_set_protocol_linux(handle, protocol: c_int) -> c_int, closed closed().code, {
+        let chosen = if [0, ALL_PROTOCOLS].contains(&protocol) {
+            handle.set(|_| {})
+        } else {
+            Err(PcapError::new("ports of Ringroad give frames of all protocols: use a filter"))
+        };
+        handle.answer(chosen)
+    }
+
+    /// `pcap_list_tstamp_types(3PCAP)`.
+    fn pcap_list_tstamp_types(handle, types: *mut *mut c_int) -> c_int, closed closed().code, {
+        // SAFETY: libpcap's caller gives a place for the list.
+        handle.answer(unsafe { list_of_one(PCAP_TSTAMP_HOST, types) })
+    }
+
+    /// `pcap_list_datalinks(3PCAP)`.
+    fn pcap_list_datalinks(handle, links: *mut *mut c_int) -> c_int, closed closed().code, {
+        // SAFETY: libpcap's caller gives a place for the list.
+        handle.answer(handle.active().and_then(|_| unsafe { list_of_one(DLT_EN10MB, links) }))
+    }
+
+    /// `pcap_datalink(3PCAP)`.
+    fn pcap_datalink(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, DLT_EN10MB))
+    }
+
+    /// `pcap_datalink_ext`, which differs from `pcap_datalink` for capture files only.
+    fn pcap_datalink_ext(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, DLT_EN10MB))
+    }
+
+    /// `pcap_set_datalink(3PCAP)`.
+    fn pcap_set_datalink(handle, link: c_int) -> c_int, closed closed().code, {
+        let chosen = match link {
+            DLT_EN10MB => of_active(handle, 0),
+            other => Err(PcapError::new(format!("ports of Ringroad carry Ethernet (EN10MB), not link type {other}"))),
+        };
+        handle.answer(chosen)
+    }
+
+    /// `pcap_snapshot(3PCAP)`.
+    fn pcap_snapshot(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, handle.settings().snaplen()))
+    }
+
+    /// `pcap_bufsize`: bytes of the receive rings' buffers.
+    fn pcap_bufsize(handle) -> c_int, closed closed().code, {
+        handle.answer(handle.active().map(|active| active.ring_bytes))
+    }
+
+    /// `pcap_is_swapped(3PCAP)`: no device is.
+    fn pcap_is_swapped(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, 0))
+    }
+
+    /// `pcap_major_version(3PCAP)`.
+    fn pcap_major_version(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, FILE_VERSION.0))
+    }
+
+    /// `pcap_minor_version(3PCAP)`.
+    fn pcap_minor_version(handle) -> c_int, closed closed().code, {
+        handle.answer(of_active(handle, FILE_VERSION.1))
+    }
+
+    /// `pcap_setdirection(3PCAP)`: a port never gives what its program sends.
+    fn pcap_setdirection(handle, direction: c_int) -> c_int, closed closed().code, {
+        let chosen = match direction {
+            PCAP_D_INOUT | PCAP_D_IN => of_active(handle, 0),
+            _ => Err(PcapError::new("a port gives what comes to it, never what is sent on it")),
+        };
+        handle.answer(chosen)
+    }
+}
+
+fn of_active(handle: &Handle, value: c_int) -> Result<c_int, PcapError> {
+    handle.active().map(|_| value)
+}
+
+/// A list with one entry, in memory that libpcap's functions for freeing such lists free.
+///
+/// # Safety
+/// `place` is null or can be written.
+unsafe fn list_of_one(entry: c_int, place: *mut *mut c_int) -> Result<c_int, PcapError> {
+    if place.is_null() {
+        return Err(PcapError::coded(PCAP_ERROR, "there is no place for the list"));
+    }
+    // SAFETY: any size may be asked for.
+    let list: *mut c_int = unsafe { libc::malloc(size_of::<c_int>()) }.cast();
+    if list.is_null() {
+        return Err(PcapError::new("out of memory"));
+    }
+    // SAFETY: room for one number, just allocated.
+    unsafe { list.write(entry) };
+    // SAFETY: as the caller vouches.
+    unsafe { place.write(list) };
+    Ok(1)
+}

@@ -1,0 +1,106 @@
+//! Filters: compiled by the system's libpcap, run on frames where they lie.
+#![allow(unsafe_code)]
+
+use libc::{c_int, c_uint};
+
+use crate::abi::{Instruction, Program};
+use crate::error::PcapError;
+use crate::system::{SystemFunction, is_installed, system_call};
+
+/// `bpf_filter` and its arguments: instructions, packet, length on the wire, bytes there.
+type Run = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
+
+/// A filter that was found sound.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    instructions: Box<[Instruction]>,
+    run: Run,
+}
+
+impl Filter {
+    /// A copy of `program`, which libpcap has looked over: it ends, and reads and jumps only within bounds.
+    ///
+    /// # Safety
+    /// `program` is null or points to a program whose instructions are there.
+    pub(crate) unsafe fn copy(program: *const Program) -> Result<Self, PcapError> {
+        // SAFETY: as the caller vouches.
+        let program = unsafe { program.as_ref() };
+        let program = program.ok_or_else(|| PcapError::new("no filter was given"))?;
+        let (len, code) = (program.len as usize, program.instructions.cast_const());
+        let Ok(count) = c_int::try_from(len) else { return Err(PcapError::new("the filter is too long")) };
+        if code.is_null() || count == 0 {
+            return Err(PcapError::new("the filter is empty: compile it first"));
+        }
+        if !is_installed() {
+            return Err(PcapError::new("filters need the system's libpcap, which is not installed"));
+        }
+        // SAFETY: the caller vouches for as many instructions as the program says.
+        let instructions: Box<[Instruction]> = unsafe { std::slice::from_raw_parts(code, len) }.into();
+        let code = instructions.as_ptr();
+        let sound = system_call!(bpf_validate(code: *const Instruction, count: c_int) -> c_int);
+        if sound == 0 {
+            return Err(PcapError::new("the filter is no valid BPF program"));
+        }
+        static FUNCTION: SystemFunction = SystemFunction::new(c"bpf_filter");
+        // SAFETY: libpcap's function has this type.
+        let run: Run = unsafe { std::mem::transmute(FUNCTION.address()) };
+        Ok(Self { instructions, run })
+    }
+
+    /// Whether a frame passes, of which all bytes are there. They may change meanwhile, where the other side of the ring is
+    /// hostile: the interpreter checks each offset against `len` before it reads, and its result is no more than yes or no.
+    ///
+    /// # Safety
+    /// `len` bytes from `packet` can be read.
+    #[inline]
+    pub(crate) unsafe fn passes(&self, packet: *const u8, len: u32) -> bool {
+        // SAFETY: the program was validated; the caller vouches for the bytes.
+        (unsafe { (self.run)(self.instructions.as_ptr(), packet, len, len) }) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The filter `text` for Ethernet frames.
+    fn compiled(text: &std::ffi::CStr) -> Filter {
+        let mut program = Program { len: 0, instructions: std::ptr::null_mut() };
+        let (snaplen, link, into, optimize, netmask) = (65535, 1, &raw mut program, 1, 0);
+        let text = text.as_ptr();
+        let status = system_call!(pcap_compile_nopcap(
+            snaplen: c_int, link: c_int, into: *mut Program, text: *const libc::c_char, optimize: c_int, netmask: u32
+        ) -> c_int);
+        assert_eq!(status, 0);
+        // SAFETY: libpcap has just made it.
+        let filter = unsafe { Filter::copy(into) }.unwrap();
+        system_call!(pcap_freecode(into: *mut Program) -> ());
+        filter
+    }
+
+    #[test]
+    fn frames_pass_or_not_by_their_bytes() {
+        let filter = compiled(c"ether proto 0x88b5 and greater 60");
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&[0x88, 0xB5]);
+        // SAFETY: the frame has as many bytes as are told.
+        let passes = |frame: &[u8]| unsafe { filter.passes(frame.as_ptr(), frame.len() as u32) };
+        assert!(passes(&frame));
+        assert!(!passes(&frame[..59]));
+        assert!(!passes(&frame[..3]));
+        frame[13] = 0;
+        assert!(!passes(&frame));
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused() {
+        // SAFETY: null is allowed.
+        assert!(unsafe { Filter::copy(std::ptr::null()) }.is_err());
+        let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];
+        for len in [0, 1] {
+            let program = Program { len, instructions: endless.as_mut_ptr() };
+            // SAFETY: it has at least as many instructions as it says.
+            assert!(unsafe { Filter::copy(&raw const program) }.is_err());
+        }
+    }
+}

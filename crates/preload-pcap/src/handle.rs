@@ -1,0 +1,268 @@
+//! A device of Ringroad's, from `pcap_create` to `pcap_close`.
+
+mod settings;
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use libc::{c_char, c_int};
+use ringroad::Port;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK};
+use crate::device;
+use crate::error::PcapError;
+use crate::session::Session;
+use crate::statistics::DropCounters;
+pub(crate) use settings::{Settings, stamp_type};
+
+/// What a `pcap_t` of ours stands for.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    name: String,
+    settings: Mutex<Settings>,
+    nonblocking: AtomicBool,
+    /// `pcap_breakloop` was called and no loop has ended by it yet.
+    breaking: AtomicBool,
+    /// What `pcap_geterr` points to: always ends with a NUL.
+    error: [AtomicU8; ERROR_TEXT_BYTES],
+    active: OnceLock<Active>,
+}
+
+/// What a handle has once it is activated.
+#[derive(Debug)]
+pub(crate) struct Active {
+    session: Mutex<Session>,
+    port_descriptor: RawFd,
+    /// Wakes a thread that sleeps until frames come.
+    pub(crate) nudge: OwnedFd,
+    reading: AtomicBool,
+    /// Longest time that a read waits; `None` is for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// Time stamps hold nanoseconds.
+    pub(crate) nanoseconds: bool,
+    /// Bytes of the receive ring's buffers.
+    pub(crate) ring_bytes: c_int,
+    /// What the daemon counts.
+    pub(crate) drops: DropCounters,
+}
+
+/// The right to read, of which a handle has one.
+#[derive(Debug)]
+pub(crate) struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Handle {
+    /// A device that is not activated.
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            settings: Mutex::default(),
+            nonblocking: AtomicBool::new(false),
+            breaking: AtomicBool::new(false),
+            error: [const { AtomicU8::new(0) }; ERROR_TEXT_BYTES],
+            active: OnceLock::new(),
+        }
+    }
+
+    /// Its name, as the program gave it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was asked for before the activation.
+    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is asked for; too late once the handle is activated.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Settings)) -> Result<c_int, PcapError> {
+        if self.active.get().is_some() {
+            return Err(PcapError::activated());
+        }
+        change(&mut self.settings());
+        Ok(0)
+    }
+
+    /// Opens the port.
+    pub(crate) fn activate(&self) -> Result<c_int, PcapError> {
+        if self.active.get().is_some() {
+            return Err(PcapError::activated());
+        }
+        let active = Active::open(&self.name, &self.settings())?;
+        self.active.set(active).map_err(|_| PcapError::activated())?;
+        Ok(0)
+    }
+
+    /// What it has since it was activated.
+    #[inline]
+    pub(crate) fn active(&self) -> Result<&Active, PcapError> {
+        self.active.get().ok_or_else(PcapError::not_activated)
+    }
+
+    /// Whether calls return instead of waiting.
+    #[inline]
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether calls return instead of waiting.
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// Asks the loop to end, and wakes it. May be called from signal handlers and other threads.
+    pub(crate) fn break_loop(&self) {
+        self.breaking.store(true, Ordering::Release);
+        if let Some(active) = self.active.get() {
+            active.nudge();
+        }
+    }
+
+    /// Whether the loop was asked to end.
+    #[inline]
+    pub(crate) fn is_breaking(&self) -> bool {
+        self.breaking.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop was asked to end; it is then told so once.
+    #[inline]
+    pub(crate) fn take_break(&self) -> bool {
+        self.is_breaking() && self.breaking.swap(false, Ordering::AcqRel)
+    }
+
+    /// What a function of libpcap returns for `result`; the text of a failure is left for `pcap_geterr`.
+    #[inline]
+    pub(crate) fn answer(&self, result: Result<c_int, PcapError>) -> c_int {
+        match result {
+            Ok(answer) => answer,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Leaves the text of a failure and returns its number.
+    #[cold]
+    pub(crate) fn fail(&self, error: &PcapError) -> c_int {
+        if error.code != PCAP_ERROR_BREAK {
+            self.set_error_text(&error.text);
+        }
+        error.code
+    }
+
+    fn set_error_text(&self, text: &str) {
+        let most = ERROR_TEXT_BYTES - 1;
+        let bytes = text.bytes().take(most).chain(std::iter::repeat(0));
+        for (place, byte) in self.error.iter().zip(bytes) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        if let Some(last) = self.error.last() {
+            last.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the text of the last failure lies.
+    pub(crate) fn error_pointer(&self) -> *mut c_char {
+        self.error.as_ptr().cast_mut().cast()
+    }
+
+    /// The text of the last failure.
+    pub(crate) fn error_text(&self) -> String {
+        let bytes = self.error.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0);
+        String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+    }
+}
+
+impl Active {
+    fn open(name: &str, settings: &Settings) -> Result<Self, PcapError> {
+        settings.check()?;
+        let wishes = settings.wishes();
+        let mut port = Port::open_with(&device::port_name(name, wishes), &device::open_options(wishes))?;
+        let drops = DropCounters::of(name, &port);
+        let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| PcapError::new(format!("making an eventfd: {errno}")))?;
+        let ring_bytes: u64 = port
+            .queues()
+            .iter_mut()
+            .map(|queue| u64::from(queue.rx().slot_count()) * u64::from(queue.rx().buffer_bytes()))
+            .sum();
+        let port_descriptor = std::os::fd::AsFd::as_fd(&port).as_raw_fd();
+        Ok(Self {
+            session: Mutex::new(Session::new(port, settings.snaplen().cast_unsigned())),
+            port_descriptor,
+            nudge,
+            reading: AtomicBool::new(false),
+            timeout: settings.timeout(),
+            nanoseconds: settings.nanoseconds(),
+            ring_bytes: c_int::try_from(ring_bytes).unwrap_or(c_int::MAX),
+            drops,
+        })
+    }
+
+    /// The open port, locked.
+    #[inline]
+    pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to read, unless a read goes on: in another thread, or in the callback that asks.
+    #[inline]
+    pub(crate) fn take_turn(&self) -> Result<Turn<'_>, PcapError> {
+        if self.reading.swap(true, Ordering::Acquire) {
+            return Err(PcapError::new("the device is being read already: one read at a time"));
+        }
+        Ok(Turn(&self.reading))
+    }
+
+    /// The descriptor on which the port's events are waited for.
+    #[allow(unsafe_code)]
+    pub(crate) fn port_descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the port lives in `session` as long as this does, and keeps its descriptor.
+        unsafe { BorrowedFd::borrow_raw(self.port_descriptor) }
+    }
+
+    /// Wakes a thread that sleeps until frames come.
+    pub(crate) fn nudge(&self) {
+        let _ = rustix::io::write(&self.nudge, &1u64.to_ne_bytes());
+    }
+
+    /// Takes the signal that woke a thread.
+    pub(crate) fn take_nudge(&self) {
+        let _ = rustix::io::read(&self.nudge, &mut [0; 8]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_leaves_its_text_and_a_break_does_not() {
+        let handle = Handle::new("vale0:a".into());
+        assert_eq!(handle.answer(Err(PcapError::not_activated())), -3);
+        let text = handle.error_text();
+        assert!(text.contains("pcap_activate"), "{text}");
+        assert_eq!(handle.answer(Err(PcapError::coded(PCAP_ERROR_BREAK, ""))), -2);
+        assert_eq!(handle.error_text(), text);
+        handle.fail(&PcapError::new("x".repeat(1000)));
+        assert_eq!(handle.error_text().len(), ERROR_TEXT_BYTES - 1);
+        handle.fail(&PcapError::new("short"));
+        assert_eq!(handle.error_text(), "short");
+    }
+
+    #[test]
+    fn a_break_is_told_once() {
+        let handle = Handle::new("vale0:a".into());
+        assert!(!handle.take_break());
+        handle.break_loop();
+        assert!(handle.is_breaking());
+        assert!(handle.take_break());
+        assert!(!handle.take_break());
+    }
+}

@@ -1,0 +1,117 @@
+//! What a program asks of a device before it activates it.
+
+use std::time::Duration;
+
+use libc::c_int;
+
+use crate::abi::{
+    MOST_SNAPLEN, PCAP_ERROR_RFMON_NOTSUP, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP, PCAP_TSTAMP_HOST,
+    PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO, PCAP_WARNING_TSTAMP_TYPE_NOTSUP,
+};
+use crate::device::Wishes;
+use crate::error::PcapError;
+
+/// Wishes as the functions `pcap_set_...` leave them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Settings {
+    /// Bytes of a frame that are wanted; not above 0 means all.
+    pub(crate) snaplen: c_int,
+    /// Milliseconds that a read waits; not above 0 means for ever.
+    pub(crate) timeout_ms: c_int,
+    /// Frames for others are wanted.
+    pub(crate) promiscuous: bool,
+    /// Monitor mode is wanted, which nothing here has.
+    pub(crate) monitor: bool,
+    /// Frames are wanted at once.
+    pub(crate) immediate: bool,
+    /// Bytes for frames that are not read yet; not above 0 leaves it open.
+    pub(crate) buffer_bytes: c_int,
+    precision: c_int,
+}
+
+impl Settings {
+    /// Refuses what cannot be had.
+    pub(crate) fn check(&self) -> Result<(), PcapError> {
+        if self.monitor {
+            return Err(PcapError::coded(PCAP_ERROR_RFMON_NOTSUP, "ports of Ringroad have no monitor mode"));
+        }
+        Ok(())
+    }
+
+    /// What of it concerns the opening of the port.
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes {
+            promiscuous: self.promiscuous,
+            immediate: self.immediate,
+            buffer_bytes: u32::try_from(self.buffer_bytes).ok().filter(|bytes| *bytes > 0),
+        }
+    }
+
+    /// Bytes of a frame that the program gets, as libpcap reads it.
+    pub(crate) fn snaplen(&self) -> c_int {
+        if (1..=MOST_SNAPLEN).contains(&self.snaplen) { self.snaplen } else { MOST_SNAPLEN }
+    }
+
+    /// How long a read waits; `None` is for ever.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let ms = u64::try_from(self.timeout_ms).ok().filter(|ms| *ms > 0)?;
+        Some(Duration::from_millis(ms))
+    }
+
+    /// Chooses micro- or nanoseconds.
+    pub(crate) fn set_precision(&mut self, precision: c_int) -> Result<c_int, PcapError> {
+        if ![PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO].contains(&precision) {
+            let text = "time stamps are in micro- or nanoseconds";
+            return Err(PcapError::coded(PCAP_ERROR_TSTAMP_PRECISION_NOTSUP, text));
+        }
+        self.precision = precision;
+        Ok(0)
+    }
+
+    /// The precision, by libpcap's number.
+    pub(crate) fn precision(&self) -> c_int {
+        self.precision
+    }
+
+    /// Whether time stamps hold nanoseconds.
+    pub(crate) fn nanoseconds(&self) -> bool {
+        self.precision == PCAP_TSTAMP_PRECISION_NANO
+    }
+}
+
+/// What `pcap_set_tstamp_type` answers: this machine makes the stamps, whoever is asked for.
+pub(crate) fn stamp_type(kind: c_int) -> c_int {
+    if kind == PCAP_TSTAMP_HOST { 0 } else { PCAP_WARNING_TSTAMP_TYPE_NOTSUP }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_values_mean_what_libpcap_takes_them_for() {
+        let mut settings = Settings::default();
+        assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
+        settings.snaplen = MOST_SNAPLEN + 1;
+        settings.timeout_ms = -1;
+        settings.buffer_bytes = -1;
+        assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
+        assert_eq!(settings.wishes().buffer_bytes, None);
+        settings.snaplen = 96;
+        settings.timeout_ms = 7;
+        assert_eq!((settings.snaplen(), settings.timeout()), (96, Some(Duration::from_millis(7))));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.set_precision(2).unwrap_err().code, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP);
+        assert!(!settings.nanoseconds());
+        settings.set_precision(PCAP_TSTAMP_PRECISION_NANO).unwrap();
+        assert!(settings.nanoseconds());
+        assert!(settings.check().is_ok());
+        settings.monitor = true;
+        assert_eq!(settings.check().unwrap_err().code, PCAP_ERROR_RFMON_NOTSUP);
+        assert_eq!((stamp_type(0), stamp_type(3)), (0, PCAP_WARNING_TSTAMP_TYPE_NOTSUP));
+    }
+}

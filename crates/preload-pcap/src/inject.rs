@@ -1,0 +1,94 @@
+//! Sending: `pcap_inject` and `pcap_sendpacket`.
+
+use libc::c_int;
+use ringroad::{Interest, PortError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::error::PcapError;
+use crate::handle::Handle;
+
+/// Looks at a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
+const LOOKS: u32 = 64;
+/// Longest sleep between two looks at a full ring. A reader's thread that wakes takes the signal of both.
+const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// Why a frame was not taken: what the program is told, and what stands in `errno`.
+pub(crate) struct NotSent {
+    /// For `pcap_geterr`.
+    pub(crate) error: PcapError,
+    /// For `errno`.
+    pub(crate) errno: Errno,
+}
+
+impl NotSent {
+    fn new(errno: Errno, text: &str) -> Self {
+        Self { error: PcapError::new(text), errno }
+    }
+}
+
+impl From<PcapError> for NotSent {
+    fn from(error: PcapError) -> Self {
+        Self { error, errno: Errno::BADF }
+    }
+}
+
+impl From<PortError> for NotSent {
+    fn from(error: PortError) -> Self {
+        let errno =
+            if matches!(error, PortError::FrameTooLong { .. }) { Errno::MSGSIZE } else { Errno::NETDOWN };
+        Self { error: error.into(), errno }
+    }
+}
+
+/// Puts a frame into the ring and publishes it. A full ring is waited for, unless the handle is non-blocking.
+pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
+    let active = handle.active()?;
+    let Ok(len) = c_int::try_from(frame.len()) else {
+        return Err(NotSent::new(Errno::MSGSIZE, "a frame of more than 2 GiB cannot be sent"));
+    };
+    if frame.is_empty() {
+        return Err(NotSent::new(Errno::INVAL, "an empty frame cannot be sent"));
+    }
+    let mut session = active.session();
+    let mut looks = 0;
+    loop {
+        let tx = session.port().tx();
+        if tx.send(frame)? {
+            tx.sync()?;
+            return Ok(len);
+        }
+        if tx.sync()? > 0 {
+            continue;
+        }
+        if handle.is_nonblocking() {
+            return Err(NotSent::new(Errno::AGAIN, "the ring is full: try again when frames have left it"));
+        }
+        if looks < LOOKS {
+            looks += 1;
+            std::thread::yield_now();
+            continue;
+        }
+        if session.arm(Interest::Tx)? {
+            continue;
+        }
+        drop(session);
+        let mut set = [PollFd::from_borrowed_fd(active.port_descriptor(), PollFlags::IN)];
+        let polled = poll(&mut set, Some(&LONGEST_SLEEP));
+        session = active.session();
+        session.disarm()?;
+        if session.reader_sleeps {
+            // Its announcement went with ours.
+            active.nudge();
+        } else {
+            session.settle()?;
+        }
+        match polled {
+            Ok(_) => {}
+            Err(Errno::INTR) => {
+                return Err(NotSent::new(Errno::INTR, "interrupted by a signal while the ring was full"));
+            }
+            Err(errno) => return Err(NotSent::new(errno, "waiting for room in the ring failed")),
+        }
+    }
+}

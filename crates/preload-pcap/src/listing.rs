@@ -1,0 +1,209 @@
+//! `pcap_findalldevs`: the system's devices, and behind them the ports of a daemon that runs.
+//!
+//! Each half of a list is freed by who made it. Where ours begins is remembered by the list's first device.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use libc::{c_char, c_int};
+use ringroad::control::Connection;
+use ringroad::control::message::{Reply, Request};
+use ringroad::control::report::PortReport;
+use ringroad::control::socket_path::default_socket_path;
+
+use crate::abi::{Device, PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE, PCAP_IF_RUNNING, PCAP_IF_UP};
+use crate::error::{PcapError, write_text};
+use crate::system::{is_installed, system_call};
+
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A listed port, with the texts that its device points to.
+#[derive(Debug)]
+struct Listed {
+    device: Device,
+    _name: CString,
+    _description: CString,
+}
+
+/// Our half of a list that a program holds.
+#[derive(Debug)]
+struct Half {
+    /// First device of the whole list.
+    list: *mut Device,
+    /// Last of the system's devices, if there are any.
+    last_of_system: *mut Device,
+    /// Never grows, since devices point to each other.
+    ports: Vec<Listed>,
+}
+
+// SAFETY: the pointers are between devices of one list, which its one owner, the program, frees.
+unsafe impl Send for Half {}
+
+static HALVES: Mutex<Vec<Half>> = Mutex::new(Vec::new());
+
+/// The ports of the daemon; none where no daemon runs, for a listing starts none.
+fn ports() -> Vec<PortReport> {
+    let asked = Connection::connect_within(default_socket_path(), PATIENCE).and_then(|mut connection| {
+        connection.hello("libpcap program")?;
+        connection.request(&Request::List)
+    });
+    match asked {
+        Ok((Reply::List(list), _)) => list.ports,
+        _ => Vec::new(),
+    }
+}
+
+fn listed(port: &PortReport) -> Option<Listed> {
+    let mut name = CString::new(port.name.as_str()).ok()?;
+    let description = format!("Ringroad port ({}{})", port.kind, if port.bound { ", in use" } else { "" });
+    let mut description = CString::new(description).ok()?;
+    let running = if port.bound { PCAP_IF_RUNNING } else { 0 };
+    // What is pointed to does not move with the `CString`s.
+    let texts = [&mut name, &mut description].map(|text| text.as_ptr().cast_mut());
+    let device = Device {
+        next: null_mut(),
+        name: texts[0],
+        description: texts[1],
+        addresses: null_mut(),
+        flags: PCAP_IF_UP | running | PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE,
+    };
+    Some(Listed { device, _name: name, _description: description })
+}
+
+/// `pcap_findalldevs`.
+///
+/// # Safety
+/// `list` can be written, and `error` is null or has room for a text.
+pub(crate) unsafe fn find_all(list: *mut *mut Device, error: *mut c_char) -> c_int {
+    let mut first: *mut Device = null_mut();
+    if is_installed() {
+        let into = &raw mut first;
+        let status = system_call!(pcap_findalldevs(into: *mut *mut Device, error: *mut c_char) -> c_int);
+        if status != 0 {
+            return status;
+        }
+    }
+    let ports = ports().iter().filter_map(listed).collect();
+    let joined = join(first, ports);
+    if list.is_null() {
+        let failure = PcapError::new("there is no place for the list");
+        // SAFETY: as the caller vouches.
+        unsafe { write_text(error, &failure.text) };
+        free_all(joined);
+        return failure.code;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { list.write(joined) };
+    0
+}
+
+/// Hangs our half behind the system's, and remembers where.
+fn join(first: *mut Device, mut ports: Vec<Listed>) -> *mut Device {
+    if ports.is_empty() {
+        return first;
+    }
+    let mut next: *mut Device = null_mut();
+    for port in ports.iter_mut().rev() {
+        port.device.next = next;
+        next = &raw mut port.device;
+    }
+    let mut last: *mut Device = null_mut();
+    let mut at = first;
+    // SAFETY: a list of libpcap's: each device is there, and the last one's `next` is null.
+    while let Some(device) = unsafe { at.as_mut() } {
+        last = at;
+        at = device.next;
+    }
+    // SAFETY: null, or the last device of that list.
+    if let Some(device) = unsafe { last.as_mut() } {
+        device.next = next;
+    }
+    let list = if first.is_null() { next } else { first };
+    let half = Half { list, last_of_system: last, ports };
+    HALVES.lock().unwrap_or_else(PoisonError::into_inner).push(half);
+    list
+}
+
+/// `pcap_freealldevs`.
+pub(crate) fn free_all(list: *mut Device) {
+    let half = {
+        let mut halves = HALVES.lock().unwrap_or_else(PoisonError::into_inner);
+        halves.iter().position(|half| half.list == list).map(|at| halves.swap_remove(at))
+    };
+    let ours_alone = half.as_ref().is_some_and(|half| half.last_of_system.is_null());
+    if let Some(half) = half {
+        // SAFETY: null, or a device of a list that the program has not freed until now.
+        if let Some(last) = unsafe { half.last_of_system.as_mut() } {
+            last.next = null_mut();
+        }
+        drop(half.ports);
+    }
+    if !ours_alone && is_installed() {
+        system_call!(pcap_freealldevs(list: *mut Device) -> ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn names(mut list: *const Device) -> Vec<String> {
+        let mut names = Vec::new();
+        // SAFETY: a list that was just made.
+        while let Some(device) = unsafe { list.as_ref() } {
+            // SAFETY: every device has a name with a NUL.
+            names.push(unsafe { CStr::from_ptr(device.name) }.to_string_lossy().into_owned());
+            list = device.next;
+        }
+        names
+    }
+
+    fn port(name: &str) -> Listed {
+        let report = PortReport {
+            name: name.into(),
+            kind: "shm".into(),
+            mode: String::new(),
+            switch: None,
+            index: None,
+            persistent: false,
+            bound: true,
+            owner: None,
+            queues: 1,
+            slots: 4,
+            buffer_bytes: 64,
+            counters: ringroad::control::report::CounterReport::default(),
+            error: None,
+            notes: Vec::new(),
+            link: None,
+        };
+        listed(&report).unwrap()
+    }
+
+    #[test]
+    fn ports_stand_behind_the_systems_devices_and_each_half_is_freed() {
+        let mut system: *mut Device = null_mut();
+        let (into, mut error) = (&raw mut system, [0 as c_char; 256]);
+        let error = error.as_mut_ptr();
+        assert_eq!(system_call!(pcap_findalldevs(into: *mut *mut Device, error: *mut c_char) -> c_int), 0);
+        let before = names(system);
+        let list = join(system, vec![port("vale0:a"), port("vale0:b")]);
+        let expected: Vec<_> = before.into_iter().chain(["vale0:a".into(), "vale0:b".into()]).collect();
+        assert_eq!(names(list), expected);
+        free_all(list);
+        assert!(!HALVES.lock().unwrap().iter().any(|half| half.list == list));
+    }
+
+    #[test]
+    fn ports_alone_are_a_list_too() {
+        let list = join(null_mut(), vec![port("vale0:c")]);
+        assert_eq!(names(list), ["vale0:c"]);
+        free_all(list);
+        free_all(null_mut());
+    }
+}

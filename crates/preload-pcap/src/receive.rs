@@ -1,0 +1,261 @@
+//! Reading: `pcap_loop`, `pcap_dispatch`, `pcap_next` and `pcap_next_ex`.
+#![allow(unsafe_code)]
+
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+use libc::{c_int, timeval};
+use ringroad::Interest;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::abi::{Callback, PCAP_ERROR_BREAK, PacketHeader};
+use crate::error::PcapError;
+use crate::handle::{Active, Handle, Turn};
+use crate::session::{BATCH_FRAMES, Batch, Found, Frame, Session};
+
+/// What waiting for frames came to.
+enum Awaited {
+    /// There are frames in the batch.
+    Frames,
+    /// None came in time, or none is there and the program does not wait.
+    None,
+}
+
+/// How long a read may wait.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    /// Not at all.
+    No,
+    /// Until frames come.
+    Endless,
+    /// From the moment when there were none.
+    For(Duration),
+    /// Until then.
+    Until(Instant),
+}
+
+impl Patience {
+    /// What is left of it, from now on counted; `None` where that is nothing.
+    fn left(&mut self) -> Option<Option<Duration>> {
+        if let Self::For(duration) = *self {
+            *self = Self::Until(Instant::now() + duration);
+        }
+        match *self {
+            Self::No => None,
+            Self::Endless => Some(None),
+            Self::For(duration) => Some(Some(duration)),
+            Self::Until(end) => {
+                let left = end.saturating_duration_since(Instant::now());
+                (!left.is_zero()).then_some(Some(left))
+            }
+        }
+    }
+}
+
+/// `pcap_loop` and `pcap_dispatch`.
+///
+/// # Safety
+/// `callback` may be called with `user`.
+pub(crate) unsafe fn dispatch(
+    handle: &Handle,
+    count: c_int,
+    callback: Callback,
+    user: *mut u8,
+    endless: bool,
+) -> Result<c_int, PcapError> {
+    let active = handle.active()?;
+    let mut reading = Reading::begin(handle, active)?;
+    // At most what a ring holds, unless the caller says more: under a load that does not end a call does.
+    let most = u64::try_from(count).ok().filter(|count| *count > 0);
+    let mut left = most.unwrap_or(if endless { u64::MAX } else { u64::from(reading.ring_slots) });
+    let mut done: c_int = 0;
+    loop {
+        let patience = match (endless, done) {
+            (true, _) => Patience::Endless,
+            (false, 0) => active.patience(handle),
+            (false, _) => Patience::No,
+        };
+        if done > 0 && !endless && handle.is_breaking() {
+            break;
+        }
+        let limit = usize::try_from(left).unwrap_or(BATCH_FRAMES).min(BATCH_FRAMES);
+        match reading.await_frames(limit, patience)? {
+            Awaited::Frames => {}
+            Awaited::None => break,
+        }
+        let mut seen = 0;
+        let precision = active.nanoseconds;
+        for frame in &reading.batch.frames {
+            if handle.is_breaking() {
+                break;
+            }
+            let header = header(frame, precision);
+            seen += 1;
+            // SAFETY: as our caller vouches; header and frame live until the callback returns.
+            unsafe { callback(user, &raw const header, frame.packet) };
+        }
+        reading.release(seen)?;
+        left -= seen as u64;
+        done = done.saturating_add(seen as c_int);
+        if left == 0 {
+            break;
+        }
+    }
+    if endless { Ok(0) } else { Ok(done) }
+}
+
+/// `pcap_next_ex`: where the next frame's header and bytes are; `None` where none came in time.
+pub(crate) fn next(handle: &Handle) -> Result<Option<(*const PacketHeader, *const u8)>, PcapError> {
+    let active = handle.active()?;
+    let mut reading = Reading::begin(handle, active)?;
+    match reading.await_frames(1, active.patience(handle))? {
+        Awaited::Frames => Ok(reading.hold()?),
+        Awaited::None => Ok(None),
+    }
+}
+
+/// What a program is told of a frame.
+#[inline]
+fn header(frame: &Frame, nanoseconds: bool) -> PacketHeader {
+    let (seconds, rest) = (frame.stamp_ns / 1_000_000_000, frame.stamp_ns % 1_000_000_000);
+    let fraction = if nanoseconds { rest } else { rest / 1000 };
+    PacketHeader {
+        stamp: timeval { tv_sec: seconds.cast_signed(), tv_usec: fraction.cast_signed() },
+        captured: frame.captured,
+        len: frame.len,
+    }
+}
+
+/// One call that reads; only one at a time does.
+struct Reading<'a> {
+    handle: &'a Handle,
+    active: &'a Active,
+    /// The lock, while rings are worked on.
+    session: Option<MutexGuard<'a, Session>>,
+    batch: Batch,
+    ring_slots: u32,
+    _turn: Turn<'a>,
+}
+
+impl<'a> Reading<'a> {
+    fn begin(handle: &'a Handle, active: &'a Active) -> Result<Self, PcapError> {
+        let turn = active.take_turn()?;
+        let mut session = active.session();
+        session.begin_read()?;
+        let batch = std::mem::take(&mut session.batch);
+        let ring_slots = session.ring_slots();
+        Ok(Self { handle, active, session: Some(session), batch, ring_slots, _turn: turn })
+    }
+
+    /// The session, locked.
+    fn session(&mut self) -> &mut Session {
+        self.session.get_or_insert_with(|| self.active.session())
+    }
+
+    /// Waits until the batch has frames. The lock is released then.
+    fn await_frames(&mut self, limit: usize, mut patience: Patience) -> Result<Awaited, PcapError> {
+        let mut rejected = 0;
+        loop {
+            if self.handle.take_break() {
+                return Err(PcapError::coded(PCAP_ERROR_BREAK, ""));
+            }
+            let mut batch = std::mem::take(&mut self.batch);
+            let found = self.session().fill(&mut batch, limit);
+            self.batch = batch;
+            match found? {
+                Found::Frames => {
+                    self.session = None;
+                    return Ok(Awaited::Frames);
+                }
+                // A call that may not wait passes over no more than a ring's worth.
+                Found::Rejected(slots) if rejected < self.ring_slots => rejected += slots,
+                Found::Rejected(_) => {
+                    if patience.left().is_none() {
+                        return Ok(Awaited::None);
+                    }
+                }
+                Found::Nothing => match patience.left() {
+                    Some(left) => {
+                        if !self.sleep(left)? {
+                            patience = Patience::No;
+                        }
+                    }
+                    None => return Ok(Awaited::None),
+                },
+            }
+        }
+    }
+
+    /// Sleeps until frames come, a signal, or `pcap_breakloop`; false when the time is up.
+    fn sleep(&mut self, left: Option<Duration>) -> Result<bool, PcapError> {
+        let active = self.active;
+        let session = self.session();
+        if session.arm(Interest::Rx)? {
+            return Ok(true);
+        }
+        session.reader_sleeps = true;
+        self.session = None;
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut set = [
+            PollFd::from_borrowed_fd(active.port_descriptor(), PollFlags::IN),
+            PollFd::new(&active.nudge, PollFlags::IN),
+        ];
+        let polled = poll(&mut set, timeout.as_ref());
+        let nudged = !set[1].revents().is_empty();
+        if nudged {
+            active.take_nudge();
+        }
+        let session = self.session();
+        session.reader_sleeps = false;
+        session.disarm()?;
+        match polled {
+            Ok(0) => Ok(false),
+            // A handler may have asked for the end of the loop.
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(errno) => Err(PcapError::new(format!("waiting for frames: {errno}"))),
+        }
+    }
+
+    /// Gives back the first `seen` frames of the batch; the rest stays in the ring.
+    fn release(&mut self, seen: usize) -> Result<(), PcapError> {
+        let batch = std::mem::take(&mut self.batch);
+        let released = self.session().release(&batch, seen);
+        self.batch = batch;
+        Ok(released?)
+    }
+
+    /// Keeps the batch's frame until the next call.
+    fn hold(&mut self) -> Result<Option<(*const PacketHeader, *const u8)>, PcapError> {
+        let Some(frame) = self.batch.frames.first() else { return Ok(None) };
+        let header = header(frame, self.active.nanoseconds);
+        let batch = std::mem::take(&mut self.batch);
+        let session = self.session();
+        let kept = session.hold(&batch).map(|packet| {
+            let header: *const PacketHeader = session.header.insert(header);
+            (header, packet)
+        });
+        self.batch = batch;
+        Ok(Some(kept?))
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let session = self.session();
+        session.batch = batch;
+        // A port that fails here fails in the next call too, which can say so.
+        let _ = session.settle();
+    }
+}
+
+impl Active {
+    /// How long a read of this device may wait.
+    fn patience(&self, handle: &Handle) -> Patience {
+        match self.timeout {
+            _ if handle.is_nonblocking() => Patience::No,
+            None => Patience::Endless,
+            Some(timeout) => Patience::For(timeout),
+        }
+    }
+}

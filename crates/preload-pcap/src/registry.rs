@@ -1,0 +1,99 @@
+//! Which handles are ours.
+//!
+//! A `pcap_t` of ours is the address of a place in a table of this object, where no memory of anybody else can lie. So a handle is
+//! told from the system's by its address alone, nothing of a foreign one is ever read, and a handle that was closed is
+//! known for closed. Looking one up takes no lock: `pcap_breakloop` is called from signal handlers.
+#![allow(unsafe_code)]
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::abi::Pcap;
+use crate::handle::Handle;
+
+/// Most handles that are open at once.
+pub(crate) const MOST_HANDLES: usize = 1024;
+
+static PLACES: [AtomicPtr<Handle>; MOST_HANDLES] = [const { AtomicPtr::new(null_mut()) }; MOST_HANDLES];
+
+/// What a `pcap_t` turned out to be.
+pub(crate) enum Owner {
+    /// The system's libpcap made it.
+    System,
+    /// It is ours.
+    Ours(&'static Handle),
+    /// It was ours and is closed.
+    Closed,
+}
+
+/// The place that `handle` points to, if it is one.
+#[inline]
+fn place(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
+    let offset = handle.addr().wrapping_sub(PLACES.as_ptr().addr());
+    if offset.is_multiple_of(size_of::<AtomicPtr<Handle>>()) {
+        PLACES.get(offset / size_of::<AtomicPtr<Handle>>())
+    } else {
+        None
+    }
+}
+
+/// Gives a handle a place; `None` where all are taken.
+pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
+    let handle = Arc::into_raw(Arc::new(handle)).cast_mut();
+    for place in &PLACES {
+        if place.compare_exchange(null_mut(), handle, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Some(std::ptr::from_ref(place).cast_mut().cast());
+        }
+    }
+    // SAFETY: it came from `into_raw` above and nobody else has seen it.
+    drop(unsafe { Arc::from_raw(handle) });
+    None
+}
+
+/// Whose handle it is. By libpcap's rules nobody closes a handle while another function works on it, so it lives for the call.
+#[inline]
+pub(crate) fn owner(handle: *const Pcap) -> Owner {
+    let Some(place) = place(handle) else { return Owner::System };
+    // SAFETY: null, or a handle that `add` put there and that lives until `close`.
+    match unsafe { place.load(Ordering::Acquire).as_ref() } {
+        Some(handle) => Owner::Ours(handle),
+        None => Owner::Closed,
+    }
+}
+
+/// A share in a handle of ours, which keeps it alive where a callback closes it.
+pub(crate) fn share(handle: &Handle) -> Arc<Handle> {
+    let pointer = std::ptr::from_ref(handle);
+    // SAFETY: every handle comes from `add`, so it lies in an `Arc`, which the caller's reference shows to be alive.
+    unsafe { Arc::increment_strong_count(pointer) };
+    // SAFETY: the count that was just added is the new share's.
+    unsafe { Arc::from_raw(pointer) }
+}
+
+/// Takes a handle of ours out of its place; `None` where it is not ours or was closed before.
+pub(crate) fn close(handle: *const Pcap) -> Option<Arc<Handle>> {
+    let taken = place(handle)?.swap(null_mut(), Ordering::AcqRel);
+    // SAFETY: `add` put it there from `into_raw`, and only one swap can find it.
+    (!taken.is_null()).then(|| unsafe { Arc::from_raw(taken.cast_const()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_open_handles_of_ours_are_ours() {
+        let one = add(Handle::new("vale0:a".into())).unwrap();
+        let two = add(Handle::new("vale0:b".into())).unwrap();
+        assert!(matches!(owner(one), Owner::Ours(handle) if handle.name() == "vale0:a"));
+        assert!(matches!(owner(one.wrapping_byte_add(1)), Owner::System));
+        let foreign = Box::new(0u64);
+        assert!(matches!(owner(std::ptr::from_ref(&*foreign).cast()), Owner::System));
+        assert!(matches!(owner(std::ptr::null()), Owner::System));
+        assert_eq!(close(one).unwrap().name(), "vale0:a");
+        assert!(close(one).is_none());
+        assert!(matches!(owner(one), Owner::Closed));
+        assert!(close(two).is_some());
+    }
+}

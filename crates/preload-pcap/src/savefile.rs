@@ -1,0 +1,78 @@
+//! Compiling filters and writing capture files for devices of ours: by the system's libpcap, with a handle that is no device.
+#![allow(unsafe_code)]
+
+use libc::{c_char, c_int};
+
+use crate::abi::{Dumper, File, Pcap, Program};
+use crate::error::PcapError;
+use crate::handle::Handle;
+use crate::system::{DeadHandle, system_call};
+
+/// Calls `f` with a handle of the system's that has the device's link type, snapshot length and precision; returns what `f` did, and
+/// libpcap's words for it if that is a failure.
+fn with_dead<T>(handle: &Handle, f: impl FnOnce(*mut Pcap) -> T) -> Result<(T, String), PcapError> {
+    let active = handle.active()?;
+    let (snaplen, precision) = {
+        let settings = handle.settings();
+        (settings.snaplen(), settings.precision())
+    };
+    let mut session = active.session();
+    let dead = match session.dead.take() {
+        Some(dead) => dead,
+        None => DeadHandle::new(snaplen, precision)
+            .ok_or_else(|| PcapError::new("this needs the system's libpcap, which is not installed"))?,
+    };
+    let result = f(dead.pointer());
+    let error = dead.error();
+    session.dead = Some(dead);
+    Ok((result, error))
+}
+
+/// `pcap_compile`.
+pub(crate) fn compile(
+    handle: &Handle,
+    program: *mut Program,
+    text: *const c_char,
+    optimize: c_int,
+    netmask: u32,
+) -> Result<c_int, PcapError> {
+    let (status, error) = with_dead(handle, |dead| {
+        system_call!(pcap_compile(
+            dead: *mut Pcap, program: *mut Program, text: *const c_char, optimize: c_int, netmask: u32
+        ) -> c_int)
+    })?;
+    if status < 0 { Err(PcapError::coded(status, error)) } else { Ok(status) }
+}
+
+/// What `pcap_dump_open` and its kin were given to write to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Destination {
+    /// A new file of this name.
+    New(*const c_char),
+    /// A file of this name, at its end.
+    Append(*const c_char),
+    /// An open file.
+    Open(*mut File),
+}
+
+/// `pcap_dump_open`, `pcap_dump_open_append` and `pcap_dump_fopen`; null after a failure.
+pub(crate) fn dump_open(handle: &Handle, destination: Destination) -> *mut Dumper {
+    let opened = with_dead(handle, |dead| match destination {
+        Destination::New(name) => {
+            system_call!(pcap_dump_open(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
+        }
+        Destination::Append(name) => {
+            system_call!(pcap_dump_open_append(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
+        }
+        Destination::Open(file) => {
+            system_call!(pcap_dump_fopen(dead: *mut Pcap, file: *mut File) -> *mut Dumper)
+        }
+    });
+    let failure = match opened {
+        Ok((dumper, _)) if !dumper.is_null() => return dumper,
+        Ok((_, error)) => PcapError::new(error),
+        Err(error) => error,
+    };
+    handle.fail(&failure);
+    std::ptr::null_mut()
+}

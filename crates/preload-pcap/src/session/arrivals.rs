@@ -1,0 +1,117 @@
+//! When the slots of a receive ring came: the time of the sync that found them.
+
+use std::collections::VecDeque;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The slots of one ring that are not released, in runs that came together.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// Slots and time (ns since the Unix epoch) of each run.
+    runs: VecDeque<(u32, u64)>,
+    /// Slots of all runs.
+    slots: u32,
+    /// Slots released since the other side last learned of any.
+    unpublished: u32,
+}
+
+impl Arrivals {
+    /// Of a ring with so many slots, none of which has come.
+    pub(super) fn new(ring_slots: u32) -> Self {
+        Self { runs: VecDeque::with_capacity(ring_slots as usize), slots: 0, unpublished: 0 }
+    }
+
+    /// Of the ring's slots `available` are there: those that are new came now.
+    #[inline]
+    pub(super) fn note(&mut self, available: u32) {
+        let new = available.saturating_sub(self.slots);
+        if new > 0 {
+            self.runs.push_back((new, now_ns()));
+            self.slots = available;
+        }
+    }
+
+    /// Releases slots from the front; returns how many are released and not published.
+    #[inline]
+    pub(super) fn release(&mut self, slots: u32) -> u32 {
+        let mut left = slots;
+        while let Some(run) = self.runs.front_mut() {
+            if run.0 > left {
+                run.0 -= left;
+                break;
+            }
+            left -= run.0;
+            self.runs.pop_front();
+        }
+        self.slots -= slots.min(self.slots);
+        self.unpublished += slots;
+        self.unpublished
+    }
+
+    /// The other side has been told of all that is released.
+    #[inline]
+    pub(super) fn published(&mut self) {
+        self.unpublished = 0;
+    }
+
+    /// The times of slots, asked for in their order.
+    #[inline]
+    pub(super) fn times(&self) -> Times<'_> {
+        Times { runs: &self.runs, run: 0, start: 0 }
+    }
+}
+
+/// A way through the times.
+#[derive(Debug)]
+pub(super) struct Times<'a> {
+    runs: &'a VecDeque<(u32, u64)>,
+    run: usize,
+    /// Slots before the run.
+    start: u32,
+}
+
+impl Times<'_> {
+    /// When the slot `offset` after the first came; no offset is below an earlier one.
+    #[inline]
+    pub(super) fn at(&mut self, offset: u32) -> u64 {
+        while let Some((slots, stamp_ns)) = self.runs.get(self.run) {
+            if offset < self.start + slots {
+                return *stamp_ns;
+            }
+            self.start += slots;
+            self.run += 1;
+        }
+        0
+    }
+}
+
+/// The time, ns since the Unix epoch.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_keep_the_time_of_the_sync_that_found_them() {
+        let mut arrivals = Arrivals::new(16);
+        arrivals.note(3);
+        arrivals.note(3);
+        arrivals.note(5);
+        assert_eq!(arrivals.runs.iter().map(|run| run.0).collect::<Vec<_>>(), [3, 2]);
+        let (early, late) = (arrivals.runs[0].1, arrivals.runs[1].1);
+        assert!(early > 1_600_000_000_000_000_000 && late >= early);
+        let mut times = arrivals.times();
+        assert_eq!([0, 2, 3, 4].map(|offset| times.at(offset)), [early, early, late, late]);
+        assert_eq!(arrivals.release(2), 2);
+        assert_eq!(arrivals.release(2), 4);
+        arrivals.published();
+        assert_eq!((arrivals.slots, arrivals.times().at(0)), (1, late));
+        arrivals.note(2);
+        assert_eq!(arrivals.release(2), 2);
+        assert!(arrivals.runs.is_empty());
+    }
+}

@@ -1,0 +1,64 @@
+//! The descriptor that `pcap_get_selectable_fd` gives: readable as long as frames are unread, with select, poll and epoll.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+/// An epoll set over the port, which tells of frames to come, and an eventfd, which tells of frames that are there.
+#[derive(Debug)]
+pub(super) struct Selectable {
+    set: OwnedFd,
+    there: OwnedFd,
+    tells: Tells,
+}
+
+/// What the descriptor stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    /// Nothing yet.
+    Nothing,
+    /// Frames are there.
+    There,
+    /// The port will tell: the sleep is announced.
+    ToCome,
+}
+
+impl Selectable {
+    /// A descriptor over the port's own.
+    pub(super) fn new(port: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let there = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (number, descriptor) in [(0, port), (1, there.as_fd())] {
+            epoll::add(&set, descriptor, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        }
+        Ok(Self { set, there, tells: Tells::Nothing })
+    }
+
+    /// Its number.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.set.as_raw_fd()
+    }
+
+    /// Before reading: whether the port's sleep was announced and is to be ended.
+    pub(super) fn disarm(&mut self) -> bool {
+        let armed = self.tells == Tells::ToCome;
+        if armed {
+            self.tells = Tells::Nothing;
+        }
+        armed
+    }
+
+    /// After reading: whether frames are there; if not, the port's sleep is announced.
+    pub(super) fn tell(&mut self, there: bool) {
+        match (self.tells, there) {
+            (Tells::There, false) => {
+                let _ = rustix::io::read(&self.there, &mut [0; 8]);
+            }
+            (Tells::Nothing | Tells::ToCome, true) => {
+                let _ = rustix::io::write(&self.there, &1u64.to_ne_bytes());
+            }
+            _ => {}
+        }
+        self.tells = if there { Tells::There } else { Tells::ToCome };
+    }
+}
