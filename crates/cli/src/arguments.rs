@@ -9,7 +9,7 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, otg,
-    recv, reload, replay, script, status, top, trial, unlink, up,
+    recv, reload, replay, run, script, status, top, trial, unlink, up,
 };
 use crate::failure::Failure;
 
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), null:size=60
 /// (frames without end), pcap:FILE, eth0 (a network interface), eth0^ (its host stack) or tap:NAME. Commands that need the daemon start it.
 ///
-/// Exit status: 0 done, 1 failed, 2 used wrongly. With --json a failure is an object {"error", "advice"} on standard
+/// Exit status: 0 done, 1 failed, 2 used wrongly; that of the program with run. With --json a failure is an object {"error", "advice"} on standard
 /// error.
 #[derive(Debug, Parser)]
 #[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Capture(capture::Capture),
     /// Send the frames of a capture file with its timing
     Replay(replay::Replay),
+    /// Run a program written for netmap or libpcap, with ports as its devices
+    Run(run::Run),
     /// Run a traffic script in Lua
     Script(script::Script),
     /// Serve the Open Traffic Generator model, for clients such as snappi

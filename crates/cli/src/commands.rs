@@ -18,6 +18,7 @@ pub(crate) mod otg;
 pub(crate) mod recv;
 pub(crate) mod reload;
 pub(crate) mod replay;
+pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod status;
 pub(crate) mod top;
@@ -53,6 +54,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Fwd(verb) => verb.run(global, output),
         Command::Capture(verb) => verb.run(global, output),
         Command::Replay(verb) => verb.run(global, output),
+        Command::Run(verb) => verb.run(global),
         Command::Script(verb) => verb.run(global, output),
         Command::Top(verb) => verb.run(global, output),
         Command::Doctor(verb) => verb.run(global, output),

@@ -28,6 +28,8 @@ enum Kind {
     Failed,
     Usage,
     BrokenPipe,
+    NotFound,
+    NotExecutable,
 }
 
 impl Failure {
@@ -38,6 +40,16 @@ impl Failure {
     /// Arguments that contradict each other in a way that the parser cannot see.
     pub(crate) fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, ..Self::new(message, advice) }
+    }
+
+    /// A program to run is not there: the status that shells have for it.
+    pub(crate) fn not_found(message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { kind: Kind::NotFound, ..Self::new(message, advice) }
+    }
+
+    /// A program to run cannot be: the status that shells have for it.
+    pub(crate) fn not_executable(message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { kind: Kind::NotExecutable, ..Self::new(message, advice) }
     }
 
     /// Writing results failed; a reader that went away is no failure.
@@ -66,6 +78,8 @@ impl Failure {
             Kind::BrokenPipe => 0,
             Kind::Failed => 1,
             Kind::Usage => 2,
+            Kind::NotExecutable => 126,
+            Kind::NotFound => 127,
         }
     }
 

@@ -44,7 +44,7 @@ mod queue;
 mod ring;
 mod waiter;
 
-pub use daemon_start::{StartError, daemon_program, ensure_daemon, start_daemon};
+pub use daemon_start::{DAEMON_VARIABLE, StartError, daemon_program, ensure_daemon, start_daemon};
 pub use embedded::{Embedded, EmbeddedThread};
 pub use error::{OpenError, PortError};
 pub use port::{OpenOptions, Port, PortInfo};

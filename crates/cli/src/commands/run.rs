@@ -1,0 +1,77 @@
+//! `ringroad run`: other people's programs with ports as their devices.
+
+mod executable;
+mod preloaded;
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+use ringroad::{DAEMON_VARIABLE, daemon_program};
+use ringroad_control::socket_path::SOCKET_VARIABLE;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use preloaded::{NETMAP, PCAP, Preloaded};
+
+/// Where the dynamic linker looks for objects that stand before all others.
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// Run a program written for netmap or libpcap, with ports as its devices
+///
+/// The program is not changed: objects that stand before the C library and libpcap serve devices named like ports (vale0:1,
+/// x{1, xdp:eth0), and pass on everything else. See docs/pcap.md. Programs that are statically linked, or that run with
+/// another user's rights, cannot be served.
+///
+/// Exit status: the program's; 127 where it is not found, 126 where it cannot be run.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Leave programs' use of netmap alone
+    #[arg(long)]
+    no_netmap: bool,
+    /// Leave programs' use of libpcap alone
+    #[arg(long)]
+    no_pcap: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub(crate) fn run(&self, global: &Global) -> Result<(), Failure> {
+        let Some((name, arguments)) = self.command.split_first() else {
+            return Err(Failure::usage(
+                "there is no program to run",
+                "name one: ringroad run -- tcpdump -i vale0:1",
+            ));
+        };
+        let wanted = [(!self.no_netmap).then_some(NETMAP), (!self.no_pcap).then_some(PCAP)];
+        let objects = Preloaded::find(wanted.into_iter().flatten())?;
+        let program = executable::find(name)?;
+        executable::check(&program)?;
+        let mut command = Command::new(&program);
+        command.arg0(name).args(arguments);
+        command.env(PRELOAD_VARIABLE, objects.before(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
+        if let Some(socket) = &global.socket {
+            // The program may change its working directory.
+            command.env(SOCKET_VARIABLE, std::path::absolute(socket).unwrap_or_else(|_| socket.clone()));
+        }
+        // The daemon's program lies beside this one, not beside that one.
+        if let Some(daemon) = daemon_program() {
+            command.env(DAEMON_VARIABLE, daemon);
+        }
+        let error = command.exec();
+        let message = format!("running {}: {error}", OsStr::display(program.as_os_str()));
+        Err(if error.kind() == ErrorKind::NotFound {
+            // The program was there a moment ago: what is missing is its interpreter.
+            Failure::not_found(
+                message,
+                "see that its interpreter (the first line, or PT_INTERP) is installed",
+            )
+        } else {
+            Failure::not_executable(message, "choose a program for this machine")
+        })
+    }
+}
