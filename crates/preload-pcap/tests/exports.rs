@@ -1,0 +1,53 @@
+//! What the object exports, beside what the installed libpcap does.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Functions that an object exports.
+fn functions(object: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(object).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let function = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().filter(|kind| *kind == "T").and(words.next()).map(str::to_owned)
+    };
+    text.lines().filter_map(function).collect()
+}
+
+/// The object, which is built beside the test.
+fn object() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.ancestors()
+        .map(|folder| folder.join("libringroad_preload_pcap.so"))
+        .find(|file| file.is_file())
+        .unwrap()
+}
+
+/// The installed libpcap, as the dynamic linker's cache has it.
+fn installed() -> PathBuf {
+    let output = Command::new("/sbin/ldconfig").arg("-p").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.contains("libpcap.so.0.8") || line.contains("libpcap.so.1"));
+    line.expect("libpcap is installed").rsplit(' ').next().unwrap().into()
+}
+
+#[test]
+fn every_function_of_the_installed_libpcap_is_exported() {
+    let (ours, theirs) = (functions(&object()), functions(&installed()));
+    assert!(theirs.len() > 80, "{theirs:?}");
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn nothing_else_is_exported() {
+    let ours = functions(&object());
+    let foreign: Vec<_> = ours
+        .iter()
+        .filter(|name| !name.starts_with("pcap_") && !name.starts_with("bpf_") && *name != "dlopen")
+        .collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+}

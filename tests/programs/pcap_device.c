@@ -1,0 +1,440 @@
+/*
+ * A program over libpcap that uses what tcpdump, dumpcap and Scapy leave alone. It knows nothing of Ringroad.
+ *
+ *   pcap_device replay FILE DEVICE     sends a capture's frames with pcap_inject and closes the device at once
+ *   pcap_device check NAME A B         one of the checks at the end; A and B are joined, so that each gets what the other sends
+ *
+ * Ends with status 0, or says what was wrong and ends with 1.
+ */
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define REQUIRE(condition)                                                                              \
+    do {                                                                                                \
+        if (!(condition)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s (errno %s)\n", __FILE__, __LINE__, #condition, strerror(errno)); \
+            exit(1);                                                                                    \
+        }                                                                                               \
+    } while (0)
+
+static const char *device_a, *device_b;
+
+static pcap_t *open_device(const char *name, int timeout_ms)
+{
+    char error[PCAP_ERRBUF_SIZE] = "";
+    pcap_t *device = pcap_open_live(name, 262144, 1, timeout_ms, error);
+    if (!device) {
+        fprintf(stderr, "%s\n", error);
+        exit(1);
+    }
+    return device;
+}
+
+/* A broadcast frame with a number behind its header. */
+static const unsigned char *frame(unsigned number, int length)
+{
+    static unsigned char bytes[65536];
+    memset(bytes, 0x5A, (size_t)length);
+    memset(bytes, 0xFF, 6);
+    memcpy(bytes + 6, "\x02\x00\x00\x00\x77\x01\x88\xb5", 8);
+    memcpy(bytes + 14, &number, sizeof number);
+    return bytes;
+}
+
+static unsigned number_of(const unsigned char *bytes)
+{
+    unsigned number;
+    memcpy(&number, bytes + 14, sizeof number);
+    return number;
+}
+
+static void send_frames(pcap_t *device, unsigned first, unsigned count)
+{
+    for (unsigned number = first; number < first + count; number++)
+        REQUIRE(pcap_inject(device, frame(number, 60), 60) == 60);
+}
+
+/* Waits for the next frame. */
+static const unsigned char *receive(pcap_t *device, struct pcap_pkthdr **header)
+{
+    const unsigned char *bytes;
+    int status;
+    while ((status = pcap_next_ex(device, header, &bytes)) == 0) {
+    }
+    REQUIRE(status == 1);
+    return bytes;
+}
+
+static int is_readable(int descriptor, int timeout_ms)
+{
+    struct pollfd set = {.fd = descriptor, .events = POLLIN};
+    int ready = poll(&set, 1, timeout_ms);
+    REQUIRE(ready >= 0);
+    return ready;
+}
+
+/* ---- breakloop ---- */
+
+static pcap_t *to_break;
+static unsigned seen, break_after;
+
+static void count_and_break(unsigned char *user, const struct pcap_pkthdr *header, const unsigned char *bytes)
+{
+    (void)user;
+    REQUIRE(header->caplen == 60 && number_of(bytes) == seen);
+    if (++seen == break_after)
+        pcap_breakloop(to_break);
+}
+
+static void break_on_signal(int signal)
+{
+    (void)signal;
+    pcap_breakloop(to_break);
+}
+
+static void *break_in_thread(void *unused)
+{
+    (void)unused;
+    pcap_breakloop(to_break);
+    return NULL;
+}
+
+static void check_breakloop(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    to_break = a;
+    /* In a callback: what is left stays for later. */
+    send_frames(b, 0, 10);
+    break_after = 3;
+    REQUIRE(pcap_loop(a, 10, count_and_break, NULL) == PCAP_ERROR_BREAK && seen == 3);
+    REQUIRE(pcap_loop(a, 7, count_and_break, NULL) == 0 && seen == 10);
+    /* While there are frames a dispatch tells their number, and the break afterwards. */
+    send_frames(b, 10, 4);
+    break_after = 11;
+    REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == 1 && seen == 11);
+    REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == PCAP_ERROR_BREAK && seen == 11);
+    REQUIRE(pcap_loop(a, 3, count_and_break, NULL) == 0 && seen == 14);
+    /* In a signal handler, while the loop sleeps or is about to; the handler restarts system calls. */
+    struct sigaction action = {.sa_handler = break_on_signal, .sa_flags = SA_RESTART};
+    REQUIRE(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval soon = {.it_value = {.tv_usec = 20000}};
+    REQUIRE(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    REQUIRE(pcap_loop(a, -1, count_and_break, NULL) == PCAP_ERROR_BREAK && seen == 14);
+    /* In another thread, a hundred times, before the loop sleeps or then. */
+    for (int round = 0; round < 100; round++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, break_in_thread, NULL) == 0);
+        REQUIRE(pcap_loop(a, -1, count_and_break, NULL) == PCAP_ERROR_BREAK);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+    }
+    pcap_close(a);
+    pcap_close(b);
+}
+
+/* ---- descriptors ---- */
+
+static void check_descriptor(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    struct pcap_pkthdr *header;
+    char error[PCAP_ERRBUF_SIZE];
+    int descriptor = pcap_get_selectable_fd(a);
+    REQUIRE(descriptor >= 0 && pcap_get_required_select_timeout(a) == NULL);
+    REQUIRE(!is_readable(descriptor, 0));
+    REQUIRE(pcap_setnonblock(a, 1, error) == 0 && pcap_getnonblock(a, error) == 1);
+    for (unsigned round = 0; round < 50; round++) {
+        send_frames(b, 3 * round, 3);
+        for (unsigned number = 3 * round; number < 3 * round + 3; number++) {
+            /* As long as a frame is unread the descriptor is readable; then it is not, though the last is still looked at. */
+            REQUIRE(is_readable(descriptor, 10000));
+            const unsigned char *bytes = receive(a, &header);
+            while (number == 3 * round + 2 && is_readable(descriptor, 0)) {
+                const unsigned char *more;
+                REQUIRE(pcap_next_ex(a, &header, &more) == 0);
+            }
+            REQUIRE(number_of(bytes) == number);
+        }
+        REQUIRE(!is_readable(descriptor, 0));
+    }
+    /* select and epoll see the same. */
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(descriptor, &set);
+    struct timeval none = {0};
+    REQUIRE(select(descriptor + 1, &set, NULL, NULL, &none) == 0);
+    int events = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    REQUIRE(events >= 0 && epoll_ctl(events, EPOLL_CTL_ADD, descriptor, &event) == 0);
+    REQUIRE(epoll_wait(events, &event, 1, 0) == 0);
+    send_frames(b, 0, 1);
+    REQUIRE(epoll_wait(events, &event, 1, 10000) == 1);
+    FD_SET(descriptor, &set);
+    REQUIRE(select(descriptor + 1, &set, NULL, NULL, NULL) == 1);
+    seen = 0;
+    to_break = NULL;
+    break_after = 0;
+    REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == 1);
+    REQUIRE(epoll_wait(events, &event, 1, 0) == 0);
+    /* Nothing to read: nothing is waited for. */
+    REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == 0);
+    close(events);
+    pcap_close(a);
+    pcap_close(b);
+}
+
+static void check_timeout(void)
+{
+    pcap_t *a = open_device(device_a, 30);
+    struct pcap_pkthdr *header;
+    const unsigned char *bytes;
+    struct pcap_pkthdr copy;
+    REQUIRE(pcap_next_ex(a, &header, &bytes) == 0);
+    REQUIRE(pcap_next(a, &copy) == NULL);
+    REQUIRE(pcap_dispatch(a, -1, count_and_break, NULL) == 0);
+    /* Frames that a filter rejects end no wait. */
+    struct bpf_program program;
+    REQUIRE(pcap_compile(a, &program, "ether proto 0x1234", 1, PCAP_NETMASK_UNKNOWN) == 0);
+    REQUIRE(pcap_setfilter(a, &program) == 0);
+    pcap_freecode(&program);
+    pcap_t *b = open_device(device_b, 0);
+    send_frames(b, 0, 5);
+    REQUIRE(pcap_next_ex(a, &header, &bytes) == 0);
+    struct pcap_stat counts;
+    REQUIRE(pcap_stats(a, &counts) == 0 && counts.ps_recv == 0);
+    pcap_close(a);
+    pcap_close(b);
+}
+
+/* ---- sending ---- */
+
+static void *drain(void *device)
+{
+    struct pcap_pkthdr *header;
+    for (unsigned number = 0; number < 20000; number++)
+        REQUIRE(number_of(receive(device, &header)) == number);
+    return NULL;
+}
+
+/* A and B are the ends of a pipe, which holds the sender back. */
+static void check_full(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    char error[PCAP_ERRBUF_SIZE];
+    REQUIRE(pcap_setnonblock(b, 1, error) == 0);
+    unsigned sent = 0;
+    while (pcap_inject(b, frame(sent, 60), 60) == 60)
+        sent++;
+    REQUIRE(errno == EAGAIN && sent > 0 && strstr(pcap_geterr(b), "full"));
+    errno = 0;
+    REQUIRE(pcap_sendpacket(b, frame(sent, 60), 60) == PCAP_ERROR && errno == EAGAIN);
+    /* A blocking one waits: all arrive, in their order. */
+    REQUIRE(pcap_setnonblock(b, 0, error) == 0);
+    pthread_t reader;
+    REQUIRE(pthread_create(&reader, NULL, drain, a) == 0);
+    while (sent < 20000) {
+        REQUIRE(pcap_sendpacket(b, frame(sent, 60), 60) == 0);
+        sent++;
+    }
+    REQUIRE(pthread_join(reader, NULL) == 0);
+    /* No ring takes it, however long one waits. */
+    REQUIRE(pcap_inject(b, frame(0, 60), 1 << 20) == PCAP_ERROR && errno == EMSGSIZE);
+    REQUIRE(pcap_inject(b, frame(0, 60), 0) == PCAP_ERROR && errno == EINVAL);
+    pcap_close(a);
+    pcap_close(b);
+}
+
+static void echo(unsigned char *user, const struct pcap_pkthdr *header, const unsigned char *bytes)
+{
+    REQUIRE(pcap_inject((pcap_t *)user, bytes, header->caplen) == (int)header->caplen);
+}
+
+static void *echo_frames(void *device)
+{
+    REQUIRE(pcap_loop(device, 3000, echo, device) == 0);
+    return NULL;
+}
+
+/* A handle sends in the callback of its own loop. */
+static void check_both_ways(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    pthread_t echoing;
+    REQUIRE(pthread_create(&echoing, NULL, echo_frames, b) == 0);
+    struct pcap_pkthdr *header;
+    for (unsigned number = 0; number < 3000; number += 100) {
+        send_frames(a, number, 100);
+        for (unsigned at = number; at < number + 100; at++)
+            REQUIRE(number_of(receive(a, &header)) == at);
+    }
+    REQUIRE(pthread_join(echoing, NULL) == 0);
+    pcap_close(a);
+    pcap_close(b);
+}
+
+/* ---- what frames look like ---- */
+
+static void check_frames(void)
+{
+    pcap_t *b = open_device(device_b, 0);
+    char error[PCAP_ERRBUF_SIZE];
+    pcap_t *a = pcap_create(device_a, error);
+    REQUIRE(a != NULL);
+    REQUIRE(pcap_datalink(a) == PCAP_ERROR_NOT_ACTIVATED && pcap_fileno(a) < 0);
+    REQUIRE(pcap_set_snaplen(a, 3000) == 0 && pcap_set_promisc(a, 1) == 0 && pcap_set_timeout(a, 0) == 0);
+    REQUIRE(pcap_can_set_rfmon(a) == 0 && pcap_set_buffer_size(a, 4 << 20) == 0);
+    REQUIRE(pcap_set_immediate_mode(a, 1) == 0 && pcap_set_tstamp_type(a, PCAP_TSTAMP_HOST) == 0);
+    REQUIRE(pcap_set_tstamp_precision(a, PCAP_TSTAMP_PRECISION_NANO) == 0);
+    int *list;
+    REQUIRE(pcap_list_tstamp_types(a, &list) == 1 && list[0] == PCAP_TSTAMP_HOST);
+    pcap_free_tstamp_types(list);
+    REQUIRE(pcap_activate(a) == 0);
+    REQUIRE(pcap_activate(a) == PCAP_ERROR_ACTIVATED && pcap_set_snaplen(a, 1) == PCAP_ERROR_ACTIVATED);
+    REQUIRE(pcap_datalink(a) == DLT_EN10MB && pcap_snapshot(a) == 3000 && !pcap_is_swapped(a));
+    REQUIRE(pcap_list_datalinks(a, &list) == 1 && list[0] == DLT_EN10MB);
+    pcap_free_datalinks(list);
+    REQUIRE(pcap_set_datalink(a, DLT_EN10MB) == 0 && pcap_set_datalink(a, DLT_RAW) < 0);
+    REQUIRE(pcap_get_tstamp_precision(a) == PCAP_TSTAMP_PRECISION_NANO && pcap_file(a) == NULL);
+    REQUIRE(pcap_bufsize(a) >= 2048 * 2048 && pcap_major_version(a) == 2 && pcap_minor_version(a) == 4);
+    REQUIRE(pcap_setdirection(a, PCAP_D_IN) == 0 && pcap_setdirection(a, PCAP_D_INOUT) == 0);
+    REQUIRE(pcap_setdirection(a, PCAP_D_OUT) == PCAP_ERROR && strlen(pcap_geterr(a)) > 0);
+    /* A filter sees the whole of a frame that lies in several slots; the program gets no more than it asked for. */
+    struct bpf_program program;
+    REQUIRE(pcap_compile(a, &program, "no such filter", 1, 0) == PCAP_ERROR && strlen(pcap_geterr(a)) > 0);
+    REQUIRE(pcap_compile(a, &program, "greater 4000 and ether[4990] = 0x5a", 1, 0) == 0);
+    REQUIRE(pcap_setfilter(a, &program) == 0);
+    pcap_freecode(&program);
+    for (unsigned number = 0; number < 20; number++) {
+        int length = number % 2 ? 5000 : 1000;
+        REQUIRE(pcap_inject(b, frame(number, length), (size_t)length) == length);
+    }
+    struct timeval now;
+    char name[] = "/tmp/pcap_device-XXXXXX";
+    int file = mkstemp(name);
+    REQUIRE(file >= 0);
+    pcap_dumper_t *dumper = pcap_dump_open(a, name);
+    REQUIRE(dumper != NULL);
+    struct pcap_pkthdr *header, first = {0};
+    for (unsigned number = 1; number < 20; number += 2) {
+        const unsigned char *bytes = receive(a, &header);
+        REQUIRE(header->len == 5000 && header->caplen == 3000);
+        REQUIRE(memcmp(bytes, frame(number, 5000), 3000) == 0);
+        gettimeofday(&now, NULL);
+        REQUIRE(header->ts.tv_usec < 1000000000 && labs(now.tv_sec - header->ts.tv_sec) <= 60);
+        if (number == 1)
+            first = *header;
+        pcap_dump((unsigned char *)dumper, header, bytes);
+    }
+    pcap_dump_close(dumper);
+    /* The file is one of nanoseconds, as the device was; it is read past us. */
+    pcap_t *offline = pcap_open_offline_with_tstamp_precision(name, PCAP_TSTAMP_PRECISION_NANO, error);
+    REQUIRE(offline != NULL && pcap_snapshot(offline) == 3000);
+    for (unsigned number = 1; number < 20; number += 2) {
+        const unsigned char *bytes = receive(offline, &header);
+        REQUIRE(header->len == 5000 && memcmp(bytes, frame(number, 5000), 3000) == 0);
+        REQUIRE(number != 1 ||
+                (header->ts.tv_sec == first.ts.tv_sec && header->ts.tv_usec == first.ts.tv_usec));
+    }
+    const unsigned char *bytes;
+    REQUIRE(pcap_next_ex(offline, &header, &bytes) == PCAP_ERROR_BREAK);
+    pcap_close(offline);
+    close(file);
+    unlink(name);
+    pcap_close(a);
+    pcap_close(b);
+    /* A handle that was closed is known for that. */
+    REQUIRE(pcap_next_ex(a, &header, &bytes) == PCAP_ERROR && pcap_inject(a, frame(0, 60), 60) == PCAP_ERROR);
+}
+
+/* A and B are on a switch, which drops what A has no room for. */
+static void check_drops(void)
+{
+    pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
+    send_frames(b, 0, 5000);
+    struct pcap_stat counts;
+    unsigned slots = (unsigned)pcap_bufsize(a) / 2048, dropped = 5000 - (slots - 1);
+    for (int tries = 0; tries < 100000; tries++) {
+        REQUIRE(pcap_stats(a, &counts) == 0 && counts.ps_drop <= dropped);
+        if (counts.ps_drop == dropped)
+            break;
+    }
+    REQUIRE(counts.ps_drop == dropped && counts.ps_recv == 0 && counts.ps_ifdrop == 0);
+    struct pcap_pkthdr *header;
+    for (unsigned number = 0; number < slots - 1; number++)
+        REQUIRE(number_of(receive(a, &header)) == number);
+    REQUIRE(pcap_stats(a, &counts) == 0 && counts.ps_recv == slots - 1 && counts.ps_drop == dropped);
+    pcap_close(a);
+    pcap_close(b);
+}
+
+/* The system's loopback is served by the system's libpcap, beside a device of another kind. */
+static void check_system(void)
+{
+    pcap_t *a = open_device(device_a, 0), *lo = open_device("lo", 10);
+    struct bpf_program program;
+    REQUIRE(pcap_compile(lo, &program, "ether proto 0x88b5", 1, 0) == 0 && pcap_setfilter(lo, &program) == 0);
+    pcap_freecode(&program);
+    send_frames(lo, 7, 1);
+    struct pcap_pkthdr *header;
+    REQUIRE(number_of(receive(lo, &header)) == 7);
+    REQUIRE(pcap_setdirection(lo, PCAP_D_OUT) == 0);
+    pcap_breakloop(lo);
+    REQUIRE(pcap_loop(lo, -1, count_and_break, NULL) == PCAP_ERROR_BREAK);
+    pcap_close(lo);
+    pcap_close(a);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} checks[] = {
+    {"breakloop", check_breakloop}, {"descriptor", check_descriptor}, {"timeout", check_timeout},
+    {"full", check_full},           {"both-ways", check_both_ways},   {"frames", check_frames},
+    {"drops", check_drops},         {"system", check_system},
+};
+
+static void replay(const char *name)
+{
+    char error[PCAP_ERRBUF_SIZE];
+    pcap_t *file = pcap_open_offline(name, error);
+    REQUIRE(file != NULL);
+    pcap_t *device = open_device(device_a, 0);
+    struct pcap_pkthdr *header;
+    const unsigned char *bytes;
+    int status;
+    while ((status = pcap_next_ex(file, &header, &bytes)) == 1)
+        REQUIRE(pcap_inject(device, bytes, header->caplen) == (int)header->caplen);
+    REQUIRE(status == PCAP_ERROR_BREAK);
+    pcap_close(device);
+    pcap_close(file);
+}
+
+int main(int count, char **arguments)
+{
+    REQUIRE(count >= 4);
+    if (strcmp(arguments[1], "replay") == 0) {
+        device_a = arguments[3];
+        replay(arguments[2]);
+        return 0;
+    }
+    REQUIRE(count == 5);
+    device_a = arguments[3];
+    device_b = arguments[4];
+    for (size_t at = 0; at < sizeof checks / sizeof *checks; at++) {
+        if (strcmp(checks[at].name, arguments[2]) == 0) {
+            checks[at].run();
+            return 0;
+        }
+    }
+    fprintf(stderr, "there is no check %s\n", arguments[2]);
+    return 1;
+}

@@ -1,0 +1,377 @@
+//! Programs written for libpcap, unchanged, with ports as their devices.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use ringroad_tests::command::{run, start, stderr};
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{numbered, station};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::service::Service;
+
+/// A command under `ringroad run`, ended when it takes longer than any may.
+fn preloaded(daemon: &Daemon, command: &[&str]) -> Command {
+    let limit = PATIENCE.unwrap().as_secs().to_string();
+    let arguments = [&["run", "--no-netmap", "--", "timeout", &limit], command].concat();
+    let mut ringroad = daemon.ringroad(&arguments);
+    ringroad.current_dir(daemon.folder());
+    ringroad
+}
+
+/// Starts such a command and waits until it has opened `port`.
+fn opened(daemon: &Daemon, command: &[&str], port: &str) -> Service {
+    let service = Service::start(preloaded(daemon, command));
+    daemon
+        .await_status("open port", |status| status.ports.iter().any(|each| each.name == port && each.bound));
+    service
+}
+
+/// The end of a program that was to succeed, with what it wrote.
+fn success(service: &mut Service) -> String {
+    let (status, told) = service.await_end();
+    assert!(status.success(), "{status}: {told}");
+    told
+}
+
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A capture of frames of many lengths; every third is addressed to another station.
+fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
+    let mut writer = CaptureWriter::create(path, CaptureFormat::from_path(path), 0).unwrap();
+    let frames = (0..frames).map(|number| {
+        let to = if number % 3 == 0 { station(9) } else { [0xFF; 6] };
+        let frame = numbered(to, station(1), number, 60 + (number * 37 % 1400) as usize);
+        writer.write_frame(1_000_000_000 + number * 1_000, &frame, frame.len() as u32).unwrap();
+        frame
+    });
+    let frames = frames.collect();
+    writer.finish().unwrap();
+    frames
+}
+
+fn read_capture(path: &Path) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push(frame.bytes.to_vec());
+    }
+    frames
+}
+
+/// Sends a capture's frames from `port`, slowly enough for everybody.
+fn replay(daemon: &Daemon, file: &Path, port: &str) {
+    finished(&mut daemon.ringroad(&["replay", file.to_str().unwrap(), port, "--rate", "20kpps"]));
+}
+
+/// A source of the tests' own programs.
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// Builds `pcap_device` against the system's libpcap.
+fn pcap_device(folder: &Path) -> String {
+    let program = folder.join("pcap_device");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source("pcap_device.c"));
+    finished(compiler.args(["-lpcap", "-lpthread"]));
+    program.to_str().unwrap().to_owned()
+}
+
+/// The capture that the demo replays, with real traffic of both directions.
+fn real_capture() -> PathBuf {
+    std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE").into()
+}
+
+#[test]
+fn tcpdump_writes_what_was_sent_and_counts_it() {
+    let daemon = Daemon::start();
+    let (sent, got) = (daemon.folder().join("sent.pcap"), daemon.folder().join("got.pcap"));
+    let frames = write_capture(&sent, 500);
+    let count = frames.len().to_string();
+    let command = ["tcpdump", "-i", "vale0:1", "-c", &count, "-Z", "root", "-w", got.to_str().unwrap()];
+    let mut tcpdump = opened(&daemon, &command, "vale0:1");
+    replay(&daemon, &sent, "vale0:2");
+    let told = success(&mut tcpdump);
+    assert!(told.contains("500 packets captured"), "{told}");
+    assert!(told.contains("500 packets received by filter"), "{told}");
+    assert!(told.contains("0 packets dropped by kernel"), "{told}");
+    assert_eq!(read_capture(&got), frames);
+    await_conserved(&daemon);
+}
+
+#[test]
+fn tcpdump_filters_by_its_expression_and_cuts_at_its_length() {
+    let daemon = Daemon::start();
+    let (sent, got) = (daemon.folder().join("sent.pcap"), daemon.folder().join("got.pcap"));
+    let frames = write_capture(&sent, 500);
+    let mut wanted: Vec<_> =
+        frames.into_iter().filter(|frame| frame[..6] == [0xFF; 6] && frame.len() >= 900).collect();
+    wanted.iter_mut().for_each(|frame| frame.truncate(100));
+    let count = wanted.len().to_string();
+    let command = ["tcpdump", "-i", "vale0:1", "-c", &count, "-Z", "root", "-s", "100", "-w", "got.pcap"];
+    let filter = ["ether", "broadcast", "and", "greater", "900"];
+    let mut tcpdump = opened(&daemon, &[&command[..], &filter].concat(), "vale0:1");
+    replay(&daemon, &sent, "vale0:2");
+    success(&mut tcpdump);
+    assert_eq!(read_capture(&got), wanted);
+}
+
+#[test]
+fn what_tcpdump_prints_after_it_was_interrupted_is_the_whole_account() {
+    let daemon = Daemon::start();
+    let sent = daemon.folder().join("sent.pcap");
+    write_capture(&sent, 30);
+    // Without `timeout`, which does not pass SIGINT on.
+    let command = daemon.ringroad(&["run", "--no-netmap", "tcpdump", "-l", "-n", "-e", "-i", "x}1"]);
+    let mut tcpdump = Service::start(command);
+    daemon
+        .await_status("open port", |status| status.ports.iter().any(|port| port.name == "x}1" && port.bound));
+    replay(&daemon, &sent, "x{1");
+    (0..30).for_each(|_| drop(tcpdump.await_line("ethertype")));
+    tcpdump.signal(rustix::process::Signal::INT);
+    let told = success(&mut tcpdump);
+    assert!(told.contains("30 packets captured"), "{told}");
+}
+
+#[test]
+fn dumpcap_lists_ports_and_captures_from_them() {
+    let daemon = Daemon::start();
+    let (sent, got) = (daemon.folder().join("sent.pcap"), daemon.folder().join("got.pcapng"));
+    let frames = write_capture(&sent, 300);
+    let mut dumpcap =
+        opened(&daemon, &["dumpcap", "-i", "vale0:1", "-c", "300", "-w", "got.pcapng"], "vale0:1");
+    let listed = succeeded(&run(preloaded(&daemon, &["dumpcap", "-D"])));
+    assert!(listed.lines().any(|line| line.contains(". vale0:1")), "{listed}");
+    assert!(listed.contains(". any"), "the system's devices are listed as well: {listed}");
+    replay(&daemon, &sent, "vale0:2");
+    let told = success(&mut dumpcap);
+    assert!(told.contains("300/0"), "{told}");
+    assert_eq!(read_capture(&got), frames);
+}
+
+#[test]
+fn tshark_shows_the_fields_of_frames() {
+    let daemon = Daemon::start();
+    let sent = daemon.folder().join("sent.pcap");
+    let frames = write_capture(&sent, 40);
+    let fields = ["-T", "fields", "-e", "frame.len", "-e", "eth.src"];
+    let command = [&["tshark", "-l", "-i", "vale0:1", "-c", "40"], &fields[..]].concat();
+    let mut tshark = opened(&daemon, &command, "vale0:1");
+    replay(&daemon, &sent, "vale0:2");
+    let told = success(&mut tshark);
+    for frame in frames {
+        assert!(told.contains(&format!("{}\t02:00:00:00:77:01", frame.len())), "{told}");
+    }
+}
+
+#[test]
+fn scapy_sends_and_sniffs() {
+    let daemon = Daemon::start();
+    let sent = daemon.folder().join("sent.pcap");
+    write_capture(&sent, 100);
+    let script = source("scapy_frames.py");
+    // Debian's interpreter, which has Debian's Scapy.
+    let command = ["/usr/bin/python3", script.to_str().unwrap(), "sent.pcap", "vale0:1", "vale0:2"];
+    let mut command = preloaded(&daemon, &command);
+    command.env("HOME", daemon.folder()).env("PYTHONDONTWRITEBYTECODE", "1");
+    assert_eq!(succeeded(&run(command)).trim(), "100 frames, the same");
+    await_conserved(&daemon);
+}
+
+#[test]
+fn a_program_that_loads_libpcap_itself_gets_ports_too() {
+    let daemon = Daemon::start();
+    let sent = daemon.folder().join("sent.pcap");
+    let frames = write_capture(&sent, 20);
+    let script = source("ctypes_pcap.py");
+    let command = ["/usr/bin/python3", script.to_str().unwrap(), "vale0:1", "20"];
+    let mut program = opened(&daemon, &command, "vale0:1");
+    replay(&daemon, &sent, "vale0:2");
+    let told = success(&mut program);
+    assert!(told.contains("libpcap version"), "what is not ours passes on: {told}");
+    let lengths: Vec<_> = frames.iter().map(Vec::len).collect();
+    assert!(told.contains(&format!("{lengths:?}")), "{told}");
+}
+
+#[test]
+fn a_real_capture_is_injected_whole_though_the_device_is_closed_at_once() {
+    let daemon = Daemon::start();
+    let (real, got) = (real_capture(), daemon.folder().join("got.pcap"));
+    let frames = read_capture(&real);
+    let count = frames.len().to_string();
+    let program = pcap_device(daemon.folder());
+    // A pipe: a switch would keep frames between two stations behind the one port to itself.
+    let (_capture, lines) = start(daemon.ringroad(&[
+        "--json",
+        "capture",
+        "x}1",
+        "--count",
+        &count,
+        "--write",
+        got.to_str().unwrap(),
+    ]));
+    succeeded(&run(preloaded(&daemon, &[&program, "replay", real.to_str().unwrap(), "x{1"])));
+    ringroad_tests::command::summary(lines);
+    assert!(read_capture(&got) == frames, "other frames than the {count} of the capture");
+}
+
+#[test]
+fn tcpreplay_sends_by_interfaces_of_its_own_and_reads_captures_past_us() {
+    if !is_root() {
+        return;
+    }
+    // Debian's tcpreplay sends on AF_PACKET sockets, so that it needs an interface: a TAP is one, and a port.
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let (real, got) = (real_capture(), daemon.folder().join("got.pcap"));
+    let frames: Vec<_> = read_capture(&real).into_iter().take(2000).collect();
+    let count = frames.len().to_string();
+    let (_capture, lines) = start(daemon.ringroad(&[
+        "--json",
+        "capture",
+        "tap:t0@slots=4096",
+        "--count",
+        &count,
+        "--write",
+        got.to_str().unwrap(),
+    ]));
+    outside.set("net/ipv6/conf/t0/disable_ipv6", "1");
+    outside.inside(|| {
+        ringroad_netdev::link_change::set_mtu("t0", 9000).unwrap();
+        ringroad_netdev::link_change::set_up("t0", true).unwrap();
+        ringroad_netdev::link_monitor::wait_running("t0", PATIENCE.unwrap()).unwrap();
+    });
+    let replay = ["tcpreplay", "-i", "t0", "-L", &count, "--pps", "20000", real.to_str().unwrap()];
+    let within = [&["ip", "netns", "exec", outside.name()], &replay[..]].concat();
+    succeeded(&run(preloaded(&daemon, &within)));
+    ringroad_tests::command::summary(lines);
+    assert!(read_capture(&got) == frames, "other frames than the first {count} of the capture");
+}
+
+/// Runs one check of `pcap_device` on two devices.
+fn check(name: &str, a: &str, b: &str) {
+    let daemon = Daemon::start();
+    let program = pcap_device(daemon.folder());
+    succeeded(&run(preloaded(&daemon, &[&program, "check", name, a, b])));
+}
+
+#[test]
+fn loops_end_by_callbacks_signals_and_other_threads() {
+    check("breakloop", "vale0:a", "vale0:b");
+    check("breakloop", "x{1", "x}1");
+}
+
+#[test]
+fn the_descriptor_is_readable_while_frames_are_unread() {
+    check("descriptor", "vale0:a", "vale0:b");
+    check("descriptor", "x{1", "x}1");
+}
+
+#[test]
+fn reads_end_when_their_time_is_up() {
+    check("timeout", "vale0:a", "vale0:b");
+}
+
+#[test]
+fn a_full_ring_is_waited_for_or_told_of() {
+    check("full", "x{1", "x}1");
+}
+
+#[test]
+fn callbacks_may_send_on_their_own_device() {
+    check("both-ways", "vale0:a", "vale0:b");
+    check("both-ways", "x{1", "x}1");
+}
+
+#[test]
+fn frames_settings_and_files_are_as_libpcap_has_them() {
+    check("frames", "vale0:a", "vale0:b");
+}
+
+#[test]
+fn drops_for_want_of_room_are_counted() {
+    check("drops", "vale0:a", "vale0:b");
+}
+
+#[test]
+fn the_systems_devices_stay_the_systems() {
+    if is_root() {
+        check("system", "vale0:a", "vale0:b");
+    }
+}
+
+#[test]
+fn interfaces_by_name_carry_frames_both_ways() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let far = NetworkNamespace::new();
+    ringroad_tests::network::cable(&outside, "near", &far, "far", 1500, 1);
+    let daemon = Daemon::within(&outside);
+    let program = pcap_device(daemon.folder());
+    let far = format!("packet:far@netns={}", far.name());
+    for near in ["xdp:near", "packet:near"] {
+        succeeded(&run(preloaded(&daemon, &[&program, "check", "both-ways", near, &far])));
+    }
+}
+
+#[test]
+fn devices_that_are_not_there_are_refused_with_a_reason() {
+    let daemon = Daemon::start();
+    let told = |device: &str| {
+        let output = run(preloaded(&daemon, &["tcpdump", "-i", device]));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        stderr(&output)
+    };
+    let missing = told("xdp:nosuch0");
+    assert!(missing.contains("No such device") && missing.contains("no interface nosuch0"), "{missing}");
+    let wrong = told("vale0:a@colour=3");
+    assert!(wrong.contains("colour"), "{wrong}");
+    let _port = daemon.open("vale0:taken");
+    let taken = told("vale0:taken");
+    assert!(taken.contains("vale0:taken"), "{taken}");
+}
+
+#[test]
+fn an_object_in_a_program_without_our_devices_opens_nothing() {
+    let daemon = Daemon::start();
+    let output = run(preloaded(&daemon, &["sh", "-c", "ls -l /proc/self/fd; ls /proc/self/task | wc -l"]));
+    let told = succeeded(&output);
+    assert!(!told.contains("socket:") && !told.contains("eventfd") && !told.contains("memfd"), "{told}");
+    assert_eq!(told.lines().last().unwrap().trim(), "1", "{told}");
+    assert_eq!(stderr(&output), "");
+    // A listing starts no daemon.
+    let mut listing = preloaded(&daemon, &["dumpcap", "-D"]);
+    let nowhere = daemon.folder().join("nowhere.sock");
+    let listing = listing.env("RINGROAD_SOCKET", &nowhere).output().unwrap();
+    assert!(listing.status.success());
+}
+
+#[test]
+fn programs_that_nothing_can_be_preloaded_into_are_refused() {
+    let daemon = Daemon::start();
+    let status_of = |arguments: &[&str]| {
+        let output = run(daemon.ringroad(&[&["run", "--no-netmap"], arguments].concat()));
+        (output.status.code(), stderr(&output))
+    };
+    let program = daemon.folder().join("static");
+    std::fs::write(daemon.folder().join("main.c"), "int main(void) { return 0; }").unwrap();
+    finished(Command::new("cc").args(["-static", "-o"]).arg(&program).arg(daemon.folder().join("main.c")));
+    let (status, told) = status_of(&[program.to_str().unwrap()]);
+    assert_eq!(status, Some(126));
+    assert!(told.contains("statically linked"), "{told}");
+    assert_eq!(status_of(&["no-such-program"]).0, Some(127));
+    assert_eq!(status_of(&["/etc/passwd"]).0, Some(126));
+    assert_eq!(status_of(&["sh", "-c", "exit 7"]).0, Some(7));
+    let mut elsewhere = daemon.ringroad(&["run", "--no-netmap", "true"]);
+    let output = elsewhere.env("RINGROAD_LIB_DIR", "/nonexistent").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("libringroad_preload_pcap.so was not found in /nonexistent"));
+}
