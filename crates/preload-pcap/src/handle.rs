@@ -183,7 +183,8 @@ impl Active {
     fn open(name: &str, settings: &Settings) -> Result<Self, PcapError> {
         settings.check()?;
         let wishes = settings.wishes();
-        let mut port = Port::open_with(&device::port_name(name, wishes), &device::open_options(wishes))?;
+        let mut port =
+            Port::open_with(&device::port_name(name, wishes), &device::open_options(name, wishes))?;
         let drops = DropCounters::of(name, &port);
         let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| PcapError::new(format!("making an eventfd: {errno}")))?;
