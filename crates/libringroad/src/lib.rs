@@ -1,6 +1,7 @@
 //! `libringroad.so`: the functions of `<libnetmap.h>`, for programs in C that were written for netmap.
 //!
-//! What a program calls opens `/dev/netmap`, binds and maps as netmap's own library does; nothing here knows what answers.
+//! What a program calls opens `/dev/netmap`, binds and maps as netmap's own library does; what answers is [`ringroad_preload_netmap`], whose functions are
+//! in this library too, so that a program which links it needs nothing preloaded.
 //! Layouts and contracts are in `compat/include/libnetmap.h`.
 //!
 //! - [`port_name`], [`binding`], [`option_text`], [`number`]: the grammar of names; no unsafe code, no pointers.
@@ -29,6 +30,9 @@ mod port_name;
 mod port_options;
 mod region;
 mod request;
+
+// Linked for what it exports.
+use ringroad_preload_netmap as _;
 
 #[cfg(test)]
 mod grammar_tests;
