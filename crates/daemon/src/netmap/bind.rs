@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Register, RingService};
+use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Pools, Register, RingService};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{lay_out_interface, list_extra_buffers};
 use rustix::io::Errno;
@@ -136,7 +136,9 @@ impl Netmap {
             flags: register.flags,
             rings: Vec::new(),
             event_pairs: port.events.len() as u16,
-            external_memory: register.external_memory.map(|_| port.memory.pools()),
+            external_memory: register
+                .external_memory
+                .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),
         };
         let binding = Binding { port: key.to_owned(), interface, rings, exclusive, bound };
         let served = port.serve(&mut ports.fabric);

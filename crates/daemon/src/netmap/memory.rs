@@ -9,6 +9,7 @@ use ringroad_drivers::shm::ShmRegion;
 use ringroad_ring::geometry::{
     BUFFER_BYTES_RANGE, DEFAULT_BUFFER_BYTES, MAX_BUFFERS, MAX_RINGS, RegionGeometry, ring_object_bytes,
 };
+use ringroad_ring::layout::FIRST_BUFFER;
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
@@ -16,12 +17,13 @@ use super::failure::{Failure, fail};
 /// Memory id of the region of all interfaces.
 pub(crate) const GLOBAL: u16 = 1;
 /// Pipes that a region has room for, with rings like its port's.
-const PIPES: u32 = 4;
+const PIPES: u32 = 24;
 /// Monitors that it has room for.
 const MONITORS: u32 = 8;
 /// Bindings that it has room for.
 const BINDINGS: u32 = 64;
 const INTERFACE_BYTES: u32 = 1024;
+const PAGE: u64 = 4096;
 /// Rings of an EXTMEM region for which nothing is wished: netmap's minimum for private regions.
 const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
 
@@ -41,8 +43,9 @@ pub(crate) fn global_geometry() -> RegionGeometry {
 pub(crate) fn private_geometry(sizes: &PortSizes, extra_buffers: u32) -> Result<RegionGeometry, Failure> {
     let (tx, rx) = (u32::from(sizes.tx_rings) + 1, u32::from(sizes.rx_rings) + 1);
     let longest = sizes.tx_slots.max(sizes.rx_slots).max(1);
-    let rings = tx + rx + 8 * PIPES + MONITORS;
-    let slots = (4 * PIPES + rx) * sizes.rx_slots + (4 * PIPES + tx) * sizes.tx_slots + MONITORS * longest;
+    // Each pipe has two rings of each direction, of which those that receive have buffers of their own.
+    let rings = tx + rx + 4 * PIPES + MONITORS;
+    let slots = (PIPES + rx) * sizes.rx_slots + (PIPES + tx) * sizes.tx_slots + MONITORS * longest;
     let geometry = RegionGeometry {
         interfaces: BINDINGS,
         interface_bytes: (56 + 8 * (tx + rx)).next_multiple_of(64).max(INTERFACE_BYTES),
@@ -85,19 +88,23 @@ pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeome
         buffer_bytes: buffer_bytes.next_multiple_of(64),
     };
     geometry.check()?;
-    let has = pools.memory_bytes;
-    if geometry.pools_bytes() > has {
-        return Err(fail(
-            Errno::NOMEM,
-            format!("external memory of {has} bytes: the pools take {}", geometry.pools_bytes()),
-        ));
+    // Memory comes in pages, whole ones at that.
+    let has = pools.memory_bytes.next_multiple_of(PAGE);
+    let needed = geometry.pools_bytes();
+    // Ours begin at pages of their own, which the program did not reckon with: a few buffers fewer make room for that.
+    if needed > has + 3 * PAGE {
+        return Err(fail(Errno::NOMEM, format!("external memory of {has} bytes: the pools take {needed}")));
     }
-    let more = (has - geometry.pools_bytes()) / u64::from(geometry.buffer_bytes);
+    let more = has.saturating_sub(needed) / u64::from(geometry.buffer_bytes);
     geometry.buffers =
         geometry.buffers.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)).min(MAX_BUFFERS);
     while geometry.pools_bytes() > has {
-        geometry.buffers -= 1;
+        geometry.buffers =
+            geometry.buffers.checked_sub(1).filter(|&buffers| buffers > FIRST_BUFFER).ok_or_else(|| {
+                fail(Errno::NOMEM, format!("external memory of {has} bytes holds no buffer"))
+            })?;
     }
+    geometry.check()?;
     Ok(geometry)
 }
 
@@ -283,6 +290,17 @@ mod tests {
         let geometry = external_geometry(&external).unwrap();
         assert!(geometry.pools_bytes() <= 16 << 20);
         assert!(geometry.pools_bytes() + 3 * 4096 > 16 << 20, "{geometry:?}");
+    }
+
+    #[test]
+    fn external_memory_of_just_the_size_of_its_pools_will_do() {
+        let pool = |objects, object_bytes| Pool { offset: 0, objects, object_bytes };
+        let (interfaces, rings, buffers) = (pool(2, 1024), pool(64, 512), pool(4096, 2048));
+        let memory_bytes = 2 * 1024 + 64 * 512 + 4096 * 2048;
+        let pools = Pools { memory_bytes, mem_id: 0, interfaces, rings, buffers };
+        let geometry = external_geometry(&ExternalMemory { identity: [0; 3], pools }).unwrap();
+        assert!(geometry.pools_bytes() <= memory_bytes.next_multiple_of(PAGE));
+        assert!(geometry.buffers > 4090 && geometry.max_slots() == 16);
     }
 
     #[test]

@@ -31,18 +31,31 @@ pub(crate) enum Service {
     Interface { nic: Option<(WireId, Device)>, host: Option<(WireId, Device)> },
 }
 
+/// Which part of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Its own queues.
+    Nic,
+    /// The same, by a mechanism that leaves the host its frames where an XDP program in generic mode would take them.
+    NicBesideHost,
+    /// The host stack's.
+    Host,
+}
+
 /// The name under which the daemon's drivers know an interface in a namespace.
 pub(crate) fn device_name(
     interface: &str,
-    host: bool,
+    side: Side,
     netns: Option<&str>,
     queues: u16,
 ) -> Result<PortName, Failure> {
-    let side = if host { "^" } else { "" };
     let netns = netns.map(|netns| format!(",netns={netns}")).unwrap_or_default();
-    format!("{interface}{side}@queues={queues}{netns}")
-        .parse()
-        .map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
+    let spelled = match side {
+        Side::Nic => format!("{interface}@queues={queues}{netns}"),
+        Side::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}{netns}"),
+        Side::Host => format!("{interface}^@queues={queues}{netns}"),
+    };
+    spelled.parse().map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
 }
 
 impl NetmapPort {
@@ -131,14 +144,22 @@ impl NetmapPort {
             Service::Interface { nic, host } => (nic, host),
             _ => (None, None),
         };
-        let opened = self
-            .side(fabric, nic.take(), nic_used, || device_name(interface, false, netns, self.queues()))
-            .and_then(|side| {
-                nic = side;
-                let name = || device_name(interface, true, netns, self.host_queues());
-                host = self.side(fabric, host.take(), host_used, name)?;
-                Ok(())
-            });
+        let is_generic = |nic: &Option<(WireId, Device)>| {
+            nic.as_ref().is_some_and(|(_, device)| device.capabilities.mode.contains("generic"))
+        };
+        let mut open = || {
+            let name = || device_name(interface, Side::Nic, netns, self.queues());
+            nic = self.side(fabric, nic.take(), nic_used, name)?;
+            if host_used && is_generic(&nic) {
+                nic = self.side(fabric, nic.take(), false, name)?;
+                let name = || device_name(interface, Side::NicBesideHost, netns, self.queues());
+                nic = self.side(fabric, nic.take(), nic_used, name)?;
+            }
+            let name = || device_name(interface, Side::Host, netns, self.host_queues());
+            host = self.side(fabric, host.take(), host_used, name)?;
+            Ok(())
+        };
+        let opened = open();
         self.service = Service::Interface { nic, host };
         opened
     }

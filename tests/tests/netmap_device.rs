@@ -1,0 +1,129 @@
+//! Programs in C that know `/dev/netmap` from its header only, under `ringroad run`: every kind of port and every request.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ringroad_tests::command::run;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::network::{NetworkNamespace, is_root};
+
+/// One of the programs in `compat/tests/device`, compiled.
+fn compiled(folder: &Path, name: &str) -> PathBuf {
+    let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
+    let program = folder.join(name);
+    let output = run({
+        let mut gcc = Command::new("gcc");
+        gcc.args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-D_FORTIFY_SOURCE=2",
+            "-O2",
+            "-pthread",
+            "-I",
+        ]);
+        gcc.arg(compat.join("include")).arg(compat.join("tests/device").join(name).with_extension("c"));
+        gcc.arg("-o").arg(&program);
+        gcc
+    });
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Runs a program with a daemon, and shows what it found wrong.
+fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
+    let program = compiled(daemon.folder(), name);
+    let limit = PATIENCE.unwrap().as_secs().to_string();
+    let program = program.to_str().unwrap();
+    let command = [&["run", "--no-pcap", "--"], launcher, &["timeout", &limit, program], arguments].concat();
+    let output = run(daemon.ringroad(&command));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {}: {told}\n{}", output.status, daemon.log());
+}
+
+#[test]
+fn a_switch_takes_frames_at_once_and_delivers_by_address() {
+    passes(&Daemon::start(), &[], "switch", &[]);
+}
+
+#[test]
+fn pipes_pass_whole_slots_and_drop_nothing() {
+    passes(&Daemon::start(), &[], "pipes", &[]);
+}
+
+#[test]
+fn several_bindings_share_rings_and_memory_by_netmaps_rules() {
+    passes(&Daemon::start(), &[], "bindings", &[]);
+}
+
+#[test]
+fn monitors_see_what_passes_and_hold_nobody_up() {
+    passes(&Daemon::start(), &[], "monitors", &[]);
+}
+
+#[test]
+fn requests_answer_as_the_manual_says() {
+    passes(&Daemon::start(), &[], "control", &[]);
+}
+
+#[test]
+fn programs_of_the_older_interface_are_served() {
+    passes(&Daemon::start(), &[], "legacy", &[]);
+}
+
+#[test]
+fn the_sync_loop_serves_indexes_in_the_programs_memory() {
+    passes(&Daemon::start(), &[], "loops", &[]);
+}
+
+#[test]
+fn a_region_can_take_the_place_of_the_programs_memory() {
+    passes(&Daemon::start(), &[], "external_memory", &[]);
+}
+
+fn two_interfaces() -> NetworkNamespace {
+    let namespace = NetworkNamespace::new();
+    namespace.run(&["ip", "link", "add", "here", "type", "veth", "peer", "name", "there"]);
+    for interface in ["here", "there"] {
+        namespace.set(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1");
+        namespace.run(&["ip", "link", "set", interface, "up"]);
+    }
+    namespace
+}
+
+#[test]
+fn interfaces_have_rings_and_can_be_attached() {
+    if !is_root() {
+        return;
+    }
+    let namespace = two_interfaces();
+    passes(
+        &Daemon::within(&namespace),
+        &["ip", "netns", "exec", namespace.name()],
+        "interface",
+        &["here", "there"],
+    );
+}
+
+#[test]
+fn a_program_finds_the_interfaces_of_its_own_namespace() {
+    if !is_root() {
+        return;
+    }
+    let namespace = two_interfaces();
+    passes(&Daemon::start(), &["ip", "netns", "exec", namespace.name()], "interface", &["here", "there"]);
+}
+
+#[test]
+fn host_rings_stand_between_the_host_and_its_interface() {
+    if !is_root() {
+        return;
+    }
+    let namespace = NetworkNamespace::new();
+    namespace.run(&["ip", "tuntap", "add", "mode", "tap", "name", "tap0"]);
+    namespace.set("net/ipv6/conf/tap0/disable_ipv6", "1");
+    namespace.run(&["ip", "link", "set", "tap0", "up"]);
+    passes(&Daemon::within(&namespace), &["ip", "netns", "exec", namespace.name()], "host_rings", &["tap0"]);
+}
