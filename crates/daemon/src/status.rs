@@ -13,6 +13,7 @@ use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_name::PipeSide;
 
+use crate::netmap::Netmap;
 use crate::port_entries::{Client, Origin};
 use crate::ports::Ports;
 
@@ -36,7 +37,7 @@ pub fn counter_report(counters: &CounterSnapshot) -> CounterReport {
 }
 
 /// The account of a program's device: what came from the device and went into it, and the drops on both ways.
-fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
+pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
     let mut account = device.clone();
     for (sum, frames) in account.dropped.iter_mut().zip(&program.dropped) {
         *sum += frames;
@@ -46,7 +47,7 @@ fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterRe
 }
 
 /// The interface behind a device, as it is now.
-fn link_report(device: &Device) -> Option<LinkReport> {
+pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
     let (link, speed_bps) = registry::link_of(interface)?;
     Some(LinkReport {
@@ -68,7 +69,7 @@ fn owner_report(client: &Client) -> Owner {
 ///
 /// # Errors
 /// [`FabricError`] where a worker is gone.
-pub fn list(ports: &Ports) -> Result<ListReport, FabricError> {
+pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
     ports.fabric.count_missed()?;
     let mut reports = Vec::new();
     for (name, port) in &ports.on_switches {
@@ -133,6 +134,7 @@ pub fn list(ports: &Ports) -> Result<ListReport, FabricError> {
             });
         }
     }
+    reports.extend(netmap.reports(ports)?);
     Ok(ListReport { ports: reports })
 }
 

@@ -4,7 +4,7 @@
 //! stand around that: several bindings share one port's rings, a port may live in another's region, pipes have parents, monitors look on.
 //!
 //! - [`bind`]: REGISTER and its end; [`find`]: which port a name means, and the making of ports; [`port`]: rings; [`service`]: the datapath's side;
-//! - [`requests`]: everything that binds nothing; [`memory`]: regions; [`name`], [`failure`].
+//! - [`requests`]: everything that binds nothing; [`report`]: what is told of ports; [`memory`]: regions; [`name`], [`failure`].
 
 mod bind;
 mod failure;
@@ -13,6 +13,7 @@ mod memory;
 mod monitors;
 mod name;
 mod port;
+mod report;
 mod requests;
 mod service;
 
@@ -20,6 +21,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest};
+use ringroad_control::report::PortReport;
+use ringroad_datapath::fabric::FabricError;
 use rustix::io::Errno;
 
 use crate::permissions::Permissions;
@@ -130,6 +133,15 @@ impl Netmap {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty()
+    }
+
+    /// The ports that are on no switch, which nobody else reports.
+    pub(crate) fn reports(&self, ports: &Ports) -> Result<Vec<PortReport>, FabricError> {
+        self.ports
+            .iter()
+            .filter(|(_, port)| port.is_off_switches())
+            .map(|(key, port)| port.report(key, &ports.fabric))
+            .collect()
     }
 
     /// Answers a request.
