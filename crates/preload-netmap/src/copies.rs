@@ -135,6 +135,16 @@ pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     copy
 }
 
+/// The C function of this name. It copies onto the standard descriptors without calling what could be seen.
+#[unsafe(no_mangle)]
+pub extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
+    let result = next::daemon(stays, keeps);
+    if result == 0 && keeps == 0 {
+        forget_all(0, 2);
+    }
+    result
+}
+
 /// # Safety
 /// As fcntl(2) asks for.
 unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {

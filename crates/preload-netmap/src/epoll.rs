@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::epoll_interests::{self, Interest};
-use crate::time_limit::{TimeLimit, timespec_of};
+use crate::time_limit::TimeLimit;
 use crate::tracked::{self, DeviceReference, any_device};
 use crate::wait::Wait;
 use crate::{errno, next};
@@ -167,14 +167,6 @@ unsafe fn wait(
         if let Some(set) = tracked::known_epoll_set(epoll) {
             epoll_interests::for_each(set, |interest| interests.push(interest.clone()));
         }
-        if interests.is_empty() {
-            // SAFETY: the caller's promise.
-            let count = unsafe { wait_for_kernel(epoll, events, room, limit, mask) }?;
-            if count > 0 || limit.left() == Some(Duration::ZERO) {
-                return Ok(count);
-            }
-            continue;
-        }
         for interest in &interests {
             if let Some(conditions) = interest.conditions() {
                 wait.watch(interest.device.clone(), conditions);
@@ -190,7 +182,7 @@ unsafe fn wait(
             // SAFETY: the caller's promise.
             unsafe { told.take_from_kernel(epoll) }?;
         }
-        let first = turn / 2 % interests.len();
+        let first = turn / 2 % interests.len().max(1);
         let (behind, ahead) = interests.split_at(first);
         for interest in ahead.iter().chain(behind) {
             let Some(conditions) = interest.conditions() else { continue };
@@ -211,31 +203,12 @@ unsafe fn wait(
     }
 }
 
-/// Waits for a set without devices, until some are added.
-///
-/// # Safety
-/// As epoll_wait(2) asks for.
-unsafe fn wait_for_kernel(
-    epoll: c_int,
-    events: *mut epoll_event,
-    room: c_int,
-    limit: &TimeLimit,
-    mask: *const sigset_t,
-) -> Result<c_int, Errno> {
-    let left = limit.left().map(timespec_of);
-    let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the caller's promise; `left` outlives the call.
-    let count = unsafe { next::epoll_pwait2(epoll, events, room, left, mask) };
-    if count < 0 {
-        return Err(errno::last());
-    }
-    // SAFETY: the kernel has written that many.
-    Ok(unsafe { without_doorbell(events, count) })
-}
-
-/// Whether a call has to look for devices in the set.
-fn may_have_devices(events: *mut epoll_event, room: c_int) -> bool {
-    any_device() && !events.is_null() && room > 0
+/// Whether there are devices in a set, and a sound place for its events.
+fn has_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
+    any_device()
+        && !events.is_null()
+        && room > 0
+        && tracked::known_epoll_set(epoll).is_some_and(|set| epoll_interests::for_each(set, |_| ()))
 }
 
 /// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`, and it is to be done again.
@@ -279,7 +252,7 @@ pub unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     let limit = TimeLimit::from_milliseconds(timeout);
-    if !may_have_devices(events, room) {
+    if !has_devices(epoll, events, room) {
         // SAFETY: the program's own arguments.
         let count = unsafe { next::epoll_pwait(epoll, events, room, timeout, mask) };
         // SAFETY: the kernel has written that many.
@@ -305,7 +278,7 @@ pub unsafe extern "C" fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: null or a structure, the program says.
     let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
-    if limit.is_err() || !may_have_devices(events, room) {
+    if limit.is_err() || !has_devices(epoll, events, room) {
         // SAFETY: the program's own arguments.
         let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };
         // SAFETY: the kernel has written that many.

@@ -4,7 +4,7 @@
 //! everything else goes on to the C library. Programs that never touch the device behave as without this object: nothing is
 //! printed, no thread started and nothing connected.
 //!
-//! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl), [`passing`]
+//! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl, daemon), [`passing`]
 //!   (recvmsg), [`status`] (stat, access).
 //! - Behind them: [`next`], the C library's functions; [`tracked`], which descriptors are devices, in a [`descriptor_table`]; [`wait`], sleeping on
 //!   devices and others at once until a [`time_limit`]; [`epoll_interests`], devices in epoll sets; [`mapping_ledger`], what keeps mapped devices

@@ -150,6 +150,7 @@ functions! {
     [safe] dup(fd: c_int) -> c_int;
     [safe] dup2(old: c_int, new: c_int) -> c_int;
     [safe] dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
+    [safe] daemon(stays: c_int, keeps: c_int) -> c_int;
     [variadic] fcntl(fd: c_int, command: c_int; argument: usize) -> c_int;
     [unsafe] recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     [unsafe] recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;

@@ -29,13 +29,11 @@ pub(crate) enum Tracked {
 
 static TABLE: DescriptorTable<Tracked, NUMBERS, ENTRIES> = DescriptorTable::new();
 
-/// Descriptors that were there before this object have not been looked at.
-const UNSEEN: u8 = 0;
-/// There has been no device.
-const NONE: u8 = 1;
+/// Descriptors that were there before this object have been looked at.
+const LOOKED: u8 = 1;
 /// There has been a device.
 const SOME: u8 = 2;
-static DEVICES: AtomicU8 = AtomicU8::new(UNSEEN);
+static DEVICES: AtomicU8 = AtomicU8::new(0);
 
 /// A device in use.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,14 +60,14 @@ impl Deref for DeviceReference {
 /// Whether there has been a device in this process. Looks once at the descriptors that it inherited.
 #[inline]
 pub(crate) fn any_device() -> bool {
-    match DEVICES.load(Ordering::Relaxed) {
-        UNSEEN => {
-            DEVICES.store(NONE, Ordering::Relaxed);
-            look_at_inherited();
-            DEVICES.load(Ordering::Relaxed) == SOME
-        }
-        seen => seen == SOME,
+    let seen = DEVICES.load(Ordering::Relaxed);
+    if seen & LOOKED != 0 {
+        return seen & SOME != 0;
     }
+    if DEVICES.fetch_or(LOOKED, Ordering::Relaxed) & LOOKED == 0 {
+        look_at_inherited();
+    }
+    DEVICES.load(Ordering::Relaxed) & SOME != 0
 }
 
 /// Looks at all open descriptors, without memory from the heap: the first wait may be in a signal handler.
@@ -122,7 +120,7 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
 /// EMFILE where the tables have no room for it.
 pub(crate) fn add_device(number: RawFd, device: Arc<Device>) -> Result<DeviceReference, Errno> {
     process::take_tables();
-    DEVICES.store(SOME, Ordering::Relaxed);
+    DEVICES.fetch_or(SOME, Ordering::Relaxed);
     let is_known =
         |tracked: &Tracked| matches!(tracked, Tracked::Device(known) if Arc::ptr_eq(known, &device));
     let reference = match TABLE.find(is_known) {

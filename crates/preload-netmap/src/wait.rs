@@ -111,8 +111,11 @@ impl<W: Waitable> Wait<W> {
         any
     }
 
-    /// Looks at the others without waiting. A signal does not undo what was found at devices.
+    /// Looks at the others, if there are any, without waiting. A signal does not undo what was found at devices.
     fn poll_others(&mut self, mask: *const sigset_t) -> Result<(), Errno> {
+        if mask.is_null() && self.others.iter().all(|other| other.fd < 0) {
+            return Ok(());
+        }
         let any = self.watched.iter().any(|watched| watched.found != 0);
         match self.poll(Some(Duration::ZERO), mask) {
             Err(Errno::INTR) if any => Ok(()),
