@@ -222,6 +222,32 @@ static void is_a_device(void)
     NEED(dup2(1, 2) == 2);
 }
 
+/* daemon() puts something else on the standard descriptors without a call that could be seen. */
+static void replaced(void)
+{
+    struct stat null, status;
+    int ends[2];
+    char same = 0;
+    pid_t child;
+
+    NEED(pipe(ends) == 0);
+    child = fork();
+    NEED(child >= 0);
+    if (child == 0) {
+        close(0);
+        NEED(open("/dev/netmap", O_RDWR) == 0);
+        NEED(daemon(1, 0) == 0);
+        be_patient();
+        same = stat("/dev/null", &null) == 0 && fstat(0, &status) == 0 && null.st_rdev == status.st_rdev;
+        NEED(write(ends[1], &same, 1) == 1);
+        _exit(0);
+    }
+    CHECK(read(ends[0], &same, 1) == 1 && same);
+    await_success(child);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int count, char **arguments)
 {
     be_patient();
@@ -237,6 +263,7 @@ int main(int count, char **arguments)
     killed();
     executed("/proc/self/exe");
     passed();
+    replaced();
     close_everything();
     return CHECK_RESULT();
 }

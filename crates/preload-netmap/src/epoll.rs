@@ -203,12 +203,13 @@ unsafe fn wait(
     }
 }
 
-/// Whether there are devices in a set, and a sound place for its events.
-fn has_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
+/// Whether there may be devices in a set, and a sound place for its events. A set without devices is waited for all the same.
+fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
     any_device()
+        && !epoll_interests::is_empty()
         && !events.is_null()
         && room > 0
-        && tracked::known_epoll_set(epoll).is_some_and(|set| epoll_interests::for_each(set, |_| ()))
+        && tracked::known_epoll_set(epoll).is_some()
 }
 
 /// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`, and it is to be done again.
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     let limit = TimeLimit::from_milliseconds(timeout);
-    if !has_devices(epoll, events, room) {
+    if !may_have_devices(epoll, events, room) {
         // SAFETY: the program's own arguments.
         let count = unsafe { next::epoll_pwait(epoll, events, room, timeout, mask) };
         // SAFETY: the kernel has written that many.
@@ -278,7 +279,7 @@ pub unsafe extern "C" fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: null or a structure, the program says.
     let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
-    if limit.is_err() || !has_devices(epoll, events, room) {
+    if limit.is_err() || !may_have_devices(epoll, events, room) {
         // SAFETY: the program's own arguments.
         let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };
         // SAFETY: the kernel has written that many.

@@ -1,7 +1,7 @@
 //! Devices in epoll sets. The kernel's set knows nothing of them: what waits for it is woken through a *doorbell*, an eventfd in it, when they change.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use libc::epoll_event;
 use ringroad_netmap::private_descriptors::PrivateDescriptor;
@@ -48,6 +48,8 @@ pub(crate) struct Interests {
 
 static INTERESTS: SignalSafeLock<Interests> =
     SignalSafeLock::new(Interests { interests: Vec::new(), doorbells: Vec::new() });
+/// Interests in all sets, for those who need not look.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 static SETS: AtomicU64 = AtomicU64::new(1);
 static BELL_MARK: AtomicU8 = AtomicU8::new(0);
 
@@ -59,6 +61,20 @@ pub(crate) fn doorbell_data() -> u64 {
 /// The lock, for whoever forks.
 pub(crate) fn lock() -> &'static SignalSafeLock<Interests> {
     &INTERESTS
+}
+
+fn with<R>(f: impl FnOnce(&mut Interests) -> R) -> R {
+    INTERESTS.with(|all| {
+        let result = f(all);
+        COUNT.store(all.interests.len(), Ordering::Relaxed);
+        result
+    })
+}
+
+/// Whether there is no device in any set.
+#[inline]
+pub(crate) fn is_empty() -> bool {
+    COUNT.load(Ordering::Relaxed) == 0
 }
 
 /// A number for a new set.
@@ -77,9 +93,9 @@ pub(crate) fn add(
     device: DeviceReference,
     event: &epoll_event,
 ) -> Result<(), Errno> {
-    let has_doorbell = INTERESTS.with(|all| all.doorbells.iter().any(|doorbell| doorbell.set == set));
+    let has_doorbell = with(|all| all.doorbells.iter().any(|doorbell| doorbell.set == set));
     let doorbell = if has_doorbell { None } else { Some(hang_doorbell(epoll)?) };
-    let (added, spare) = INTERESTS.with(|all| {
+    let (added, spare) = with(|all| {
         // Another thread may have been faster; then ours rings nowhere and is closed.
         let spare = match doorbell {
             Some(bell) if !all.doorbells.iter().any(|known| known.set == set) => {
@@ -121,7 +137,7 @@ pub(crate) fn modify(
     device: &DeviceReference,
     event: &epoll_event,
 ) -> Result<(), Errno> {
-    INTERESTS.with(|all| {
+    with(|all| {
         let index = all.position(set, fd, device).ok_or(Errno::NOENT)?;
         all.interests[index].events = event.events | ALWAYS;
         all.interests[index].data = event.u64;
@@ -135,7 +151,7 @@ pub(crate) fn modify(
 /// # Errors
 /// ENOENT where it is not in it.
 pub(crate) fn remove(set: u64, fd: RawFd, device: &DeviceReference) -> Result<(), Errno> {
-    let removed = INTERESTS.with(|all| {
+    let removed = with(|all| {
         let index = all.position(set, fd, device).ok_or(Errno::NOENT)?;
         Ok(all.interests.remove(index))
     });
@@ -147,24 +163,21 @@ pub(crate) fn told(interest: &Interest) {
     if interest.events & libc::EPOLLONESHOT as u32 == 0 {
         return;
     }
-    INTERESTS.with(|all| {
+    with(|all| {
         if let Some(index) = all.position(interest.set, interest.fd, &interest.device) {
             all.interests[index].events = 0;
         }
     });
 }
 
-/// Passes the interests of a set to `f`; whether there were any.
-pub(crate) fn for_each(set: u64, mut f: impl FnMut(&Interest)) -> bool {
-    INTERESTS.with(|all| {
-        let of_set = all.interests.iter().filter(|interest| interest.set == set);
-        of_set.inspect(|interest| f(interest)).count() > 0
-    })
+/// Passes the interests of a set to `f`.
+pub(crate) fn for_each(set: u64, f: impl FnMut(&Interest)) {
+    with(|all| all.interests.iter().filter(|interest| interest.set == set).for_each(f));
 }
 
 /// Forgets a set whose last descriptor is closed.
 pub(crate) fn remove_set(set: u64) {
-    let removed = INTERESTS.with(|all| {
+    let removed = with(|all| {
         let interests: Vec<_> = all.interests.extract_if(.., |interest| interest.set == set).collect();
         let doorbells: Vec<_> = all.doorbells.extract_if(.., |doorbell| doorbell.set == set).collect();
         (interests, doorbells)
@@ -175,7 +188,7 @@ pub(crate) fn remove_set(set: u64) {
 /// Forgets a device whose last descriptor is closed.
 pub(crate) fn remove_device(device: &DeviceReference) {
     let removed: Vec<_> =
-        INTERESTS.with(|all| all.interests.extract_if(.., |interest| interest.device == *device).collect());
+        with(|all| all.interests.extract_if(.., |interest| interest.device == *device).collect());
     drop(removed);
 }
 
