@@ -4,6 +4,7 @@
 //! disturbed.
 
 mod interface;
+pub(crate) mod libpcap;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
@@ -14,6 +15,7 @@ use ringroad_netdev::Namespace;
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
+use crate::peers::Absent;
 use crate::plan::{Flow, FramePath, Mechanism, Point};
 use crate::process::{BenchProcess, EndsBy, ThreadTimes, command_line, cpu_wait_share};
 use crate::runner::Roster;
@@ -22,6 +24,7 @@ use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, VethContestant};
 use crate::worker::{GO, Measured, Role, SETTLE, WorkerLine, WorkerOptions};
 use interface::RingroadInterface;
+use libpcap::LibpcapProgram;
 
 /// Time a worker may take to attach, or to answer after its interval.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -119,11 +122,38 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
             roster.field_mut(FramePath::Veth(mechanism, Flow::Gen)).ours.push(Box::new(ours));
         }
     }
+    if let Some(object) = libpcap::preloaded_object(&programs.worker) {
+        enter_libpcap(roster, programs, Some(&object), cores, stop);
+    } else {
+        roster.absent.push(Absent {
+            name: "Ringroad's object for libpcap programs".into(),
+            reason: format!("it is not beside {}: make build", programs.worker.display()),
+        });
+    }
     for path in FramePath::VETH {
         if let FramePath::Veth(mechanism, flow) = path {
             let [program, source] = [(); 2].map(|()| interface_program(programs));
             let ours = VethContestant::new(mechanism, flow, program, source, cores, stop);
             roster.field_mut(path).ours.push(Box::new(ours));
+        }
+    }
+}
+
+/// Enters the program over libpcap, with an object before the system's library or without.
+pub(crate) fn enter_libpcap(
+    roster: &mut Roster,
+    programs: &Programs,
+    object: Option<&Path>,
+    cores: CorePair,
+    stop: &StopFlag,
+) {
+    for path in FramePath::PCAP {
+        if let FramePath::Veth(mechanism, flow) = path {
+            let program = Box::new(LibpcapProgram::new(programs, object.map(Path::to_owned)));
+            let source = interface_program(programs);
+            let contestant = Box::new(VethContestant::new(mechanism, flow, program, source, cores, stop));
+            let field = roster.field_mut(path);
+            if object.is_some() { field.ours.push(contestant) } else { field.peers.push(contestant) }
         }
     }
 }
@@ -170,42 +200,6 @@ impl Ringroad {
             // Not this contestant's: see `interface`.
             FramePath::Veth(..) => Vec::new(),
         }
-    }
-
-    /// Starts a daemon with its worker on the second core and everything else as users get it.
-    fn start_daemon(&mut self, folder: &Path) -> Result<BenchProcess, BenchError> {
-        let program = self.programs.daemon.clone().ok_or(BenchError::DaemonAbsent)?;
-        let (socket, config) = (socket(folder), folder.join("ringroadd.toml"));
-        std::fs::write(&config, daemon_config(self.cores.second)).map_err(BenchError::TemporaryDirectory)?;
-        // On demand: should the bench be killed, the daemon ends by itself.
-        let arguments: Vec<OsString> = vec![
-            "--on-demand".into(),
-            "--socket".into(),
-            socket.clone().into(),
-            "--config".into(),
-            config.into(),
-        ];
-        self.commands.push(command_line(program.as_os_str(), &arguments));
-        let mut daemon = BenchProcess::start(
-            &Namespace::Current,
-            "ringroadd",
-            program.as_os_str(),
-            &arguments,
-            &[],
-            EndsBy::Signal,
-        )?;
-        let began = Instant::now();
-        // In the foreground the daemon announces nothing: whoever connects first finds out.
-        while UnixStream::connect(&socket).is_err() {
-            if daemon.has_ended() {
-                return Err(daemon.exited());
-            }
-            if began.elapsed() > LIMIT {
-                return Err(daemon.not_ready("listen", LIMIT));
-            }
-            self.stop.pass(LISTEN_CHECK)?;
-        }
-        Ok(daemon)
     }
 
     fn start_worker(
@@ -300,7 +294,17 @@ impl Contestant for Ringroad {
         self.commands.clear();
         let daemon = match self.path {
             FramePath::Null | FramePath::GenNull | FramePath::Veth(..) => None,
-            FramePath::Pipe | FramePath::Switch => Some(self.start_daemon(folder.path())?),
+            FramePath::Pipe | FramePath::Switch => {
+                let daemon = start_daemon(
+                    &self.programs,
+                    &Namespace::Current,
+                    folder.path(),
+                    Some(self.cores.second),
+                    &self.stop,
+                )?;
+                self.commands.push(daemon.command);
+                Some(daemon.process)
+            }
         };
         let mut workers = Vec::new();
         for part in self.parts(point) {
@@ -368,9 +372,52 @@ impl Contestant for Ringroad {
     }
 }
 
+/// A daemon of one turn.
+struct StartedDaemon {
+    process: BenchProcess,
+    command: String,
+}
+
+/// Starts a daemon with its worker on `cpu`, or where the scheduler puts it, and everything else as users get it.
+fn start_daemon(
+    programs: &Programs,
+    namespace: &Namespace,
+    folder: &Path,
+    cpu: Option<usize>,
+    stop: &StopFlag,
+) -> Result<StartedDaemon, BenchError> {
+    let program = programs.daemon.clone().ok_or(BenchError::DaemonAbsent)?;
+    let (socket, config) = (socket(folder), folder.join("ringroadd.toml"));
+    std::fs::write(&config, daemon_config(cpu)).map_err(BenchError::TemporaryDirectory)?;
+    // On demand: should the bench be killed, the daemon ends by itself.
+    let arguments: Vec<OsString> = vec![
+        "--on-demand".into(),
+        "--socket".into(),
+        socket.clone().into(),
+        "--config".into(),
+        config.into(),
+    ];
+    let command = command_line(program.as_os_str(), &arguments);
+    let mut process =
+        BenchProcess::start(namespace, "ringroadd", program.as_os_str(), &arguments, &[], EndsBy::Signal)?;
+    let began = Instant::now();
+    // In the foreground the daemon announces nothing: whoever connects first finds out.
+    while UnixStream::connect(&socket).is_err() {
+        if process.has_ended() {
+            return Err(process.exited());
+        }
+        if began.elapsed() > LIMIT {
+            return Err(process.not_ready("listen", LIMIT));
+        }
+        stop.pass(LISTEN_CHECK)?;
+    }
+    Ok(StartedDaemon { process, command })
+}
+
 /// The daemon's configuration: its worker's CPU, and otherwise what it comes with.
-fn daemon_config(cpu: usize) -> String {
-    format!("[workers]\ncount = 1\ncpus = [{cpu}]\n\n[log]\nlevel = \"warn\"\n")
+fn daemon_config(cpu: Option<usize>) -> String {
+    let pinned = cpu.map(|cpu| format!("cpus = [{cpu}]\n")).unwrap_or_default();
+    format!("[workers]\ncount = 1\n{pinned}\n[log]\nlevel = \"warn\"\n")
 }
 
 fn socket(folder: &Path) -> PathBuf {

@@ -25,6 +25,8 @@ pub enum Mechanism {
     Xdp,
     /// AF_PACKET sockets (packet(7)).
     Packet,
+    /// libpcap: the system's, which uses AF_PACKET, or Ringroad's object before it, over AF_XDP.
+    Pcap,
 }
 
 /// What a program does with the frames of an interface.
@@ -71,6 +73,10 @@ impl FramePath {
         Self::Veth(Mechanism::Packet, Flow::Io),
     ];
 
+    /// Every path of a program over libpcap.
+    pub const PCAP: [Self; 2] =
+        [Self::Veth(Mechanism::Pcap, Flow::Tx), Self::Veth(Mechanism::Pcap, Flow::Rx)];
+
     /// Whether it leads over virtual interfaces.
     #[must_use]
     pub const fn is_veth(self) -> bool {
@@ -96,6 +102,10 @@ impl fmt::Display for FramePath {
             Self::Veth(Mechanism::Packet, Flow::Tx) => "veth-packet-tx",
             Self::Veth(Mechanism::Packet, Flow::Rx) => "veth-packet-rx",
             Self::Veth(Mechanism::Packet, Flow::Io) => "veth-packet-io",
+            Self::Veth(Mechanism::Pcap, Flow::Tx) => "pcap-tx",
+            Self::Veth(Mechanism::Pcap, Flow::Rx) => "pcap-rx",
+            Self::Veth(Mechanism::Pcap, Flow::Io) => "pcap-io",
+            Self::Veth(Mechanism::Pcap, Flow::Gen) => "pcap-gen",
             Self::Veth(Mechanism::Xdp, Flow::Gen) => "gen-xdp",
             Self::Veth(Mechanism::Packet, Flow::Gen) => "gen-packet",
             Self::GenNull => "gen-null",
@@ -189,6 +199,7 @@ impl Plan {
                 .into_iter()
                 .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
                 .chain(FramePath::GEN.into_iter().flat_map(decisive_for_generators))
+                .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &[64])))
                 .collect(),
                 rounds: 5,
                 sample: Duration::from_millis(500),
@@ -199,6 +210,7 @@ impl Plan {
                     .chain(matrix(FramePath::Pipe))
                     .chain(matrix(FramePath::Switch))
                     .chain(FramePath::VETH.into_iter().chain(FramePath::GEN).flat_map(cross))
+                    .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &FRAME_SIZES_BYTES)))
                     .collect(),
                 rounds: 5,
                 sample: Duration::from_secs(1),
@@ -238,6 +250,11 @@ fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
 /// Every burst at 64 bytes and every size at burst 32: the cost of a null port, or of the kernel, has no more shape than that.
 fn cross(path: FramePath) -> impl Iterator<Item = Point> {
     matrix(path).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
+}
+
+/// Sizes without bursts: libpcap hands frames over one by one.
+fn one_by_one(path: FramePath, sizes: &[u32]) -> impl Iterator<Item = Point> {
+    sizes.iter().map(move |frame_bytes| Point { path, frame_bytes: *frame_bytes, burst_frames: 1 })
 }
 
 /// Both ends of the sizes, and the larger burst at the small one.
@@ -291,6 +308,17 @@ mod tests {
                     1,
                     "{wanted}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn every_profile_compares_libpcap_programs_at_64_bytes_both_ways() {
+        for profile in [Profile::Quick, Profile::Full] {
+            for path in FramePath::PCAP {
+                let wanted = Point { path, frame_bytes: 64, burst_frames: 1 };
+                let points = Plan::of(profile).points;
+                assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
             }
         }
     }

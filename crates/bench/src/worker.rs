@@ -9,6 +9,7 @@
 
 pub(crate) mod frame;
 mod generator;
+mod libpcap;
 mod meter;
 mod roles;
 
@@ -59,10 +60,14 @@ pub enum Role {
     Generate,
     /// The same without signatures.
     GenerateUnsigned,
+    /// Sends by `pcap_inject`, on a device of whatever libpcap there is.
+    PcapSend,
+    /// Receives by `pcap_dispatch`, likewise.
+    PcapReceive,
 }
 
 impl Role {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Source,
         Self::Sink,
         Self::Loop,
@@ -72,6 +77,8 @@ impl Role {
         Self::Forward,
         Self::Generate,
         Self::GenerateUnsigned,
+        Self::PcapSend,
+        Self::PcapReceive,
     ];
 
     /// In how many directions it receives.
@@ -82,7 +89,9 @@ impl Role {
             | Self::Send
             | Self::Receive
             | Self::Generate
-            | Self::GenerateUnsigned => 1,
+            | Self::GenerateUnsigned
+            | Self::PcapSend
+            | Self::PcapReceive => 1,
             Self::Loop | Self::Null | Self::Forward => 2,
         }
     }
@@ -100,6 +109,8 @@ impl Role {
             Self::Forward => "forward",
             Self::Generate => "generate",
             Self::GenerateUnsigned => "generate-unsigned",
+            Self::PcapSend => "pcap-send",
+            Self::PcapReceive => "pcap-receive",
         }
     }
 }
@@ -113,7 +124,8 @@ impl fmt::Display for Role {
 /// A word that is no role.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive, forward, generate and generate-unsigned"
+    "`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive, forward, generate, generate-unsigned, \
+     pcap-send and pcap-receive"
 )]
 pub struct UnknownRole(String);
 
@@ -249,6 +261,14 @@ pub enum WorkerError {
     /// The generator cannot make what it should, or a port of it stopped working.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// A device of libpcap's cannot be opened.
+    #[error("opening {name} with libpcap: {told}")]
+    Libpcap {
+        /// The device.
+        name: String,
+        /// What libpcap said.
+        told: String,
+    },
     /// There are no such frames.
     #[error(transparent)]
     FrameSize(#[from] FrameSizeError),
@@ -274,7 +294,7 @@ pub fn run(
             let datapath = Embedded::new();
             run_with(options, &|name| datapath.open(name), input, output)
         }
-        Role::Source | Role::Sink | Role::Loop | Role::Null => {
+        Role::Source | Role::Sink | Role::Loop | Role::Null | Role::PcapSend | Role::PcapReceive => {
             run_with(options, &|name| Port::open(name), input, output)
         }
     }
@@ -325,6 +345,14 @@ fn prepare(
     sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
     let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
     let burst_frames = options.burst_frames;
+    if let (Role::PcapSend | Role::PcapReceive, [name]) = (options.role, options.ports.as_slice()) {
+        let turn: Result<Box<dyn Turn>, String> = match options.role {
+            Role::PcapSend => libpcap::Injector::open(name, slot_bytes).map(|turn| Box::new(turn) as _),
+            _ => libpcap::Capturer::open(name).map(|turn| Box::new(turn) as _),
+        };
+        let turn = turn.map_err(|told| WorkerError::Libpcap { name: name.clone(), told })?;
+        return Ok((Work::Turns(turn), String::new()));
+    }
     let ports = options
         .ports
         .iter()
@@ -342,6 +370,10 @@ fn prepare(
         Role::Generate | Role::GenerateUnsigned => {
             let session = generator::session(options, one(role, ports)?)?;
             return Ok((Work::Session(Box::new(session)), mode));
+        }
+        // One device, which was seen to above.
+        Role::PcapSend | Role::PcapReceive => {
+            return Err(WorkerError::Ports { role, needed: 1, given: options.ports.len() });
         }
     };
     Ok((Work::Turns(turn), mode))

@@ -37,7 +37,7 @@ impl RingroadInterface {
 /// The ports of a task. The one that sends shares the other's region, so that buffers can change hands.
 fn ports(task: &Task<'_>) -> Vec<String> {
     let port = |interface: &&str| match task.mechanism {
-        Mechanism::Xdp => format!("xdp:{interface}"),
+        Mechanism::Xdp | Mechanism::Pcap => format!("xdp:{interface}"),
         // Who passes frames on does not wait for a block of them.
         Mechanism::Packet if task.flow == Flow::Io => format!("packet:{interface}@immediate=1"),
         Mechanism::Packet => format!("packet:{interface}"),

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::contestant::{Contestant, CorePair};
 use crate::error::BenchError;
-use crate::ours::{Programs, interface_program};
+use crate::ours::{Programs, enter_libpcap, interface_program};
 use crate::plan::{Flow, FramePath, Mechanism};
 use crate::runner::Roster;
 use crate::stop::StopFlag;
@@ -42,6 +42,9 @@ pub struct Absent {
 ///
 /// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
 pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: CorePair, stop: &StopFlag) {
+    if let Some(programs) = programs {
+        enter_libpcap(roster, programs, None, cores, stop);
+    }
     let mut enter_on_veth = |mechanism, flow, program: Box<dyn InterfaceProgram>| {
         if let Some(programs) = programs {
             let source = interface_program(programs);

@@ -44,7 +44,9 @@ impl TestpmdInterface {
 fn device(mechanism: Mechanism, number: usize, interface: &str) -> String {
     match mechanism {
         Mechanism::Xdp => format!("net_af_xdp{number},iface={interface}"),
-        Mechanism::Packet => format!("net_af_packet{number},iface={interface},qdisc_bypass=1"),
+        Mechanism::Packet | Mechanism::Pcap => {
+            format!("net_af_packet{number},iface={interface},qdisc_bypass=1")
+        }
     }
 }
 
@@ -53,7 +55,7 @@ impl InterfaceProgram for TestpmdInterface {
         match (self.generator, self.mechanism) {
             (Some(generator), _) => generator.name(),
             (None, Mechanism::Xdp) => "DPDK net_af_xdp",
-            (None, Mechanism::Packet) => "DPDK net_af_packet",
+            (None, Mechanism::Packet | Mechanism::Pcap) => "DPDK net_af_packet",
         }
     }
 
@@ -87,15 +89,17 @@ impl InterfaceProgram for TestpmdInterface {
                 (Mechanism::Xdp, Flow::Tx) => {
                     "buffer allocated, 42 header bytes written, payload left as it was; copied by the kernel"
                 }
-                (Mechanism::Packet, Flow::Tx) => {
+                (Mechanism::Packet | Mechanism::Pcap, Flow::Tx) => {
                     "buffer allocated, 42 header bytes written, payload left as it was; copied into the ring, and by the kernel"
                 }
                 (Mechanism::Xdp, Flow::Rx) => "copied by the kernel; freed unread",
-                (Mechanism::Packet, Flow::Rx) => "copied by the kernel, and out of the ring; freed unread",
+                (Mechanism::Packet | Mechanism::Pcap, Flow::Rx) => {
+                    "copied by the kernel, and out of the ring; freed unread"
+                }
                 (Mechanism::Xdp, Flow::Io) => {
                     "copied by the kernel twice, in and out; the buffer changes hands"
                 }
-                (Mechanism::Packet, Flow::Io) => {
+                (Mechanism::Packet | Mechanism::Pcap, Flow::Io) => {
                     "copied by the kernel, out of the ring, into the other ring, and by the kernel"
                 }
             },

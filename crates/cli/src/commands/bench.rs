@@ -17,7 +17,8 @@ use crate::output::Output;
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root, and makes
 /// its interfaces in network namespaces of its own), and gen (the generator, with signatures and without, against testpmd's
-/// txonly and flowgen, trafgen and tcpreplay). Ratios come first; absolute figures mean something only beside them. Peers
+/// txonly and flowgen, trafgen and tcpreplay), and pcap (a program over libpcap with Ringroad's object and without; needs root).
+/// Ratios come first; absolute figures mean something only beside them. Peers
 /// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -54,6 +55,8 @@ enum Path {
     GenXdp,
     GenPacket,
     GenNull,
+    /// A program over libpcap, with Ringroad's object and with the system's library alone
+    Pcap,
 }
 
 impl Path {
@@ -74,6 +77,7 @@ impl Path {
             Self::GenXdp => vec![FramePath::Veth(Mechanism::Xdp, Flow::Gen)],
             Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, Flow::Gen)],
             Self::GenNull => vec![FramePath::GenNull],
+            Self::Pcap => FramePath::PCAP.to_vec(),
         }
     }
 }

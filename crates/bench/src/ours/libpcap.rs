@@ -1,0 +1,121 @@
+//! A program over libpcap on network interfaces: with the system's library, and with Ringroad's object before it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Programs, WorkerProcess, start_daemon};
+use crate::contestant::ContestantFacts;
+use crate::error::BenchError;
+use crate::plan::Flow;
+use crate::process::BenchProcess;
+use crate::reading::Reading;
+use crate::stop::StopFlag;
+use crate::veth::{InterfaceProgram, Running, Task};
+use crate::worker::{Role, WorkerOptions};
+
+/// The object that `ringroad run` puts before a program's libraries.
+const OBJECT: &str = "libringroad_preload_pcap.so";
+
+/// Where it is beside a program: in the build's folder, and installed.
+pub(crate) fn preloaded_object(program: &Path) -> Option<PathBuf> {
+    let folder = program.parent()?;
+    [folder.to_owned(), folder.join("../lib/ringroad")]
+        .into_iter()
+        .map(|folder| folder.join(OBJECT))
+        .find(|object| object.is_file())
+}
+
+/// The program, with one of the two libraries.
+#[derive(Debug)]
+pub(crate) struct LibpcapProgram {
+    programs: Programs,
+    /// Ringroad's object; the system's library alone without it.
+    object: Option<PathBuf>,
+    commands: Vec<String>,
+}
+
+impl LibpcapProgram {
+    /// With the system's libpcap, or with an object before it.
+    pub(crate) fn new(programs: &Programs, object: Option<PathBuf>) -> Self {
+        Self { programs: programs.clone(), object, commands: Vec::new() }
+    }
+}
+
+impl InterfaceProgram for LibpcapProgram {
+    fn name(&self) -> &str {
+        if self.object.is_some() { "Ringroad (libpcap program)" } else { "libpcap" }
+    }
+
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+        self.commands.clear();
+        let interface = task.interfaces.first().copied().unwrap_or_default();
+        let (device, daemon) = match self.object {
+            Some(_) => {
+                let namespace = task.lab.namespace();
+                let daemon = start_daemon(&self.programs, &namespace, task.folder, None, task.stop)?;
+                self.commands.push(daemon.command);
+                (format!("xdp:{interface}"), Some(daemon.process))
+            }
+            None => (interface.to_owned(), None),
+        };
+        let options = WorkerOptions {
+            role: if task.flow == Flow::Tx { Role::PcapSend } else { Role::PcapReceive },
+            ports: vec![device],
+            frame_bytes: task.point.frame_bytes,
+            burst_frames: task.point.burst_frames,
+            cpu: task.cpu,
+            interval: Duration::ZERO,
+        };
+        let socket = super::socket(task.folder);
+        let mut environment = vec![("RINGROAD_SOCKET", socket.as_os_str())];
+        environment.extend(self.object.iter().map(|object| ("LD_PRELOAD", OsStr::new(object))));
+        let namespace = task.lab.namespace();
+        let started = WorkerProcess::start(&self.programs, &namespace, &options, &environment, task.stop)?;
+        self.commands.push(started.command);
+        Ok(Box::new(RunningLibpcap { worker: started.worker, _daemon: daemon }))
+    }
+
+    fn facts(&self, flow: Flow) -> ContestantFacts {
+        ContestantFacts {
+            name: self.name().into(),
+            version: None,
+            commands: self.commands.clone(),
+            memory: match self.object {
+                Some(_) => {
+                    "rings of 4096 slots, AF_XDP rings of 8192 descriptors, the object's own choice".into()
+                }
+                None => "a ring of 2 MiB, libpcap's default".into(),
+            },
+            work_per_frame: match flow {
+                Flow::Tx => "one frame handed to pcap_inject over and over",
+                _ => "a callback of pcap_dispatch counts it, unread",
+            },
+            counting: "",
+        }
+    }
+
+    fn start_up(&self) -> Duration {
+        Duration::from_millis(150)
+    }
+}
+
+/// The program, and the daemon that serves it. They end in this order.
+struct RunningLibpcap {
+    worker: WorkerProcess,
+    _daemon: Option<BenchProcess>,
+}
+
+impl Running for RunningLibpcap {
+    fn begin(&mut self) -> Result<(), BenchError> {
+        self.worker.begin()
+    }
+
+    fn process(&mut self) -> &mut BenchProcess {
+        self.worker.process()
+    }
+
+    fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {
+        self.worker.received(stop)
+    }
+}

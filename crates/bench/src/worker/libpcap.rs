@@ -1,0 +1,121 @@
+//! A small program over libpcap, as its users write them: it loads whatever libpcap it is given, and knows nothing of Ringroad.
+//!
+//! The same binary with the same libpcap calls is measured twice, with the system's library and with Ringroad's object before it.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString};
+use std::ptr::NonNull;
+
+use libc::{c_char, c_int, c_void};
+use ringroad::PortError;
+
+use super::frame::template;
+use super::meter::Tally;
+use super::roles::Turn;
+
+/// Debian's name of libpcap.
+const LIBRARY: &CStr = c"libpcap.so.0.8";
+/// Bytes of a text for an error.
+const ERROR_BYTES: usize = 256;
+/// Bytes of a frame that are wanted: all, as tcpdump has it.
+const SNAPLEN: c_int = 262_144;
+/// Milliseconds after which a read returns without a frame.
+const TIMEOUT_MS: c_int = 10;
+/// Frames sent between two looks at what the bench says.
+const FRAMES_PER_TURN: u64 = 64;
+
+type OpenLive = unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, *mut c_char) -> *mut c_void;
+type Dispatch = unsafe extern "C" fn(*mut c_void, c_int, Callback, *mut u8) -> c_int;
+type Callback = unsafe extern "C" fn(*mut u8, *const c_void, *const u8);
+type Inject = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
+
+/// An open device.
+struct Device {
+    handle: NonNull<c_void>,
+    library: NonNull<c_void>,
+}
+
+impl Device {
+    fn open(name: &str) -> Result<Self, String> {
+        // SAFETY: a name with a NUL at its end.
+        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
+        let library = NonNull::new(library).ok_or("libpcap is not installed (Debian package libpcap0.8)")?;
+        let open = function(library, c"pcap_open_live")?;
+        // SAFETY: libpcap's function of that name has this type.
+        let open: OpenLive = unsafe { std::mem::transmute(open) };
+        let device = CString::new(name).map_err(|_| format!("{name:?} is no name of a device"))?;
+        let mut error = [0u8; ERROR_BYTES];
+        // SAFETY: a text, and room for one.
+        let handle = unsafe { open(device.as_ptr(), SNAPLEN, 1, TIMEOUT_MS, error.as_mut_ptr().cast()) };
+        let told = || CStr::from_bytes_until_nul(&error).unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { handle: NonNull::new(handle).ok_or_else(told)?, library })
+    }
+}
+
+fn function(library: NonNull<c_void>, name: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: a loaded library, and a name with a NUL at its end.
+    let found = unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) };
+    if found.is_null() { Err(format!("libpcap has no {}", name.to_string_lossy())) } else { Ok(found) }
+}
+
+/// Sends frames, each with a call of its own.
+pub(super) struct Injector {
+    device: Device,
+    inject: Inject,
+    frame: Vec<u8>,
+}
+
+impl Injector {
+    pub(super) fn open(name: &str, slot_bytes: u32) -> Result<Self, String> {
+        let device = Device::open(name)?;
+        // SAFETY: libpcap's function of that name has this type.
+        let inject: Inject = unsafe { std::mem::transmute(function(device.library, c"pcap_inject")?) };
+        Ok(Self { device, inject, frame: template(1, 2, slot_bytes) })
+    }
+}
+
+impl Turn for Injector {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        let [sent, _] = &mut tally.directions_frames;
+        for _ in 0..FRAMES_PER_TURN {
+            let (bytes, len) = (self.frame.as_ptr().cast(), self.frame.len());
+            // SAFETY: an open device, and a frame of that length.
+            let injected = unsafe { (self.inject)(self.device.handle.as_ptr(), bytes, len) };
+            // A full queue of the kernel's is no failure: the frame was not sent, and is not counted.
+            *sent += u64::from(injected > 0);
+        }
+        Ok(())
+    }
+}
+
+/// Counts what comes.
+pub(super) struct Capturer {
+    device: Device,
+    dispatch: Dispatch,
+}
+
+impl Capturer {
+    pub(super) fn open(name: &str) -> Result<Self, String> {
+        let device = Device::open(name)?;
+        // SAFETY: libpcap's function of that name has this type.
+        let dispatch: Dispatch = unsafe { std::mem::transmute(function(device.library, c"pcap_dispatch")?) };
+        Ok(Self { device, dispatch })
+    }
+}
+
+/// Counts one frame in the `u64` behind `count`.
+unsafe extern "C" fn count(count: *mut u8, _header: *const c_void, _frame: *const u8) {
+    let count: *mut u64 = count.cast();
+    // SAFETY: the caller of `pcap_dispatch` gave a counter, which is nobody else's meanwhile.
+    unsafe { *count += 1 };
+}
+
+impl Turn for Capturer {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        let [received, _] = &mut tally.directions_frames;
+        let counter: *mut u64 = received;
+        // SAFETY: an open device, and a callback with the counter that it wants.
+        let status = unsafe { (self.dispatch)(self.device.handle.as_ptr(), -1, count, counter.cast()) };
+        if status < 0 { Err(PortError::Device(format!("pcap_dispatch returned {status}"))) } else { Ok(()) }
+    }
+}
