@@ -222,6 +222,28 @@ fn a_real_capture_is_injected_whole_though_the_device_is_closed_at_once() {
 }
 
 #[test]
+fn what_an_interface_has_accepted_is_sent_though_the_device_is_closed_at_once() {
+    if !is_root() {
+        return;
+    }
+    let (outside, far) = (NetworkNamespace::new(), NetworkNamespace::new());
+    for namespace in [&outside, &far] {
+        namespace.set("net/ipv6/conf/default/disable_ipv6", "1");
+    }
+    ringroad_tests::network::cable(&outside, "near", &far, "far", 1500, 1);
+    let daemon = Daemon::within(&outside);
+    let program = pcap_device(daemon.folder());
+    let sent = daemon.folder().join("sent.pcap");
+    write_capture(&sent, 3000);
+    let arrived = || far.link("far").statistics.rx_packets;
+    for device in ["xdp:near", "packet:near"] {
+        let before = arrived();
+        succeeded(&run(preloaded(&daemon, &[&program, "replay", sent.to_str().unwrap(), device])));
+        assert_eq!(arrived() - before, 3000, "{device}");
+    }
+}
+
+#[test]
 fn tcpreplay_sends_by_interfaces_of_its_own_and_reads_captures_past_us() {
     if !is_root() {
         return;

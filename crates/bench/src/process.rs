@@ -179,6 +179,16 @@ impl BenchProcess {
         ThreadTimes(times.collect())
     }
 
+    /// The same of a process that shares its processor with `companion`, a part of the same contestant: while that runs, no
+    /// other program disturbs it.
+    pub(crate) fn thread_times_beside(&self, companion: &Self) -> ThreadTimes {
+        let own = self.thread_times();
+        let companion_ns: u64 = companion.thread_times().0.values().map(|time| time.run_ns).sum();
+        let undisturbed =
+            |time: SchedTime| SchedTime { wait_ns: time.wait_ns.saturating_sub(companion_ns), ..time };
+        ThreadTimes(own.0.into_iter().map(|(thread, time)| (thread, undisturbed(time))).collect())
+    }
+
     /// Processor time used since the start, all threads together; `None` once it is gone.
     pub(crate) fn processor_time(&self) -> Option<ProcessorTime> {
         parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.worker_id())).ok()?)

@@ -91,6 +91,11 @@ pub(crate) trait Running {
     /// Its process.
     fn process(&mut self) -> &mut BenchProcess;
 
+    /// What the scheduler has counted for it.
+    fn thread_times(&mut self) -> ThreadTimes {
+        self.process().thread_times()
+    }
+
     /// The frames that it has received, where that is what counts.
     fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
         Err(BenchError::Implausible("the program does not count what it receives".into()))
@@ -191,7 +196,7 @@ impl Turn<'_> {
     fn snapshot(&mut self) -> Result<Snapshot, BenchError> {
         self.check_running()?;
         let running = std::iter::once(&mut self.program).chain(&mut self.source);
-        let waits = running.map(|running| running.process().thread_times()).collect();
+        let waits = running.map(|running| running.thread_times()).collect();
         Ok(Snapshot {
             arrived: self.lab.arrived(ARRIVAL)?,
             counted: self.counted()?,

@@ -13,7 +13,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK};
 use crate::device;
-use crate::error::PcapError;
+use crate::error::{PcapError, contained};
+use crate::inject;
+use crate::registry;
 use crate::session::Session;
 use crate::statistics::DropCounters;
 pub(crate) use settings::{Settings, stamp_type};
@@ -186,6 +188,7 @@ impl Active {
         let mut port =
             Port::open_with(&device::port_name(name, wishes), &device::open_options(name, wishes))?;
         let drops = DropCounters::of(name, &port);
+        finish_at_exit();
         let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| PcapError::new(format!("making an eventfd: {errno}")))?;
         let ring_bytes: u64 = port
@@ -237,6 +240,23 @@ impl Active {
     pub(crate) fn take_nudge(&self) {
         let _ = rustix::io::read(&self.nudge, &mut [0; 8]);
     }
+}
+
+/// Lets a program that ends without closing its devices send what they have accepted.
+#[allow(unsafe_code)]
+fn finish_at_exit() {
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    extern "C" fn finish() {
+        // A child that was forked has the rings, but they are its parent's.
+        if PROCESS.get() == Some(&std::process::id()) {
+            contained(|| registry::for_each(|handle| handle.active().into_iter().for_each(inject::finish)));
+        }
+    }
+    PROCESS.get_or_init(|| {
+        // SAFETY: the function stays as long as this object, which is loaded until the process ends.
+        unsafe { libc::atexit(finish) };
+        std::process::id()
+    });
 }
 
 #[cfg(test)]

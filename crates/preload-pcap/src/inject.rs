@@ -1,17 +1,24 @@
 //! Sending: `pcap_inject` and `pcap_sendpacket`.
 
+use std::time::{Duration, Instant};
+
 use libc::c_int;
 use ringroad::{Interest, PortError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::error::PcapError;
-use crate::handle::Handle;
+use crate::handle::{Active, Handle};
 
 /// Looks at a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
 const LOOKS: u32 = 64;
 /// Longest sleep between two looks at a full ring. A reader's thread that wakes takes the signal of both.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// How long a closing device waits for frames to leave while none does: a link that is down, a datapath that stands still.
+const STANDSTILL: Duration = Duration::from_millis(500);
+/// Time between two looks at a ring that empties: nothing announces the last frame.
+const EMPTYING_CHECK: Duration = Duration::from_micros(200);
 
 /// Why a frame was not taken: what the program is told, and what stands in `errno`.
 pub(crate) struct NotSent {
@@ -38,6 +45,26 @@ impl From<PortError> for NotSent {
         let errno =
             if matches!(error, PortError::FrameTooLong { .. }) { Errno::MSGSIZE } else { Errno::NETDOWN };
         Self { error: error.into(), errno }
+    }
+}
+
+/// Waits until what was accepted is sent, before the port goes. What a pipe has accepted lies with the reader already.
+pub(crate) fn finish(active: &Active) {
+    let mut session = active.session();
+    if session.port().info().driver == "pipe" {
+        return;
+    }
+    let (mut left, mut moved) = (u32::MAX, Instant::now());
+    // A port that fails sends nothing more.
+    while session.port().tx().sync().is_ok() {
+        let pending = session.port().tx().pending();
+        if pending < left {
+            (left, moved) = (pending, Instant::now());
+        }
+        if pending == 0 || moved.elapsed() > STANDSTILL {
+            return;
+        }
+        std::thread::sleep(EMPTYING_CHECK);
     }
 }
 

@@ -71,6 +71,16 @@ pub(crate) fn share(handle: &Handle) -> Arc<Handle> {
     unsafe { Arc::from_raw(pointer) }
 }
 
+/// Shows every open handle of ours to `f`.
+pub(crate) fn for_each(f: impl Fn(&Handle)) {
+    for place in &PLACES {
+        // SAFETY: as in `owner`.
+        if let Some(handle) = unsafe { place.load(Ordering::Acquire).as_ref() } {
+            f(handle);
+        }
+    }
+}
+
 /// Takes a handle of ours out of its place; `None` where it is not ours or was closed before.
 pub(crate) fn close(handle: *const Pcap) -> Option<Arc<Handle>> {
     let taken = place(handle)?.swap(null_mut(), Ordering::AcqRel);

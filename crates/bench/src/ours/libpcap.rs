@@ -8,7 +8,7 @@ use super::{Programs, WorkerProcess, start_daemon};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::plan::Flow;
-use crate::process::BenchProcess;
+use crate::process::{BenchProcess, ThreadTimes};
 use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
@@ -53,9 +53,11 @@ impl InterfaceProgram for LibpcapProgram {
         let (device, daemon) = match self.object {
             Some(_) => {
                 let namespace = task.lab.namespace();
-                let daemon = start_daemon(&self.programs, &namespace, task.folder, None, task.stop)?;
+                // Where frames come from the second processor, that has no room for a third thread.
+                let cpu = (task.flow == Flow::Rx).then_some(task.cpu);
+                let daemon = start_daemon(&self.programs, &namespace, task.folder, cpu, task.stop)?;
                 self.commands.push(daemon.command);
-                (format!("xdp:{interface}"), Some(daemon.process))
+                (format!("xdp:{interface}"), Some((daemon.process, cpu.is_some())))
             }
             None => (interface.to_owned(), None),
         };
@@ -73,7 +75,7 @@ impl InterfaceProgram for LibpcapProgram {
         let namespace = task.lab.namespace();
         let started = WorkerProcess::start(&self.programs, &namespace, &options, &environment, task.stop)?;
         self.commands.push(started.command);
-        Ok(Box::new(RunningLibpcap { worker: started.worker, _daemon: daemon }))
+        Ok(Box::new(RunningLibpcap { worker: started.worker, daemon }))
     }
 
     fn facts(&self, flow: Flow) -> ContestantFacts {
@@ -103,7 +105,8 @@ impl InterfaceProgram for LibpcapProgram {
 /// The program, and the daemon that serves it. They end in this order.
 struct RunningLibpcap {
     worker: WorkerProcess,
-    _daemon: Option<BenchProcess>,
+    /// The daemon, and whether it has the program's processor.
+    daemon: Option<(BenchProcess, bool)>,
 }
 
 impl Running for RunningLibpcap {
@@ -113,6 +116,13 @@ impl Running for RunningLibpcap {
 
     fn process(&mut self) -> &mut BenchProcess {
         self.worker.process()
+    }
+
+    fn thread_times(&mut self) -> ThreadTimes {
+        match &self.daemon {
+            Some((daemon, true)) => self.worker.process.thread_times_beside(daemon),
+            _ => self.worker.process.thread_times(),
+        }
     }
 
     fn received(&mut self, stop: &StopFlag) -> Result<Reading, BenchError> {

@@ -11,6 +11,7 @@ use crate::abi::{Device, PCAP_ERROR, Pcap};
 use crate::device;
 use crate::error::{PcapError, contained, write_text};
 use crate::handle::Handle;
+use crate::inject;
 use crate::registry::{self, MOST_HANDLES, Owner};
 use crate::system::{is_installed, system_call};
 
@@ -117,6 +118,9 @@ unsafe extern "C" fn pcap_close(handle: *mut Pcap) {
             if let Some(handle) = registry::close(handle) {
                 // A loop whose callback closes its own device ends, and with it the device.
                 handle.break_loop();
+                if let Ok(active) = handle.active() {
+                    inject::finish(active);
+                }
             }
         }),
         Owner::Closed => {}
