@@ -43,6 +43,8 @@ pub(crate) struct Active {
     reading: AtomicBool,
     /// Longest time that a read waits; `None` is for ever.
     pub(crate) timeout: Option<Duration>,
+    /// A read may let frames gather before it returns.
+    pub(crate) gathers: bool,
     /// Time stamps hold nanoseconds.
     pub(crate) nanoseconds: bool,
     /// Bytes of the receive ring's buffers.
@@ -203,6 +205,7 @@ impl Active {
             nudge,
             reading: AtomicBool::new(false),
             timeout: settings.timeout(),
+            gathers: settings.gathers(),
             nanoseconds: settings.nanoseconds(),
             ring_bytes: c_int::try_from(ring_bytes).unwrap_or(c_int::MAX),
             drops,

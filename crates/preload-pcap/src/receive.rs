@@ -13,6 +13,9 @@ use crate::error::PcapError;
 use crate::handle::{Active, Handle, Turn};
 use crate::session::{BATCH_FRAMES, Batch, Found, Frame, Session};
 
+/// How long frames gather, for each slot of the ring: a quarter of the time in which 10 million frames a second fill it.
+const GATHER_NS_PER_SLOT: i64 = 25;
+
 /// What waiting for frames came to.
 enum Awaited {
     /// There are frames in the batch.
@@ -164,6 +167,7 @@ impl<'a> Reading<'a> {
             self.batch = batch;
             match found? {
                 Found::Frames => {
+                    self.session().flowing = true;
                     self.session = None;
                     return Ok(Awaited::Frames);
                 }
@@ -176,13 +180,27 @@ impl<'a> Reading<'a> {
                 }
                 Found::Nothing => match patience.left() {
                     Some(left) => {
-                        if !self.sleep(left)? {
+                        if self.active.gathers && std::mem::take(&mut self.session().flowing) {
+                            self.gather();
+                        } else if !self.sleep(left)? {
                             patience = Patience::No;
                         }
                     }
                     None => return Ok(Awaited::None),
                 },
             }
+        }
+    }
+
+    /// Lets frames gather while they flow, as libpcap's timeout allows: who is woken for each few of them costs itself and the
+    /// datapath several times what the frames do. Nothing is announced, so nobody is woken but by `pcap_breakloop`.
+    fn gather(&mut self) {
+        self.session = None;
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(self.ring_slots) * GATHER_NS_PER_SLOT };
+        let mut set = [PollFd::new(&self.active.nudge, PollFlags::IN)];
+        // A signal ends it as well as the time does: the next look finds out.
+        if poll(&mut set, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+            self.active.take_nudge();
         }
     }
 

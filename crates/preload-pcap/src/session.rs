@@ -92,6 +92,8 @@ pub(crate) struct Session {
     /// What the program was told of that frame.
     pub(crate) header: Option<PacketHeader>,
     selectable: Option<Selectable>,
+    /// Frames came since a read last waited.
+    pub(crate) flowing: bool,
     /// A thread sleeps until frames come.
     pub(crate) reader_sleeps: bool,
     /// Frames that passed the filter.
@@ -116,6 +118,7 @@ impl Session {
             held: None,
             header: None,
             selectable: None,
+            flowing: false,
             reader_sleeps: false,
             passed: 0,
             malformed: 0,

@@ -58,6 +58,11 @@ impl Settings {
         Some(Duration::from_millis(ms))
     }
 
+    /// Whether frames may be told of some at a time: libpcap's timeout is for that, unless immediate mode is asked for.
+    pub(crate) fn gathers(&self) -> bool {
+        self.timeout().is_some() && !self.immediate
+    }
+
     /// Chooses micro- or nanoseconds.
     pub(crate) fn set_precision(&mut self, precision: c_int) -> Result<c_int, PcapError> {
         if ![PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO].contains(&precision) {
@@ -100,6 +105,9 @@ mod tests {
         settings.snaplen = 96;
         settings.timeout_ms = 7;
         assert_eq!((settings.snaplen(), settings.timeout()), (96, Some(Duration::from_millis(7))));
+        assert!(settings.gathers());
+        settings.immediate = true;
+        assert!(!settings.gathers());
     }
 
     #[test]
