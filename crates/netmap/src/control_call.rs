@@ -1,7 +1,7 @@
 //! `ioctl` on a device: reads what the program passes, checks it in the documented order, and writes the answer back.
 //!
-//! - [`current`]: NIOCCTRL; its [`option_list`]. [`legacy`]: NIOCREGIF and NIOCGINFO.
-//! - [`requests`]: what both come to. [`external_memory`]: what memory of the program is called.
+//! - `current`: NIOCCTRL; its `option_list`. `legacy`: NIOCREGIF and NIOCGINFO.
+//! - `requests`: what both come to. `external_memory`: what memory of the program is called.
 
 mod current;
 mod external_memory;

@@ -6,9 +6,9 @@
 //!
 //! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl, daemon), [`passing`]
 //!   (recvmsg), [`status`] (stat, access).
-//! - Behind them: [`next`], the C library's functions; [`tracked`], which descriptors are devices, in a [`descriptor_table`]; [`wait`], sleeping on
-//!   devices and others at once until a [`time_limit`]; [`epoll_interests`], devices in epoll sets; [`mapping_ledger`], what keeps mapped devices
-//!   bound; [`process`], forks.
+//! - Behind them: `next`, the C library's functions; `tracked`, which descriptors are devices, in a `descriptor_table`; `wait`, sleeping on
+//!   devices and others at once until a `time_limit`; `epoll_interests`, devices in epoll sets; `mapping_ledger`, what keeps mapped devices
+//!   bound; `process`, forks.
 //!
 //! What does not work: programs that are linked statically, or make system calls without the C library; calls that the library makes within itself
 //! (`fopen` of the device); an epoll set with devices that is itself waited for by `poll`, by another epoll set, or in a process that got it
