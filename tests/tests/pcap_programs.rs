@@ -9,13 +9,13 @@ use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
 use ringroad_tests::service::Service;
 
 /// A command under `ringroad run`, ended when it takes longer than any may.
 fn preloaded(daemon: &Daemon, command: &[&str]) -> Command {
     let limit = PATIENCE.unwrap().as_secs().to_string();
-    let arguments = [&["run", "--no-netmap", "--", "timeout", &limit], command].concat();
+    let arguments = [&["run", "--", "timeout", &limit], command].concat();
     let mut ringroad = daemon.ringroad(&arguments);
     ringroad.current_dir(daemon.folder());
     ringroad
@@ -83,6 +83,16 @@ fn pcap_device(folder: &Path) -> String {
     program.to_str().unwrap().to_owned()
 }
 
+/// Two namespaces and a cable between them, from `near` to `far`, on which the kernel sends nothing of its own accord.
+fn quiet_cable() -> (NetworkNamespace, NetworkNamespace) {
+    let ends = (NetworkNamespace::new(), NetworkNamespace::new());
+    for namespace in [&ends.0, &ends.1] {
+        namespace.set("net/ipv6/conf/default/disable_ipv6", "1");
+    }
+    cable(&ends.0, "near", &ends.1, "far", 1500, 1);
+    ends
+}
+
 /// The capture that the demo replays, with real traffic of both directions.
 fn real_capture() -> PathBuf {
     std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE").into()
@@ -128,7 +138,7 @@ fn what_tcpdump_prints_after_it_was_interrupted_is_the_whole_account() {
     let sent = daemon.folder().join("sent.pcap");
     write_capture(&sent, 30);
     // Without `timeout`, which does not pass SIGINT on.
-    let command = daemon.ringroad(&["run", "--no-netmap", "tcpdump", "-l", "-n", "-e", "-i", "x}1"]);
+    let command = daemon.ringroad(&["run", "tcpdump", "-l", "-n", "-e", "-i", "x}1"]);
     let mut tcpdump = Service::start(command);
     daemon
         .await_status("open port", |status| status.ports.iter().any(|port| port.name == "x}1" && port.bound));
@@ -226,11 +236,7 @@ fn what_an_interface_has_accepted_is_sent_though_the_device_is_closed_at_once() 
     if !is_root() {
         return;
     }
-    let (outside, far) = (NetworkNamespace::new(), NetworkNamespace::new());
-    for namespace in [&outside, &far] {
-        namespace.set("net/ipv6/conf/default/disable_ipv6", "1");
-    }
-    ringroad_tests::network::cable(&outside, "near", &far, "far", 1500, 1);
+    let (outside, far) = quiet_cable();
     let daemon = Daemon::within(&outside);
     let program = pcap_device(daemon.folder());
     let sent = daemon.folder().join("sent.pcap");
@@ -336,9 +342,7 @@ fn interfaces_by_name_carry_frames_both_ways() {
     if !is_root() {
         return;
     }
-    let outside = NetworkNamespace::new();
-    let far = NetworkNamespace::new();
-    ringroad_tests::network::cable(&outside, "near", &far, "far", 1500, 1);
+    let (outside, far) = quiet_cable();
     let daemon = Daemon::within(&outside);
     let program = pcap_device(daemon.folder());
     let far = format!("packet:far@netns={}", far.name());
@@ -383,7 +387,7 @@ fn an_object_in_a_program_without_our_devices_opens_nothing() {
 fn programs_that_nothing_can_be_preloaded_into_are_refused() {
     let daemon = Daemon::start();
     let status_of = |arguments: &[&str]| {
-        let output = run(daemon.ringroad(&[&["run", "--no-netmap"], arguments].concat()));
+        let output = run(daemon.ringroad(&[&["run"], arguments].concat()));
         (output.status.code(), stderr(&output))
     };
     let program = daemon.folder().join("static");
