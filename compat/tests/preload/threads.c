@@ -56,6 +56,7 @@ static void *forks(void *argument)
             struct port *port = argument;
 
             be_patient();
+            CHECK(ioctl(port->fd, NIOCTXSYNC) == 0);
             close(port->fd);
             munmap(port->memory, port->bytes);
             _exit(CHECK_RESULT());

@@ -1,8 +1,10 @@
 //! This process's own connection to the daemon, for requests about devices.
 //!
 //! One per process: a child that was forked makes its own, since two processes that read replies from one connection would take each other's.
+#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ringroad::ensure_daemon;
@@ -17,8 +19,14 @@ use crate::private_descriptors;
 
 #[derive(Debug)]
 struct Link {
-    process: u32,
     connection: Connection,
+}
+
+/// A process's link and its lock.
+#[derive(Debug)]
+struct ProcessLink {
+    process: u32,
+    link: Mutex<Option<Link>>,
 }
 
 impl Drop for Link {
@@ -27,7 +35,29 @@ impl Drop for Link {
     }
 }
 
-static LINK: Mutex<Option<Link>> = Mutex::new(None);
+/// Never freed: threads may be using it.
+static LINK: AtomicPtr<ProcessLink> = AtomicPtr::new(std::ptr::null_mut());
+
+/// This process's link. A child does not ask for its parent's lock: whoever held it when the process was forked does not run in the child.
+fn own_link() -> &'static Mutex<Option<Link>> {
+    let process = std::process::id();
+    loop {
+        let current = LINK.load(Ordering::Acquire);
+        // SAFETY: null, or made below and never freed once it is in `LINK`.
+        let known = unsafe { current.as_ref() };
+        if let Some(own) = known.filter(|known| known.process == process) {
+            return &own.link;
+        }
+        let new = Box::into_raw(Box::new(ProcessLink { process, link: Mutex::new(None) }));
+        if LINK.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it was made here, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        } else if let Some(mut inherited) = known.and_then(|parent| parent.link.try_lock().ok()) {
+            // The parent's connection is of no use here. Where the parent was using it its copy stays open until exec or exit.
+            *inherited = None;
+        }
+    }
+}
 
 fn connect() -> Result<Connection, Errno> {
     let socket = default_socket_path();
@@ -77,16 +107,12 @@ pub(crate) fn ask(
     request: NetmapRequest,
 ) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
     let request = Request::Netmap { device, request };
-    let mut link = LINK.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if link.as_ref().is_some_and(|link| link.process != process) {
-        *link = None;
-    }
+    let mut link = own_link().lock().unwrap_or_else(PoisonError::into_inner);
     // A connection that was taken away behind our back is made anew, once.
     for attempt in 0..2 {
         if link.is_none() {
             let connection = connect()?.relocated(private_descriptors::hide);
-            *link = Some(Link { process, connection });
+            *link = Some(Link { connection });
         }
         let Some(current) = link.as_mut() else { return Err(Errno::IO) };
         match current.connection.request(&request) {
