@@ -44,7 +44,7 @@ static void rings(void)
     CHECK(arrives(&a, 0, &b, &fill));
     fill = 'm';
     CHECK(arrives(&b, 0, &a, &fill));
-    CHECK(poll_one(&a, POLLOUT, 1000) == POLLOUT);
+    CHECK(poll_one(&a, POLLOUT, 10000) == POLLOUT);
     /* Another binding of the same rings. */
     {
         struct bound again = bind_port(here);

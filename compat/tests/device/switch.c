@@ -73,7 +73,7 @@ static void full_receiver(void)
         while (put(tx(&a, 0), 60, 1, 2, 0)) {
         }
         CHECK(txsync(&a) == 0);
-        CHECK(poll_one(&a, POLLOUT, 1000) == POLLOUT);
+        CHECK(poll_one(&a, POLLOUT, 10000) == POLLOUT);
     }
     CHECK(drain(&b, 0) == 1023);
     unbind(&a);

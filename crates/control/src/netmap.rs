@@ -158,6 +158,8 @@ pub enum NetmapRequest {
     Register(Register),
     /// What the device is bound to, for a process that did not bind it. Answered by [`NetmapReply::Bound`]; ENXIO where it is not bound.
     Binding,
+    /// Waits until what was closed before is taken back. Answered by [`NetmapReply::Done`].
+    Settle,
     /// The monitors of the device's port, for whoever has to fill them. Answered by [`NetmapReply::Monitors`].
     Monitors,
     /// PORT_INFO_GET. Answered by [`NetmapReply::PortInfo`].

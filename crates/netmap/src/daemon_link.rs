@@ -147,3 +147,15 @@ pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
     }
     Badge::from_bytes(&bytes)
 }
+
+/// Waits until the daemon has taken back what was closed before, so that a program finds things as after a system call. Does nothing where this process
+/// has no link, or is using it in what this call has interrupted.
+pub(crate) fn settle() {
+    let Ok(mut link) = own_link().try_lock() else { return };
+    if let Some(current) = link.as_mut() {
+        let request = Request::Netmap { device: None, request: NetmapRequest::Settle };
+        if !matches!(current.connection.request(&request), Ok(_) | Err(ControlError::Refused(_))) {
+            *link = None;
+        }
+    }
+}

@@ -99,11 +99,19 @@ impl Device {
         self.binding().ok_or(Errno::NXIO)
     }
 
+    /// To be called after a descriptor or a mapping of a device was closed: waits until the daemon has taken back what may have ended with it.
+    pub fn settle_closed() {
+        daemon_link::settle();
+    }
+
     /// What mmap(2) on the device does: `[offset, offset + bytes)` of the region.
+    ///
+    /// # Safety
+    /// As mmap(2) asks for: with `MAP_FIXED`, what lies at `address` is replaced.
     ///
     /// # Errors
     /// EINVAL where the device is not bound or the range is not in the region, and those of mmap(2).
-    pub fn map(
+    pub unsafe fn map(
         &self,
         address: *mut c_void,
         bytes: usize,
@@ -120,7 +128,7 @@ impl Device {
         let descriptor = binding.mapping.descriptor().as_raw_fd();
         // Private pages would show the program nothing of what others write.
         let flags = flags & !libc::MAP_PRIVATE | libc::MAP_SHARED;
-        // SAFETY: the program's own call, with its address and flags, on a memfd that cannot shrink.
+        // SAFETY: the caller vouches for the address; the memfd cannot shrink.
         let mapped = unsafe { libc::mmap(address, bytes, protection, flags, descriptor, offset) };
         if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(mapped) }
     }

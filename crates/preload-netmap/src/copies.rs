@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use libc::FILE;
+use ringroad_netmap::device::Device;
 use ringroad_netmap::private_descriptors::owns;
 use rustix::io::Errno;
 
@@ -17,9 +18,16 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     if owns(fd) {
         return errno::fail(Errno::BADF);
     }
+    let was_device = tracked::device(fd).is_some();
     // Before it is done: afterwards another thread may have got the number.
     tracked::forget(fd);
-    next::close(fd)
+    let result = next::close(fd);
+    if was_device {
+        let errno = errno::get();
+        Device::settle_closed();
+        errno::set(errno);
+    }
+    result
 }
 
 /// The C function of this name.

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use libc::{off_t, size_t};
+use ringroad_netmap::device::Device;
 use ringroad_netmap::private_descriptors::PrivateDescriptor;
 use rustix::io::Errno;
 
@@ -12,7 +13,10 @@ use crate::tracked::DeviceReference;
 use crate::{errno, mapping_ledger, next, tracked};
 
 /// Maps a device; the mapping holds its descriptor.
-fn map_device(
+///
+/// # Safety
+/// As mmap(2) asks for.
+unsafe fn map_device(
     device: &DeviceReference,
     fd: c_int,
     address: *mut c_void,
@@ -24,7 +28,8 @@ fn map_device(
     // SAFETY: the number of a device that this call uses; where it is closed meanwhile the kernel says so.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
     let holder = Arc::new(PrivateDescriptor::duplicate(descriptor)?);
-    let mapped = device.map(address, bytes, protection, flags, offset)?;
+    // SAFETY: the program's own arguments.
+    let mapped = unsafe { device.map(address, bytes, protection, flags, offset) }?;
     drop(mapping_ledger::remove(mapped.addr(), bytes));
     mapping_ledger::add(mapped.addr(), bytes, holder);
     Ok(mapped)
@@ -59,7 +64,8 @@ unsafe fn map_either(
         errno::set(errno);
     }
     let Some(device) = device else { return libc::MAP_FAILED };
-    match map_device(&device, fd, address, bytes, protection, flags, offset) {
+    // SAFETY: the program's own arguments.
+    match unsafe { map_device(&device, fd, address, bytes, protection, flags, offset) } {
         Ok(mapped) => mapped,
         Err(errno) => {
             errno::fail(errno);
@@ -118,6 +124,9 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let result = unsafe { next::munmap(address, bytes) };
     if result < 0 {
         mapping_ledger::put_back(removed);
+    } else if !removed.is_empty() {
+        drop(removed);
+        Device::settle_closed();
     }
     result
 }

@@ -175,6 +175,8 @@ impl Netmap {
                 let device = self.check_badge(device)?;
                 self.describe(device)
             }
+            // The server has looked for closed devices before it came here.
+            NetmapRequest::Settle => Ok(NetmapReply::Done.into()),
             NetmapRequest::Monitors => {
                 let device = self.check_badge(device)?;
                 self.monitors_to_fill(device)

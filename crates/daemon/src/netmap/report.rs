@@ -4,7 +4,7 @@ use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError};
 
 use super::port::{Kind, NetmapPort};
-use super::service::Service;
+use super::service::{OpenSide, Service};
 use crate::status::{link_report, wire_report};
 
 impl NetmapPort {
@@ -40,7 +40,8 @@ impl NetmapPort {
             notes: Vec::new(),
             link: None,
         };
-        if let Service::Interface { nic: Some((wire, device)), .. } = &self.service {
+        if let Service::Interface { nic: Some(nic), .. } = &self.service {
+            let OpenSide { wire, device } = nic.as_ref();
             let [program, outside] = fabric.wire_counters(*wire).unwrap_or_default();
             report.mode.clone_from(&device.capabilities.mode);
             report.counters = wire_report(&program, &outside);

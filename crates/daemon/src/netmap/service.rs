@@ -28,7 +28,14 @@ pub(crate) enum Service {
     /// A persistent port that is on no switch: what is sent goes nowhere.
     Drain(WireId),
     /// A network interface: its own queues, and the host stack's side.
-    Interface { nic: Option<(WireId, Device)>, host: Option<(WireId, Device)> },
+    Interface { nic: Option<Box<OpenSide>>, host: Option<Box<OpenSide>> },
+}
+
+/// A side of an interface that is open.
+#[derive(Debug)]
+pub(crate) struct OpenSide {
+    pub(crate) wire: WireId,
+    pub(crate) device: Device,
 }
 
 /// Which part of an interface.
@@ -144,8 +151,8 @@ impl NetmapPort {
             Service::Interface { nic, host } => (nic, host),
             _ => (None, None),
         };
-        let is_generic = |nic: &Option<(WireId, Device)>| {
-            nic.as_ref().is_some_and(|(_, device)| device.capabilities.mode.contains("generic"))
+        let is_generic = |nic: &Option<Box<OpenSide>>| {
+            nic.as_ref().is_some_and(|nic| nic.device.capabilities.mode.contains("generic"))
         };
         let mut open = || {
             let name = || device_name(interface, Side::Nic, netns, self.queues());
@@ -167,14 +174,13 @@ impl NetmapPort {
     fn side(
         &self,
         fabric: &mut Fabric,
-        side: Option<(WireId, Device)>,
+        side: Option<Box<OpenSide>>,
         used: bool,
         name: impl FnOnce() -> Result<PortName, Failure>,
-    ) -> Result<Option<(WireId, Device)>, Failure> {
+    ) -> Result<Option<Box<OpenSide>>, Failure> {
         match (side, used) {
-            (Some((wire, device)), false) => {
-                fabric.unwire(wire)?;
-                drop(device);
+            (Some(side), false) => {
+                fabric.unwire(side.wire)?;
                 Ok(None)
             }
             (None, true) => {
@@ -195,7 +201,7 @@ impl NetmapPort {
                             .collect::<Result<_, _>>()?
                     }
                 };
-                Ok(Some((fabric.wire(own, queues)?, device)))
+                Ok(Some(Box::new(OpenSide { wire: fabric.wire(own, queues)?, device })))
             }
             (side, _) => Ok(side),
         }
@@ -216,9 +222,8 @@ impl NetmapPort {
             },
             Service::Drain(wire) => fabric.unwire(wire)?,
             Service::Interface { nic, host } => {
-                for (wire, device) in [nic, host].into_iter().flatten() {
-                    fabric.unwire(wire)?;
-                    drop(device);
+                for side in [nic, host].into_iter().flatten() {
+                    fabric.unwire(side.wire)?;
                 }
             }
         }
