@@ -1,15 +1,17 @@
-//! Programs in C that know `/dev/netmap` from its header only, under `ringroad run`: every kind of port and every request.
+//! Programs in C that know `/dev/netmap` from its header only, under `ringroad run`: every kind of port and every request; and the examples, which
+//! link the library and need nothing preloaded.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringroad_tests::command::run;
-use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::network::{NetworkNamespace, is_root};
+use ringroad_tests::service::Service;
 
-/// One of the programs in `compat/tests/device`, compiled.
-fn compiled(folder: &Path, name: &str) -> PathBuf {
+/// One of the programs in a folder of `compat`, compiled; `more` arguments come last.
+fn compiled(folder: &Path, kind: &str, name: &str, more: &[&str]) -> PathBuf {
     let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
     let program = folder.join(name);
     let output = run({
@@ -24,8 +26,8 @@ fn compiled(folder: &Path, name: &str) -> PathBuf {
             "-pthread",
             "-I",
         ]);
-        gcc.arg(compat.join("include")).arg(compat.join("tests/device").join(name).with_extension("c"));
-        gcc.arg("-o").arg(&program);
+        gcc.arg(compat.join("include")).arg(compat.join(kind).join(name).with_extension("c"));
+        gcc.arg("-o").arg(&program).args(more);
         gcc
     });
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -34,7 +36,7 @@ fn compiled(folder: &Path, name: &str) -> PathBuf {
 
 /// Runs a program with a daemon, and shows what it found wrong.
 fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
-    let program = compiled(daemon.folder(), name);
+    let program = compiled(daemon.folder(), "tests/device", name, &[]);
     let limit = PATIENCE.unwrap().as_secs().to_string();
     let program = program.to_str().unwrap();
     let command = [&["run", "--no-pcap", "--"], launcher, &["timeout", &limit, program], arguments].concat();
@@ -81,6 +83,54 @@ fn the_sync_loop_serves_indexes_in_the_programs_memory() {
 #[test]
 fn a_region_can_take_the_place_of_the_programs_memory() {
     passes(&Daemon::start(), &[], "external_memory", &[]);
+}
+
+#[test]
+fn a_program_that_scribbles_over_its_region_and_is_killed_disturbs_nobody() {
+    passes(&Daemon::start(), &[], "hostile", &[]);
+}
+
+/// An example, linked with the library, ready to be started.
+fn linked(daemon: &Daemon, name: &str, arguments: &[&str]) -> Command {
+    let libraries = daemon.folder().join("lib");
+    if std::fs::create_dir(&libraries).is_ok() {
+        for file in ["libringroad.so.0", "libringroad.so"] {
+            std::os::unix::fs::symlink(binary("libringroad_c.so"), libraries.join(file)).unwrap();
+        }
+    }
+    let libraries = libraries.to_str().unwrap();
+    let link = [format!("-L{libraries}"), "-lringroad".to_owned(), format!("-Wl,-rpath,{libraries}")];
+    let program = compiled(daemon.folder(), "examples", name, &link.each_ref().map(String::as_str));
+    let mut command = Command::new(program);
+    command.args(arguments).env("RINGROAD_SOCKET", daemon.socket());
+    command
+}
+
+/// Sends frames with the example `source`, through the example `bridge` between `from` and `to`, and waits until all have arrived.
+fn bridged(send: &str, from: &str, to: &str, receive: &str) {
+    const FRAMES: &str = "20000";
+    let daemon = Daemon::start();
+    let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
+    let expect = expect.to_str().unwrap();
+    let mut expected = Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect, receive, FRAMES]));
+    let _ = expected.await_line("ready");
+    let bridge = Service::start(linked(&daemon, "bridge", &[from, to]));
+    let mut source = Service::start(linked(&daemon, "source", &[send, FRAMES]));
+    for program in [&mut source, &mut expected] {
+        let (status, told) = program.await_end();
+        assert!(status.success(), "{told}");
+    }
+    drop(bridge);
+}
+
+#[test]
+fn the_examples_pass_frames_between_regions_through_the_library_alone() {
+    bridged("netmap:x{1", "netmap:x}1", "netmap:y{1", "y}1");
+}
+
+#[test]
+fn a_bridge_within_one_region_exchanges_buffers() {
+    bridged("netmap:x{1", "netmap:x}1", "netmap:x{2", "x}2");
 }
 
 fn two_interfaces() -> NetworkNamespace {
