@@ -135,8 +135,10 @@ static void memory_ids(void)
     CHECK(poll_one(&b, POLLIN, 0) & POLLERR);
     wish.nr_mem_id = 0;
     CHECK(request(b.fd, NETMAP_REQ_REGISTER, "vale0:m3", &wish) == 0);
-    CHECK(mmap(NULL, wish.nr_memsize + 4096, PROT_READ, MAP_SHARED, b.fd, 0) == MAP_FAILED && errno == EINVAL);
-    CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, b.fd, (off_t)wish.nr_memsize) == MAP_FAILED && errno == EINVAL);
+    CHECK(mmap(NULL, wish.nr_memsize + 4096, PROT_READ, MAP_SHARED, b.fd, 0) == MAP_FAILED &&
+          errno == EINVAL);
+    CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, b.fd, (off_t)wish.nr_memsize) == MAP_FAILED &&
+          errno == EINVAL);
     close(b.fd);
 }
 
@@ -227,7 +229,8 @@ static void offsets(void)
     CHECK(put(tx(&b, 0), 60, 2, -1, 'q') && txsync(&b) == 0 && rxsync(&a) == 0);
     {
         struct netmap_slot *slot = &rx(&a, 0)->slot[0];
-        uint8_t *data = (uint8_t *)NETMAP_BUF(rx(&a, 0), slot->buf_idx) + (slot->ptr & rx(&a, 0)->offset_mask);
+        uint8_t *data =
+            (uint8_t *)NETMAP_BUF(rx(&a, 0), slot->buf_idx) + (slot->ptr & rx(&a, 0)->offset_mask);
 
         CHECK(slot->len == 60 && data[59] == 'q' && data[0] == 0xff);
     }

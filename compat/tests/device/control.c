@@ -20,7 +20,8 @@ static void port_info(void)
         CHECK(request(fd, NETMAP_REQ_VALE_LIST, "vale0:nobody", &list) == ENOENT);
     }
     memset(&info, 0, sizeof(info));
-    CHECK(request(fd, NETMAP_REQ_PORT_INFO_GET, "", &info) == 0 && info.nr_mem_id == 1 && info.nr_memsize > 0);
+    CHECK(request(fd, NETMAP_REQ_PORT_INFO_GET, "", &info) == 0 && info.nr_mem_id == 1 &&
+          info.nr_memsize > 0);
     CHECK(request(fd, NETMAP_REQ_PORT_INFO_GET, "no-such-port", &info) == ENXIO);
     memset(&info, 0, sizeof(info));
     info.nr_mem_id = 60000;

@@ -127,7 +127,8 @@ static void attached(void)
 
 static void monitored(void)
 {
-    struct bound a = bind_port(here), b = bind_port(there), m = bind_mode(there, NR_REG_ALL_NIC, 0, NR_MONITOR_RX);
+    struct bound a = bind_port(here), b = bind_port(there),
+                 m = bind_mode(there, NR_REG_ALL_NIC, 0, NR_MONITOR_RX);
     int fill = 's';
 
     NEED(m.error == 0);

@@ -25,7 +25,8 @@ int main(void)
     req = wish("vale0:l");
     req.nr_arg3 = 10;
     CHECK(ioctl(fd, NIOCREGIF, &req) == 0);
-    CHECK(req.nr_arg2 > 1 && req.nr_arg3 == 10 && req.nr_memsize > 0 && req.nr_flags == 0 && req.nr_ringid == 0);
+    CHECK(req.nr_arg2 > 1 && req.nr_arg3 == 10 && req.nr_memsize > 0 && req.nr_flags == 0 &&
+          req.nr_ringid == 0);
     mem = mmap(NULL, req.nr_memsize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     NEED(mem != MAP_FAILED);
     nifp = NETMAP_IF(mem, req.nr_offset);

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 /* nmctx_ferror itself jumps here: a symbol of C would not be exported from the library. */
-void ringroad_formatted_error(struct nmctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ringroad_formatted_error(struct nmctx *ctx, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 void ringroad_formatted_error(struct nmctx *ctx, const char *format, ...)
 {
