@@ -13,7 +13,6 @@
 //! kernel says that they lie is checked against the ring.
 
 mod blocks;
-mod offload;
 mod queue;
 mod receiver;
 mod ring;

@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 
-use super::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VNET_HEADER_BYTES};
 use super::ring::{Frame, Ring};
 use super::socket;
 
@@ -164,8 +164,8 @@ impl<R: Ring> Receiver<R> {
         if kept < len {
             return None;
         }
-        let unfinished = Unfinished::from_header(room.get(..VNET_HEADER_BYTES)?);
-        Some((Place::Long(start + VNET_HEADER_BYTES..start + len), unfinished))
+        let unfinished = Unfinished::from_header(room.get(..VIRTIO_HEADER_BYTES)?);
+        Some((Place::Long(start + VIRTIO_HEADER_BYTES..start + len), unfinished))
     }
 
     fn bytes(&self, place: &Place) -> &[u8] {
@@ -186,7 +186,7 @@ impl<R: Ring> Receiver<R> {
     fn give(&mut self, batch: &mut Batch, frame: &Frame, mut place: Place, mut unfinished: Unfinished) {
         if let Some(tag) = frame.tag {
             place = self.put_tag(place, tag);
-            unfinished = unfinished.shifted(VLAN_TAG_BYTES);
+            unfinished = unfinished.shifted(VLAN_TAG_BYTES as u16);
         }
         if !unfinished.is_nothing() {
             if let Some(cut) = Cut::plan(self.bytes(&place), unfinished) {

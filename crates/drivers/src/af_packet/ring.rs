@@ -8,10 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
+use ringroad_port::offload::VIRTIO_HEADER_BYTES;
 use ringroad_ring::shared::prefetch_read;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
-use super::offload::VNET_HEADER_BYTES;
 
 /// Most slots that a ring can be asked to have.
 pub(super) const MAX_SLOTS: u32 = 65536;
@@ -136,7 +135,7 @@ impl Memory {
     /// What the kernel left to do for the frame that begins at `frame`.
     #[inline]
     pub(super) fn offload_header(&self, frame: usize) -> &[u8] {
-        self.slice(frame.saturating_sub(VNET_HEADER_BYTES)..frame)
+        self.slice(frame.saturating_sub(VIRTIO_HEADER_BYTES)..frame)
     }
 }
 

@@ -1,0 +1,309 @@
+//! Frames that their sender left unfinished, and how they are finished: checksums that a card would have filled in, and long frames
+//! that a card would have cut. Stacks leave that to the card, be it a virtual one: so programs and guests that speak virtio send
+//! such frames, and the kernel hands them on from virtual interfaces and merges what a real card received (GRO). What is left
+//! to do stands in `struct virtio_net_hdr` (linux/virtio_net.h) in front of the frame.
+
+use std::ops::Range;
+
+/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow, which say how many the frame takes.
+pub const VIRTIO_HEADER_BYTES: usize = 10;
+/// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
+pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16::MAX as usize;
+/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for segments of a few bytes
+/// would have others wait while they are made.
+pub const MAX_SEGMENTS: usize = 256;
+/// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
+pub const HEADER_ROOM_BYTES: usize = 192;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_TCP_IPV4: u8 = 1;
+const GSO_TCP_IPV6: u8 = 4;
+const GSO_UDP: u8 = 5;
+/// Set beside the type where the sender uses explicit congestion notification.
+const GSO_ECN: u8 = 0x80;
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const IPV4_HEADER_BYTES: usize = 20;
+const IPV6_HEADER_BYTES: usize = 40;
+const TCP_HEADER_BYTES: usize = 20;
+const UDP_HEADER_BYTES: usize = 8;
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+/// Where SCTP, alone among the protocols that cards know, has its checksum, and the polynomial of that (RFC 9260, CRC-32C).
+const SCTP_CHECKSUM_OFFSET: usize = 8;
+const CRC32C: u32 = 0x82f6_3b78;
+const TCP_FIN_PSH: u8 = 0x09;
+const TCP_CWR: u8 = 0x80;
+
+/// What is left to do with a frame: `struct virtio_net_hdr`, as its sender wrote it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    flags: u8,
+    gso_type: u8,
+    /// The sender's guess at where the payload begins: nobody may count on it.
+    header_bytes: u16,
+    /// Payload bytes of each segment.
+    gso_size: u16,
+    checksum_start: u16,
+    checksum_offset: u16,
+}
+
+impl Unfinished {
+    /// From the header; fields are in the machine's byte order. A header cut short says that nothing is left.
+    #[must_use]
+    pub fn from_header(header: &[u8]) -> Self {
+        let &[flags, gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1] = header
+        else {
+            return Self::default();
+        };
+        Self {
+            flags,
+            gso_type,
+            header_bytes: u16::from_ne_bytes([header0, header1]),
+            gso_size: u16::from_ne_bytes([size0, size1]),
+            checksum_start: u16::from_ne_bytes([start0, start1]),
+            checksum_offset: u16::from_ne_bytes([offset0, offset1]),
+        }
+    }
+
+    /// The header that [`Unfinished::from_header`] made it of.
+    #[must_use]
+    pub fn to_header(self) -> [u8; VIRTIO_HEADER_BYTES] {
+        let [header0, header1] = self.header_bytes.to_ne_bytes();
+        let [size0, size1] = self.gso_size.to_ne_bytes();
+        let [start0, start1] = self.checksum_start.to_ne_bytes();
+        let [offset0, offset1] = self.checksum_offset.to_ne_bytes();
+        [self.flags, self.gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1]
+    }
+
+    /// The same after `bytes` were put in before the network header.
+    #[must_use]
+    pub fn shifted(self, bytes: u16) -> Self {
+        Self { checksum_start: self.checksum_start.saturating_add(bytes), ..self }
+    }
+
+    /// Whether the frame is as it should be on a wire.
+    #[inline]
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        !self.has_open_checksum() && self.gso_type == 0
+    }
+
+    /// Whether the frame is to be cut into segments.
+    #[inline]
+    #[must_use]
+    pub fn is_long(self) -> bool {
+        self.gso_type != 0
+    }
+
+    fn has_open_checksum(self) -> bool {
+        self.flags & NEEDS_CHECKSUM != 0
+    }
+
+    /// Whether this can be said of a frame of `frame_bytes` bytes, as far as that can be told without a look at the frame.
+    #[must_use]
+    pub fn fits(self, frame_bytes: usize) -> bool {
+        if self.is_nothing() {
+            return true;
+        }
+        let start = usize::from(self.checksum_start);
+        let checksum_end = start + usize::from(self.checksum_offset) + 2;
+        if !self.has_open_checksum() || checksum_end > frame_bytes || frame_bytes > LONGEST_UNFINISHED_BYTES {
+            return false;
+        }
+        match self.gso_type & !GSO_ECN {
+            0 => self.gso_type == 0,
+            GSO_TCP_IPV4 | GSO_TCP_IPV6 | GSO_UDP => {
+                (frame_bytes - start).div_ceil(usize::from(self.gso_size).max(1)) <= MAX_SEGMENTS
+                    && self.gso_size != 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Fills in the checksum. Its field holds the sum of the pseudo header already, or zeros for SCTP.
+    pub fn complete_checksum(self, frame: &mut [u8]) {
+        if !self.has_open_checksum() {
+            return;
+        }
+        let Some(covered) = frame.get_mut(usize::from(self.checksum_start)..) else { return };
+        let offset = usize::from(self.checksum_offset);
+        if offset == SCTP_CHECKSUM_OFFSET {
+            let checksum = crc32c(covered).to_le_bytes();
+            return put(covered, offset, &checksum);
+        }
+        let checksum = closed(sum(covered));
+        put(covered, offset, &checksum);
+    }
+}
+
+/// Sum of `bytes` as 16-bit words for the Internet checksum (RFC 1071), in the machine's byte order.
+fn sum(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(4);
+    let mut sum = 0;
+    for word in &mut words {
+        let &[a, b, c, d] = word else { continue };
+        sum += u64::from(u32::from_ne_bytes([a, b, c, d]));
+    }
+    let mut last = [0; 4];
+    for (to, from) in last.iter_mut().zip(words.remainder()) {
+        *to = *from;
+    }
+    sum + u64::from(u32::from_ne_bytes(last))
+}
+
+/// The checksum of a sum, never 0, which in UDP would mean that there is none.
+fn closed(mut sum: u64) -> [u8; 2] {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let checksum = !(sum as u16);
+    (if checksum == 0 { 0xffff } else { checksum }).to_ne_bytes()
+}
+
+/// SCTP's checksum of `bytes`: bit by bit, since only virtual interfaces leave it open.
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { CRC32C } else { 0 })
+    })
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(field) = bytes.get_mut(at..at + value.len()) {
+        field.copy_from_slice(value);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+/// A long frame that is being cut into segments.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    network: usize,
+    transport: usize,
+    /// Where the payload begins.
+    payload: usize,
+    is_ipv6: bool,
+    is_tcp: bool,
+    segment_bytes: usize,
+    frame_bytes: usize,
+    /// Where the next segment's payload begins.
+    next: usize,
+    segments: u16,
+}
+
+impl Cut {
+    /// How `frame` is cut; `None` where it needs none or is of a kind that cannot be (a tunnel's).
+    #[must_use]
+    pub fn plan(frame: &[u8], unfinished: Unfinished) -> Option<Self> {
+        let transport = usize::from(unfinished.checksum_start);
+        if !unfinished.is_long() || unfinished.gso_size == 0 || !unfinished.has_open_checksum() {
+            return None;
+        }
+        let mut network = 14;
+        while ETHERTYPE_VLAN.contains(&word(frame, network - 2)?) {
+            network += 4;
+        }
+        let is_ipv6 = match word(frame, network - 2)? {
+            ETHERTYPE_IPV4 => false,
+            ETHERTYPE_IPV6 => true,
+            _ => return None,
+        };
+        // The header that the checksum belongs to must be the one right behind the outermost network header.
+        let (header_bytes, protocol) = if is_ipv6 {
+            (IPV6_HEADER_BYTES, *frame.get(network + 6)?)
+        } else {
+            (usize::from(*frame.get(network)? & 0xf) * 4, *frame.get(network + 9)?)
+        };
+        if header_bytes < IPV4_HEADER_BYTES || network + header_bytes != transport {
+            return None;
+        }
+        let (is_tcp, transport_bytes, least) = match (unfinished.gso_type & !GSO_ECN, protocol) {
+            (GSO_TCP_IPV4 | GSO_TCP_IPV6, PROTOCOL_TCP) => {
+                (true, usize::from(*frame.get(transport + 12)? >> 4) * 4, TCP_HEADER_BYTES)
+            }
+            (GSO_UDP, PROTOCOL_UDP) => (false, UDP_HEADER_BYTES, UDP_HEADER_BYTES),
+            _ => return None,
+        };
+        let payload = transport + transport_bytes;
+        let fits = transport_bytes >= least && payload <= HEADER_ROOM_BYTES && payload < frame.len();
+        fits.then_some(Self {
+            network,
+            transport,
+            payload,
+            is_ipv6,
+            is_tcp,
+            segment_bytes: usize::from(unfinished.gso_size),
+            frame_bytes: frame.len(),
+            next: payload,
+            segments: 0,
+        })
+    }
+
+    /// Whether all segments are made.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.next >= self.frame_bytes
+    }
+
+    /// Writes the headers of the next segment to the start of `header`. Returns their length, and where in `frame` the
+    /// payload lies; `None` when all segments are made.
+    pub fn next_segment(&mut self, frame: &[u8], header: &mut [u8]) -> Option<(usize, Range<usize>)> {
+        if self.is_done() {
+            return None;
+        }
+        let (network, transport) = (self.network, self.transport);
+        let range = self.next..(self.next + self.segment_bytes).min(self.frame_bytes);
+        let data = frame.get(range.clone())?;
+        let header = header.get_mut(..self.payload)?;
+        header.copy_from_slice(frame.get(..self.payload)?);
+        let transport_bytes = self.payload - transport + data.len();
+
+        let addresses = if self.is_ipv6 {
+            put(header, network + 4, &(transport_bytes as u16).to_be_bytes());
+            network + 8..network + 40
+        } else {
+            put(header, network + 2, &((transport - network + transport_bytes) as u16).to_be_bytes());
+            let identification = word(header, network + 4)?.wrapping_add(self.segments);
+            put(header, network + 4, &identification.to_be_bytes());
+            put(header, network + 10, &[0; 2]);
+            let checksum = closed(sum(header.get(network..transport)?));
+            put(header, network + 10, &checksum);
+            network + 12..network + 20
+        };
+        let (protocol, checksum_at) = if self.is_tcp {
+            let offset = (self.next - self.payload) as u32;
+            let sequence: [u8; 4] = header.get(transport + 4..transport + 8)?.try_into().ok()?;
+            let sequence = u32::from_be_bytes(sequence).wrapping_add(offset);
+            put(header, transport + 4, &sequence.to_be_bytes());
+            let flags = header.get_mut(transport + 13)?;
+            if range.end < self.frame_bytes {
+                *flags &= !TCP_FIN_PSH;
+            }
+            if self.segments != 0 {
+                *flags &= !TCP_CWR;
+            }
+            (PROTOCOL_TCP, transport + 16)
+        } else {
+            put(header, transport + 4, &(transport_bytes as u16).to_be_bytes());
+            (PROTOCOL_UDP, transport + 6)
+        };
+        put(header, checksum_at, &[0; 2]);
+        let pseudo = sum(header.get(addresses)?)
+            + u64::from(u16::from(protocol).to_be())
+            + u64::from((transport_bytes as u16).to_be());
+        let checksum = closed(pseudo + sum(header.get(transport..)?) + sum(data));
+        put(header, checksum_at, &checksum);
+
+        self.next = range.end;
+        self.segments = self.segments.wrapping_add(1);
+        Some((self.payload, range))
+    }
+}
+
+#[cfg(test)]
+mod tests;

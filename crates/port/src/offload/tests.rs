@@ -1,0 +1,177 @@
+//! Long frames cut, checksums filled in, and headers that make no sense.
+
+use super::*;
+
+const PAYLOAD_BYTES: usize = 4000;
+
+/// A long TCP frame from a stack that leaves checksum and cutting to its card.
+fn long_frame(is_ipv6: bool, tagged: bool) -> (Vec<u8>, Unfinished) {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tagged {
+        frame.extend_from_slice(&[0x81, 0, 0, 7]);
+    }
+    if is_ipv6 {
+        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, PROTOCOL_TCP, 64]);
+        frame.extend(1..33);
+    } else {
+        frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 0, 0x12, 0xff, 0x40, 0, 64, PROTOCOL_TCP, 0, 0]);
+        frame.extend(1..9);
+    }
+    let transport = frame.len();
+    frame.extend_from_slice(&[0, 80, 0, 81, 0xff, 0xff, 0xff, 0, 0, 0, 0, 9, 0x60, 0x99, 1, 1, 0, 0, 0, 0]);
+    frame.extend_from_slice(&[1, 1, 1, 1]);
+    frame.extend((0..PAYLOAD_BYTES).map(|at| (at * 7) as u8));
+    let gso_type = if is_ipv6 { GSO_TCP_IPV6 } else { GSO_TCP_IPV4 };
+    let mut header = vec![NEEDS_CHECKSUM, gso_type | GSO_ECN, 0, 0];
+    for field in [1448, transport as u16, 16] {
+        header.extend_from_slice(&field.to_ne_bytes());
+    }
+    (frame, Unfinished::from_header(&header))
+}
+
+#[test]
+fn segments_carry_the_whole_payload_under_headers_that_a_foreign_parser_finds_right() {
+    for (is_ipv6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (frame, unfinished) = long_frame(is_ipv6, tagged);
+        let mut cut = Cut::plan(&frame, unfinished).unwrap();
+        let payload_at = cut.payload;
+        let mut header = [0; HEADER_ROOM_BYTES];
+        let (mut payload, mut segments) = (Vec::new(), 0);
+        while let Some((len, range)) = cut.next_segment(&frame, &mut header) {
+            let mut segment = header[..len].to_vec();
+            segment.extend_from_slice(&frame[range]);
+            let sliced = etherparse::SlicedPacket::from_ethernet(&segment).unwrap();
+            let Some(etherparse::TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("no TCP") };
+            let expected = match sliced.net.unwrap() {
+                etherparse::NetSlice::Ipv4(ip) => {
+                    let ip = ip.header();
+                    assert_eq!(usize::from(ip.total_len()), segment.len() - cut.network);
+                    assert_eq!(ip.identification(), 0x12ffu16.wrapping_add(segments));
+                    assert_eq!(ip.header_checksum(), ip.to_header().calc_header_checksum());
+                    tcp.calc_checksum_ipv4(ip.source(), ip.destination()).unwrap()
+                }
+                etherparse::NetSlice::Ipv6(ip) => {
+                    let ip = ip.header();
+                    assert_eq!(usize::from(ip.payload_length()), segment.len() - cut.network - 40);
+                    tcp.calc_checksum_ipv6(ip.source(), ip.destination()).unwrap()
+                }
+                _ => panic!("no IP"),
+            };
+            assert_eq!(tcp.checksum(), expected);
+            assert_eq!(tcp.sequence_number(), 0xffff_ff00u32.wrapping_add(payload.len() as u32));
+            payload.extend_from_slice(tcp.payload());
+            segments += 1;
+            let last = payload.len() == PAYLOAD_BYTES;
+            assert_eq!((tcp.fin(), tcp.psh(), tcp.cwr()), (last, last, segments == 1));
+        }
+        assert_eq!(segments, 3);
+        assert_eq!(payload, frame[payload_at..]);
+    }
+}
+
+#[test]
+fn a_frame_cut_off_anywhere_is_left_alone_or_cut_within_its_bounds() {
+    for is_ipv6 in [false, true] {
+        let (frame, unfinished) = long_frame(is_ipv6, true);
+        for len in 0..frame.len() {
+            let mut short = frame[..len].to_vec();
+            unfinished.complete_checksum(&mut short);
+            if let Some(mut cut) = Cut::plan(&short, unfinished) {
+                let mut header = [0; HEADER_ROOM_BYTES];
+                while let Some((_, range)) = cut.next_segment(&short, &mut header) {
+                    assert!(range.end <= len && !range.is_empty());
+                }
+                assert!(cut.is_done());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_checksum_of_sctp_is_that_of_its_specification() {
+    // The check value of CRC-32C.
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    let mut frame = [b'x'; 40];
+    frame[22..26].fill(0);
+    let mut expected = frame;
+    expected[22..26].copy_from_slice(&crc32c(&frame[14..]).to_le_bytes());
+    let header = [NEEDS_CHECKSUM, 0, 0, 0, 0, 0];
+    let fields = [14u16, 8].map(u16::to_ne_bytes).concat();
+    Unfinished::from_header(&[&header[..], &fields].concat()).complete_checksum(&mut frame);
+    assert_eq!(frame, expected);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_frame_under_any_header_is_cut_within_its_bounds_and_without_a_gap(
+        is_ipv6: bool,
+        tagged: bool,
+        changes in proptest::collection::vec((0usize..90, 0u8..=255), 0..6),
+        header in proptest::array::uniform10(0u8..=255),
+        keep_header: bool,
+        len in 0usize..300,
+    ) {
+        let (mut frame, mut unfinished) = long_frame(is_ipv6, tagged);
+        frame.truncate(len);
+        for (at, byte) in changes {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        if !keep_header {
+            unfinished = Unfinished::from_header(&header);
+        }
+        let mut completed = frame.clone();
+        unfinished.complete_checksum(&mut completed);
+        if let Some(mut cut) = Cut::plan(&frame, unfinished) {
+            let mut next = cut.payload;
+            let mut room = [0; HEADER_ROOM_BYTES];
+            while let Some((len, range)) = cut.next_segment(&frame, &mut room) {
+                assert!(len <= HEADER_ROOM_BYTES && range.start == next && !range.is_empty());
+                next = range.end;
+            }
+            assert_eq!(next, frame.len());
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_is_not_cut() {
+    let (frame, unfinished) = long_frame(false, false);
+    assert!(Cut::plan(&frame, unfinished.shifted(36)).is_none());
+}
+
+/// A header with these fields, checksum open.
+fn header(gso_type: u8, gso_size: u16, start: u16, offset: u16) -> Unfinished {
+    let fields = [0, gso_size, start, offset].map(u16::to_ne_bytes).concat();
+    Unfinished::from_header(&[&[NEEDS_CHECKSUM, gso_type][..], &fields].concat())
+}
+
+#[test]
+fn headers_that_make_no_sense_are_told_apart() {
+    let (frame, unfinished) = long_frame(false, false);
+    assert!(unfinished.fits(frame.len()) && Unfinished::default().fits(0));
+    // The checksum's last byte is the frame's last.
+    assert!(header(0, 0, 34, 16).fits(52) && !header(0, 0, 34, 16).fits(51));
+    assert!(!header(0, 0, u16::MAX, u16::MAX).fits(frame.len()));
+    assert!(!header(GSO_TCP_IPV4, 0, 34, 16).fits(frame.len()), "segments of nothing");
+    assert!(!header(GSO_TCP_IPV4, 1, 34, 16).fits(frame.len()), "more segments than anybody may ask for");
+    assert!(header(GSO_UDP, 64, 34, 6).fits(34 + 64 * MAX_SEGMENTS));
+    assert!(!header(GSO_UDP, 64, 34, 6).fits(35 + 64 * MAX_SEGMENTS));
+    for unknown in [2, 3, 6, GSO_ECN] {
+        assert!(!header(unknown, 1448, 34, 16).fits(frame.len()), "type {unknown}");
+    }
+    assert!(
+        !Unfinished { flags: 0, ..unfinished }.fits(frame.len()),
+        "cut, with checksums that nobody asks for"
+    );
+    assert!(header(0, 0, 34, 16).fits(LONGEST_UNFINISHED_BYTES));
+    assert!(!header(0, 0, 34, 16).fits(LONGEST_UNFINISHED_BYTES + 1));
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_header_comes_out_as_it_went_in(header in proptest::array::uniform10(0u8..=255)) {
+        assert_eq!(Unfinished::from_header(&header).to_header(), header);
+    }
+}
