@@ -17,6 +17,7 @@ use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_switch::{DropReason, FrameHeader, MAX_PORTS, PortIndex, SourcePort, Verdict, classify};
 
 use crate::exchange::{Handoff, Inbox, Outbox, Target};
+use crate::finishing::Finisher;
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView};
 use crate::grouping::Groups;
 
@@ -28,7 +29,7 @@ pub const MAX_WORKERS: usize = 16;
 /// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
 #[derive(Debug)]
 struct PendingRelease {
-    fragments: usize,
+    slots: usize,
     positions: [u64; MAX_WORKERS],
     /// What [`PortQueue::returned`] of the wire's other end must reach.
     lent: u64,
@@ -90,8 +91,7 @@ struct Scratch {
     flood_groups: Vec<u16>,
     /// 0, 1, 2, ...
     all: Vec<u16>,
-    /// Places with something to make visible.
-    dirty: Vec<u32>,
+    deliveries: Deliveries,
 }
 
 impl Default for Scratch {
@@ -105,8 +105,21 @@ impl Default for Scratch {
             groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
             flood_groups: Vec::with_capacity(MAX_PORTS),
             all: (0..BATCH_FRAMES as u16).collect(),
-            dirty: Vec::with_capacity(MAX_PORTS),
+            deliveries: Deliveries { dirty: Vec::with_capacity(MAX_PORTS), finisher: Finisher::default() },
         }
+    }
+}
+
+impl Scratch {
+    /// Appends a fragment that another worker handed over. Says whether its frame is whole now.
+    #[inline]
+    fn take_over(&mut self, handoff: &Handoff, first: bool) -> bool {
+        self.batch.push(handoff.fragment, first);
+        let whole = !handoff.fragment.has_more();
+        if whole && let Some(unfinished) = handoff.unfinished {
+            self.batch.push_unfinished(unfinished);
+        }
+        whole
     }
 }
 
@@ -376,8 +389,7 @@ impl Engine {
             Forwarding::Wire(destination) => {
                 let scratch = &mut self.scratch;
                 let list = scratch.all.get(..frames).unwrap_or(&[]);
-                let dirty = &mut scratch.dirty;
-                if !deliver(&mut self.queues, *destination, &mut scratch.batch, list, dirty) {
+                if !scratch.deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
                     dropped.add(DropCause::PortGone, frames as u32);
                 }
                 let taker = self.queues.get(*destination as usize).and_then(Option::as_ref);
@@ -402,8 +414,8 @@ impl Engine {
             source.port.reclaim(&self.scratch.batch);
         }
         let lent = if self.scratch.batch.lends() { lent } else { 0 };
-        let fragments = self.scratch.batch.fragment_count();
-        release(source, fragments, lent, &self.outboxes);
+        let slots = self.scratch.batch.slots();
+        release(source, slots, lent, &self.outboxes);
         frames
     }
 
@@ -420,8 +432,7 @@ impl Engine {
                 let mut current: Option<Handoff> = None;
                 if let Some(handoff) = waiting.take() {
                     let handoff: Handoff = handoff;
-                    scratch.batch.push(handoff.fragment, true);
-                    first = !handoff.fragment.has_more();
+                    first = scratch.take_over(&handoff, true);
                     current = Some(handoff);
                 }
                 while let Some(handoff) = inbox.take() {
@@ -431,8 +442,7 @@ impl Engine {
                         waiting = Some(handoff);
                         break;
                     }
-                    scratch.batch.push(handoff.fragment, first);
-                    first = !handoff.fragment.has_more();
+                    first = scratch.take_over(&handoff, first);
                     current = Some(handoff);
                 }
                 let Some(handoff) = current else { break };
@@ -451,7 +461,7 @@ impl Engine {
 
     /// Makes everything delivered visible.
     fn flush(&mut self) {
-        for place in self.scratch.dirty.drain(..) {
+        for place in self.scratch.deliveries.dirty.drain(..) {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
                 queue.dirty = false;
                 queue.counters.wakeups(queue.port.flush());
@@ -476,9 +486,13 @@ fn decide(
     scratch.headers.clear();
     scratch.numbers.clear();
     scratch.groups.clear();
+    let is_unfinished = scratch.batch.is_unfinished();
     for number in 0..scratch.batch.frames() {
         let Some(head) = scratch.batch.head(number) else { break };
         match head.ethernet_header() {
+            Some(_) if is_unfinished && !fits(&scratch.batch, number) => {
+                dropped.add(DropCause::BadOffload, 1)
+            }
             Some((first, second)) => {
                 scratch.headers.push(FrameHeader::from_words(first, second, head.flags()));
                 scratch.numbers.push(number as u16);
@@ -535,6 +549,12 @@ fn decide(
     replicated
 }
 
+/// Whether what is said to be left to do with a frame can be.
+#[cold]
+fn fits(batch: &Batch, frame: usize) -> bool {
+    batch.unfinished(frame).fits(batch.frame_bytes(frame))
+}
+
 /// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
 /// differ only where the port has several queues. All frames for one other worker are one group.
 fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16) -> u16 {
@@ -572,6 +592,7 @@ impl Outlets<'_> {
         queue: u16,
         dropped: &mut DropTally,
     ) {
+        let has_headers = scratch.batch.has_headers();
         for &group in scratch.groups.touched() {
             let list = scratch.groups.frames(group);
             if usize::from(group) >= REMOTE_GROUPS {
@@ -591,8 +612,10 @@ impl Outlets<'_> {
                         dropped.add(DropCause::PortGone, 1);
                         continue;
                     };
-                    for &fragment in scratch.batch.frame(usize::from(number)) {
-                        outbox.push(Handoff { fragment, target, switch });
+                    let number = usize::from(number);
+                    let unfinished = has_headers.then(|| scratch.batch.unfinished(number));
+                    for &fragment in scratch.batch.frame(number) {
+                        outbox.push(Handoff { fragment, target, switch, unfinished });
                     }
                 }
                 continue;
@@ -601,7 +624,7 @@ impl Outlets<'_> {
             let source_queue = if group % 2 == 1 { 0 } else { queue };
             let delivered = match view.topology.queue(port, source_queue) {
                 Some(target) => {
-                    deliver(self.queues, target.place, &mut scratch.batch, list, &mut scratch.dirty)
+                    scratch.deliveries.deliver(self.queues, target.place, &mut scratch.batch, list)
                 }
                 None => false,
             };
@@ -612,24 +635,46 @@ impl Outlets<'_> {
     }
 }
 
-/// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
-fn deliver(
-    queues: &mut [Option<Box<EngineQueue>>],
-    place: u32,
-    batch: &mut Batch,
-    frames: &[u16],
-    dirty: &mut Vec<u32>,
-) -> bool {
-    let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
+/// What the deliveries of a step have in common.
+#[derive(Debug)]
+struct Deliveries {
+    /// Places with something to make visible.
+    dirty: Vec<u32>,
+    finisher: Finisher,
+}
+
+impl Deliveries {
+    /// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
+    #[inline]
+    fn deliver(
+        &mut self,
+        queues: &mut [Option<Box<EngineQueue>>],
+        place: u32,
+        batch: &mut Batch,
+        frames: &[u16],
+    ) -> bool {
+        let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
+        if batch.is_unfinished() && !queue.port.takes_unfinished() {
+            let finished = self.finisher.finish(batch, frames, |batch, frames| put(queue, batch, frames));
+            queue.counters.replicated(finished.replicated);
+            queue.counters.dropped(&finished.dropped);
+        } else {
+            put(queue, batch, frames);
+        }
+        if !queue.dirty {
+            queue.dirty = true;
+            self.dirty.push(place);
+        }
+        true
+    }
+}
+
+#[inline]
+fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) {
     let delivery = queue.port.deliver(batch, frames);
     debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
     queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
     queue.counters.dropped(&delivery.dropped);
-    if !queue.dirty {
-        queue.dirty = true;
-        dirty.push(place);
-    }
-    true
 }
 
 /// Delivers the batch that another worker handed over.
@@ -646,18 +691,13 @@ fn deliver_handoffs(
     let mut copies = 0;
     match handoff.target {
         Target::Queue(place) => {
-            copies += u64::from(deliver(queues, place, &mut scratch.batch, list, &mut scratch.dirty));
+            copies += u64::from(scratch.deliveries.deliver(queues, place, &mut scratch.batch, list));
         }
         Target::Flood { from, .. } => {
             for (_, target) in view.topology.flood(from) {
                 if target.worker == worker {
-                    copies += u64::from(deliver(
-                        queues,
-                        target.place,
-                        &mut scratch.batch,
-                        list,
-                        &mut scratch.dirty,
-                    ));
+                    copies +=
+                        u64::from(scratch.deliveries.deliver(queues, target.place, &mut scratch.batch, list));
                 }
             }
         }
@@ -672,19 +712,19 @@ fn deliver_handoffs(
 }
 
 /// Releases the batch's slots, now or when those who borrow them are done.
-fn release(source: &mut EngineQueue, fragments: usize, lent: u64, outboxes: &[Option<Outbox>]) {
+fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option<Outbox>]) {
     if source.pending.is_empty()
         && lent == 0
         && outboxes.iter().flatten().all(|outbox| outbox.position() == outbox.consumed())
     {
-        source.port.release(fragments);
+        source.port.release(slots);
         return;
     }
     let mut positions = [0; MAX_WORKERS];
     for (position, outbox) in positions.iter_mut().zip(outboxes) {
         *position = outbox.as_ref().map_or(0, Outbox::position);
     }
-    source.pending.push_back(PendingRelease { fragments, positions, lent });
+    source.pending.push_back(PendingRelease { slots, positions, lent });
 }
 
 /// Releases what other workers, and the one to whom slots were lent, are done with.
@@ -698,7 +738,7 @@ fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) 
         if !done {
             break;
         }
-        source.port.release(pending.fragments);
+        source.port.release(pending.slots);
         source.pending.pop_front();
         any = true;
     }

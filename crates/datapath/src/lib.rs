@@ -5,12 +5,14 @@
 //! - [`forwarding`]: where the frames of a queue go (a switch, a wire, nowhere) and the switch's shared state.
 //! - [`grouping`]: a batch's verdicts turned into one list of frames per destination.
 //! - [`exchange`]: frames for a queue that another worker serves, handed over without a lock and without a copy.
+//! - [`finishing`]: frames that their sender left to a card, finished for ports that take only finished ones.
 //! - [`worker`]: an engine on a thread, with commands, spinning and sleep.
 //! - [`fabric`]: which ports exist and where; the one place that changes all of the above.
 
 pub mod engine;
 pub mod exchange;
 pub mod fabric;
+pub mod finishing;
 pub mod forwarding;
 pub mod grouping;
 pub mod worker;

@@ -6,6 +6,7 @@ use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::RegionId;
 
 use crate::frame::Fragment;
+use crate::offload::Unfinished;
 
 /// Most frames in a batch.
 pub const BATCH_FRAMES: usize = 256;
@@ -30,6 +31,12 @@ pub struct Batch {
     buffers: Vec<u32>,
     /// When each frame came, ns since the Unix epoch; empty where the source does not know.
     timestamps_ns: Vec<u64>,
+    /// What is left to do with each frame; shorter or empty where the frames from there on are finished.
+    unfinished: Vec<Unfinished>,
+    /// Whether something is left to do with any.
+    is_unfinished: bool,
+    /// Slots that hold no byte of a frame, only what the source took off its front.
+    skipped: usize,
     /// Frames that more than one destination gets; empty where nobody asks.
     replicated: Vec<bool>,
     offer: Option<(RegionId, Custody)>,
@@ -54,6 +61,9 @@ impl Batch {
             heads: Vec::with_capacity(BATCH_FRAMES),
             buffers: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
             timestamps_ns: Vec::with_capacity(BATCH_FRAMES),
+            unfinished: Vec::new(),
+            is_unfinished: false,
+            skipped: 0,
             replicated: Vec::with_capacity(BATCH_FRAMES),
             offer: None,
             taker: None,
@@ -70,6 +80,8 @@ impl Batch {
         self.heads.clear();
         self.buffers.clear();
         self.timestamps_ns.clear();
+        self.unfinished.clear();
+        (self.is_unfinished, self.skipped) = (false, 0);
         self.replicated.clear();
         (self.offer, self.taker, self.exchanged) = (None, None, false);
         self.bytes = 0;
@@ -148,6 +160,52 @@ impl Batch {
     #[must_use]
     pub fn has_timestamps(&self) -> bool {
         !self.timestamps_ns.is_empty()
+    }
+
+    /// Says what is left to do with the frame appended last, whose fragments are all there; of frames of which nothing is said nothing is left.
+    pub fn push_unfinished(&mut self, unfinished: Unfinished) {
+        if self.unfinished.capacity() == 0 {
+            // Once in the life of a batch, and never where no source has such frames.
+            self.unfinished.reserve_exact(BATCH_FRAMES);
+        }
+        self.unfinished.resize(self.heads.len().saturating_sub(1), Unfinished::default());
+        self.unfinished.push(unfinished);
+        self.is_unfinished |= !unfinished.is_nothing();
+    }
+
+    /// What is left to do with `frame`.
+    #[inline]
+    #[must_use]
+    pub fn unfinished(&self, frame: usize) -> Unfinished {
+        self.unfinished.get(frame).copied().unwrap_or_default()
+    }
+
+    /// Whether something was said of what is left to do with frames, if only that nothing is.
+    #[inline]
+    #[must_use]
+    pub fn has_headers(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Whether something is left to do with some frame, so that only queues that take such frames
+    /// ([`crate::port_queue::PortQueue::takes_unfinished`]) may be given the batch.
+    #[inline]
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// Counts a borrowed slot that is no part of a frame as the datapath sees it, and is released with the others.
+    #[inline]
+    pub fn skip_slot(&mut self) {
+        self.skipped += 1;
+    }
+
+    /// Slots borrowed: what is released when all frames are done with.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.fragments.len() + self.skipped
     }
 
     /// Says that several destinations get `frame`, so that none may keep its buffers.
@@ -243,7 +301,7 @@ impl Batch {
         self.heads.len()
     }
 
-    /// Number of fragments: what is released when all frames are done with.
+    /// Number of fragments.
     #[inline]
     #[must_use]
     pub fn fragment_count(&self) -> usize {
@@ -262,6 +320,13 @@ impl Batch {
     #[must_use]
     pub fn frame(&self, frame: usize) -> &[Fragment] {
         self.fragments.get(self.fragments_of(frame)).unwrap_or(&[])
+    }
+
+    /// Length of frame `frame`, bytes.
+    #[inline]
+    #[must_use]
+    pub fn frame_bytes(&self, frame: usize) -> usize {
+        self.frame(frame).iter().map(Fragment::len).sum()
     }
 
     /// Fragment number `fragment` of the batch.

@@ -31,7 +31,7 @@ pub struct CounterSnapshot {
     pub delivered_frames: u64,
     /// Bytes of those frames, without FCS.
     pub delivered_bytes: u64,
-    /// Copies beyond the first that flooding frames of this port made.
+    /// Copies beyond the first that flooding frames of this port made, and segments beyond the first of long frames delivered to it.
     pub replicated_frames: u64,
     /// Frames dropped, indexed by [`DropCause`].
     pub dropped: [u64; DropCause::ALL.len()],

@@ -36,11 +36,14 @@ pub enum DropCause {
     Impaired,
     /// An impaired port held as many frames back as it has memory for. Counted at the destination.
     HoldFull,
+    /// A virtio-net header that asked for what cannot be done with its frame: offsets outside of it, an unknown kind of segmentation, segments of
+    /// nothing. Counted at the source; where that shows only in finishing the frame, at the destination.
+    BadOffload,
 }
 
 impl DropCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NoSpace,
         Self::NotBound,
         Self::RingStopped,
@@ -54,6 +57,7 @@ impl DropCause {
         Self::LinkDown,
         Self::Impaired,
         Self::HoldFull,
+        Self::BadOffload,
     ];
 
     /// The name used everywhere, snake_case.
@@ -73,6 +77,7 @@ impl DropCause {
             Self::LinkDown => "link_down",
             Self::Impaired => "impaired",
             Self::HoldFull => "hold_full",
+            Self::BadOffload => "bad_offload",
         }
     }
 }

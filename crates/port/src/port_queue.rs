@@ -48,6 +48,12 @@ pub trait PortQueue: Send {
         true
     }
 
+    /// Whether frames can be delivered here with something left to do ([`Batch::unfinished`]); others get them finished. Asked right
+    /// before each delivery of such frames, which holds to the answer.
+    fn takes_unfinished(&mut self) -> bool {
+        false
+    }
+
     /// Frames of `frame_bytes` bytes that surely fit now. Asked only where a source is held back rather than dropped from
     /// (a wire); devices that take everything keep the default.
     fn room(&mut self, frame_bytes: usize) -> usize {
@@ -62,8 +68,8 @@ pub trait PortQueue: Send {
         false
     }
 
-    /// Gives the `fragments` borrowed first back to the port.
-    fn release(&mut self, fragments: usize);
+    /// Gives the `slots` ([`Batch::slots`]) borrowed first back to the port.
+    fn release(&mut self, slots: usize);
 
     /// Puts the frames of `batch` that `frames` names into the port, in that order: with one copy each, or, where the batch
     /// offers its buffers to this queue's region, by taking the buffers themselves.

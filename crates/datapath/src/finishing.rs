@@ -1,0 +1,175 @@
+//! Frames that their sender left unfinished, for a queue that takes only finished ones: copied out of the source's memory, which may
+//! change at any time, then completed or cut.
+#![allow(unsafe_code)]
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, LONGEST_UNFINISHED_BYTES};
+use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
+
+/// Room for copies of frames and for headers of segments, bytes: two of the longest with all the segments that they may be cut into.
+const MEMORY_BYTES: usize = 256 * 1024;
+const _: () = assert!(MEMORY_BYTES >= LONGEST_UNFINISHED_BYTES + HEADER_ROOM_BYTES);
+
+/// What finishing changed in the number of frames, beside what was delivered.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// Segments beyond the first of each frame.
+    pub replicated: u64,
+    /// Frames that could not be finished.
+    pub dropped: DropTally,
+}
+
+/// Finishes frames in memory of its own, which is allocated with the first of them.
+#[derive(Debug, Default)]
+pub struct Finisher(Option<Box<Workplace>>);
+
+impl Finisher {
+    /// Gives `deliver` the frames of `source` that `frames` names, finished and in that order: in one batch or several, and which of its
+    /// frames, all of them. No fragment outlives the call of `deliver` that it is given to.
+    #[cold]
+    pub fn finish(
+        &mut self,
+        source: &Batch,
+        frames: &[u16],
+        deliver: impl FnMut(&mut Batch, &[u16]),
+    ) -> Finished {
+        let workplace = self.0.get_or_insert_with(Box::default);
+        let mut work = Work { workplace, source, deliver, finished: Finished::default() };
+        for &frame in frames {
+            work.add(usize::from(frame));
+        }
+        work.hand_over();
+        work.finished
+    }
+}
+
+#[derive(Debug)]
+struct Workplace {
+    batch: Batch,
+    memory: Box<[u8]>,
+    /// Bytes of the memory that the batch refers to.
+    used: usize,
+    /// 0, 1, 2, ...
+    all: Vec<u16>,
+}
+
+impl Default for Workplace {
+    fn default() -> Self {
+        Self {
+            batch: Batch::new(),
+            memory: vec![0; MEMORY_BYTES].into_boxed_slice(),
+            used: 0,
+            all: (0..BATCH_FRAMES as u16).collect(),
+        }
+    }
+}
+
+struct Work<'work, Deliver> {
+    workplace: &'work mut Workplace,
+    source: &'work Batch,
+    deliver: Deliver,
+    finished: Finished,
+}
+
+impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
+    /// Delivers the batch and begins anew.
+    fn hand_over(&mut self) {
+        let Workplace { batch, used, all, .. } = &mut *self.workplace;
+        if batch.frames() != 0 {
+            (self.deliver)(batch, all.get(..batch.frames()).unwrap_or(&[]));
+        }
+        batch.reset(BATCH_FRAMES);
+        *used = 0;
+    }
+
+    fn add(&mut self, frame: usize) {
+        let unfinished = self.source.unfinished(frame);
+        if !self.workplace.batch.has_room(MAX_FRAGMENTS) {
+            self.hand_over();
+        }
+        if unfinished.is_nothing() {
+            let fragments = self.source.frame(frame);
+            for (place, &fragment) in fragments.iter().enumerate() {
+                self.workplace.batch.push(fragment, place == 0);
+            }
+            self.stamp(frame);
+            return;
+        }
+        let bytes = self.source.frame_bytes(frame);
+        // Checked by the engine already, but this is where it would be out of bounds.
+        if !unfinished.fits(bytes) {
+            return self.finished.dropped.add(DropCause::BadOffload, 1);
+        }
+        if self.workplace.memory.len() - self.workplace.used < bytes + HEADER_ROOM_BYTES {
+            self.hand_over();
+        }
+        let start = self.workplace.used;
+        let end = start + bytes;
+        let Some(copy) = self.workplace.memory.get_mut(start..end) else { return };
+        let mut copied = 0;
+        for fragment in self.source.frame(frame) {
+            copied += fragment.bytes().read(copy.get_mut(copied..).unwrap_or(&mut []));
+        }
+        if unfinished.is_long() {
+            return match Cut::plan(copy, unfinished) {
+                Some(cut) => self.cut(frame, cut, start, end),
+                None => self.finished.dropped.add(DropCause::BadOffload, 1),
+            };
+        }
+        unfinished.complete_checksum(copy);
+        self.workplace.used = end;
+        push(&mut self.workplace.batch, copy);
+        self.stamp(frame);
+    }
+
+    /// Adds the segments of the frame that was copied to `start..end` of the memory.
+    fn cut(&mut self, frame: usize, mut cut: Cut, start: usize, end: usize) {
+        self.workplace.used = end;
+        let mut segments = 0u64;
+        while !cut.is_done() {
+            let room = self.workplace.memory.len() - self.workplace.used >= HEADER_ROOM_BYTES;
+            if !room || !self.workplace.batch.has_room(2) {
+                self.hand_over();
+                self.workplace.used = end;
+            }
+            let Workplace { batch, memory, used, .. } = &mut *self.workplace;
+            let Some((copies, headers)) = memory.split_at_mut_checked(end) else { break };
+            let (Some(copy), Some(header)) = (copies.get(start..), headers.get_mut(*used - end..)) else {
+                break;
+            };
+            let Some((header_bytes, payload)) = cut.next_segment(copy, header) else { break };
+            *used += header_bytes;
+            let (header, payload) =
+                (header.get(..header_bytes).unwrap_or(&[]), copy.get(payload).unwrap_or(&[]));
+            // SAFETY: the memory is written again only beyond `used`, which goes back when the batch has been delivered and emptied.
+            batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
+            // SAFETY: as above.
+            batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
+            self.stamp(frame);
+            segments += 1;
+        }
+        self.finished.replicated += segments.saturating_sub(1);
+        if segments == 0 {
+            self.finished.dropped.add(DropCause::BadOffload, 1);
+        }
+    }
+
+    /// Says of the frame appended last what is known of `frame`.
+    fn stamp(&mut self, frame: usize) {
+        if self.source.has_timestamps() {
+            self.workplace.batch.push_timestamp(self.source.timestamp_ns(frame));
+        }
+    }
+}
+
+/// Appends a frame, in several fragments where it is longer than one can be.
+fn push(batch: &mut Batch, frame: &[u8]) {
+    let last = frame.len().saturating_sub(1) / usize::from(u16::MAX);
+    for (place, part) in frame.chunks(usize::from(u16::MAX)).enumerate() {
+        let flags = if place < last { MORE_FRAGMENTS } else { 0 };
+        // SAFETY: as in `Work::cut`.
+        batch.push(unsafe { Fragment::from_private(part, flags) }, place == 0);
+    }
+}
