@@ -274,7 +274,9 @@ impl NetmapPort {
         while self.events.len() < usize::from(count) {
             let pair = QueueEvents::new().map_err(|errno| fail(errno, "making eventfds"))?;
             self.events.push(pair);
-            self.states.push(Arc::default());
+            let state = Arc::<QueueState>::default();
+            state.set_header_bytes(self.header_bytes);
+            self.states.push(state);
         }
         Ok(())
     }

@@ -143,6 +143,9 @@ impl Netmap {
             ));
         }
         port.header_bytes = bytes;
+        for state in &port.states {
+            state.set_header_bytes(bytes);
+        }
         Ok(NetmapReply::HeaderBytes(bytes))
     }
 

@@ -8,6 +8,7 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
+use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
@@ -20,6 +21,7 @@ use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
 use super::QueueEvents;
+use super::virtio_header::{take_frame_behind_header, virtio_header};
 use super::watch::Watch;
 
 /// How many frames ahead buffers are prefetched.
@@ -39,6 +41,8 @@ pub struct ShmQueue {
     /// The same, from the first frame on of which it is known.
     stamps: bool,
     watch: Option<Watch>,
+    /// Bytes of the virtio-net header in front of each frame, as the watch said last.
+    header_bytes: usize,
     /// Whether the next sleep is to end when the program makes room.
     awaits_room: bool,
     announced_room: bool,
@@ -87,6 +91,7 @@ impl ShmQueue {
             may_stamp: true,
             stamps: false,
             watch: None,
+            header_bytes: 0,
             awaits_room: false,
             announced_room: false,
             released: false,
@@ -118,6 +123,11 @@ impl ShmQueue {
             // The program may be asleep on this ring: it is to learn why nothing comes any more.
             eventfd::ring(&self.events.notify);
         }
+    }
+
+    #[inline]
+    fn learn_header(&mut self) {
+        self.header_bytes = self.watch.as_ref().map_or(0, Watch::header_bytes);
     }
 
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
@@ -190,10 +200,16 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts one frame of several fragments, or one that needs several buffers.
-    fn put_fragmented(put: &mut RxPutEnd, fragments: &[Fragment], used: u32) -> Result<u32, DropCause> {
+    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes` bytes.
+    fn put_fragmented(
+        put: &mut RxPutEnd,
+        fragments: &[Fragment],
+        used: u32,
+        unfinished: Unfinished,
+        header_bytes: usize,
+    ) -> Result<u32, DropCause> {
         let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
-        let total: usize = fragments.iter().map(Fragment::len).sum();
+        let total = header_bytes + fragments.iter().map(Fragment::len).sum::<usize>();
         let needed = total.div_ceil(buffer_bytes).max(1);
         if needed > MAX_FRAGMENTS || needed as u32 >= put.slot_count() {
             return Err(DropCause::TooLong);
@@ -202,7 +218,10 @@ impl ShmQueue {
         if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
-        let mut source = fragments.iter();
+        let header = virtio_header(unfinished, needed as u16);
+        // SAFETY: the header outlives the loop, and nobody writes it.
+        let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
+        let mut source = std::iter::once(&header).chain(fragments);
         let mut current = source.next();
         let mut offset = 0;
         for slot in 0..needed {
@@ -229,6 +248,8 @@ impl ShmQueue {
 
 impl PortQueue for ShmQueue {
     fn receive(&mut self, batch: &mut Batch) {
+        self.learn_header();
+        let header_bytes = self.header_bytes;
         let Some(take) = &mut self.take else { return };
         match take.refresh() {
             Ok(0) => return,
@@ -241,13 +262,17 @@ impl PortQueue for ShmQueue {
             }
         }
         // The slots of a tx ring keep their buffers, so these are lent and never given.
-        let lending = self.region.is_some_and(|region| batch.taker() == Some(region));
+        let lending = header_bytes == 0 && self.region.is_some_and(|region| batch.taker() == Some(region));
         if lending && let Some(region) = self.region {
             batch.offer(region, Custody::Lend);
         }
         let from = take.position();
         let outcome = loop {
-            match Self::take_frame(take, batch, lending) {
+            let taken = match header_bytes {
+                0 => Self::take_frame(take, batch, lending),
+                _ => take_frame_behind_header(take, batch, header_bytes),
+            };
+            match taken {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(violation) => break Err(violation),
@@ -265,6 +290,11 @@ impl PortQueue for ShmQueue {
         self.put.is_some()
     }
 
+    fn takes_unfinished(&mut self) -> bool {
+        self.learn_header();
+        self.header_bytes > 0
+    }
+
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(put) = &mut self.put else { return BATCH_FRAMES };
         let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
@@ -275,9 +305,9 @@ impl PortQueue for ShmQueue {
         put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
     }
 
-    fn release(&mut self, fragments: usize) {
+    fn release(&mut self, slots: usize) {
         if let Some(take) = &mut self.take {
-            take.release(fragments as u32);
+            take.release(slots as u32);
         }
         self.released = true;
     }
@@ -288,12 +318,16 @@ impl PortQueue for ShmQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
+        if !batch.is_unfinished() {
+            self.learn_header();
+        }
+        let header_bytes = self.header_bytes;
         let bound = self.watch.as_ref().is_none_or(Watch::is_rx_bound);
         let Some(put) = self.put.as_mut().filter(|_| bound) else {
             delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
             return delivery;
         };
-        let given = self.region.is_some_and(|region| batch.gives_to(region));
+        let given = header_bytes == 0 && self.region.is_some_and(|region| batch.gives_to(region));
         self.stamps |= self.may_stamp && batch.has_timestamps();
         let Ok(mut free) = put.free(frames.len() as u32) else {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
@@ -315,7 +349,7 @@ impl PortQueue for ShmQueue {
                 _ if given && batch.is_sole(usize::from(frame)) => {
                     Self::put_exchanged(put, batch, usize::from(frame), used)
                 }
-                [single] if single.len() <= buffer_bytes => {
+                [single] if header_bytes == 0 && single.len() <= buffer_bytes => {
                     if used >= free {
                         // Frames of several slots before it may have used up what was known to be free.
                         free = put.free(used + 1).unwrap_or(0);
@@ -333,7 +367,10 @@ impl PortQueue for ShmQueue {
                         }
                     }
                 }
-                several => Self::put_fragmented(put, several, used),
+                several => {
+                    let unfinished = batch.unfinished(usize::from(frame));
+                    Self::put_fragmented(put, several, used, unfinished, header_bytes)
+                }
             };
             match result {
                 Ok(slots) => {

@@ -1,4 +1,5 @@
-//! What a queue of a netmap port learns while it is served: whether anybody has its rx ring bound, and who looks on.
+//! What a queue of a netmap port learns while it is served: whether anybody has its rx ring bound, what stands
+//! in front of its frames, and who looks on.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -8,6 +9,8 @@ use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::monitor_end::MonitorEnd;
 use ringroad_ring::ring_view::RingView;
+
+use super::virtio_header::LONGEST_HEADER_BYTES;
 
 /// An onlooker of one ring.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct Onlooker {
 #[derive(Debug, Default)]
 pub struct QueueState {
     rx_users: AtomicU32,
+    header_bytes: AtomicU32,
     /// Whether `news` is to be looked at.
     changed: AtomicBool,
     news: Mutex<Option<Vec<Onlooker>>>,
@@ -34,6 +38,11 @@ impl QueueState {
     /// Says how many bindings use the rx ring.
     pub fn set_rx_users(&self, users: u32) {
         self.rx_users.store(users, Ordering::Relaxed);
+    }
+
+    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is none.
+    pub fn set_header_bytes(&self, bytes: u32) {
+        self.header_bytes.store(bytes.min(LONGEST_HEADER_BYTES as u32), Ordering::Relaxed);
     }
 
     /// Says who looks on from now on, in place of those before.
@@ -68,6 +77,12 @@ impl Watch {
     #[must_use]
     pub fn is_rx_bound(&self) -> bool {
         self.state.rx_users.load(Ordering::Relaxed) > 0
+    }
+
+    /// Length of the virtio-net header in front of each frame, at most [`LONGEST_HEADER_BYTES`].
+    #[inline]
+    pub(super) fn header_bytes(&self) -> usize {
+        self.state.header_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Shows slots `[from, to)` of the queue's ring of that direction.

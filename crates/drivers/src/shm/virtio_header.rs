@@ -1,0 +1,86 @@
+//! Frames behind a virtio-net header (`struct virtio_net_hdr`, linux/virtio_net.h) in the slots of a ring. The header may lie in slots of its own.
+#![allow(unsafe_code)]
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
+use ringroad_ring::datapath_end::TxTakeEnd;
+use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
+use ringroad_ring::violation::RingViolation;
+
+/// Bytes of the longer form of the header, which ends with a number of buffers.
+pub(super) const LONGEST_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
+
+/// The header, in its longer form, of a frame that takes `slots` slots with it. Receivers go by that number (`num_buffers`), so it is counted here,
+/// whatever the sender wrote.
+pub(super) fn virtio_header(unfinished: Unfinished, slots: u16) -> [u8; LONGEST_HEADER_BYTES] {
+    let mut header = [0; LONGEST_HEADER_BYTES];
+    let (said, buffers) = header.split_at_mut(VIRTIO_HEADER_BYTES);
+    said.copy_from_slice(&unfinished.to_header());
+    buffers.copy_from_slice(&slots.to_ne_bytes());
+    header
+}
+
+/// Takes one frame whose header of `header_bytes` bytes, at most [`LONGEST_HEADER_BYTES`], is read here, once, and is no part of it from here on:
+/// the batch says what it said. `Ok(false)`: no whole frame is there, or no room for it.
+pub(super) fn take_frame_behind_header(
+    take: &mut TxTakeEnd,
+    batch: &mut Batch,
+    header_bytes: usize,
+) -> Result<bool, RingViolation> {
+    if !batch.has_room(MAX_FRAGMENTS) {
+        return Ok(false);
+    }
+    let before = batch.fragment_count();
+    let (mut slots, mut header_slots) = (0, 0);
+    let (mut header, mut read) = ([0; LONGEST_HEADER_BYTES], 0);
+    let mut first_flags = 0;
+    let outcome = loop {
+        let taken = match take.take() {
+            Ok(Some(taken)) => taken,
+            Ok(None) => break Ok(false),
+            Err(violation) => break Err(violation),
+        };
+        slots += 1;
+        if slots == 1 {
+            first_flags = taken.flags;
+        }
+        let own = taken.bytes.read(header.get_mut(read..header_bytes).unwrap_or(&mut []));
+        read += own;
+        let bytes = taken.bytes.skip(own);
+        let more = taken.flags & MORE_FRAGMENTS;
+        let is_first = batch.fragment_count() == before;
+        if bytes.is_empty() && is_first && more != 0 {
+            header_slots += 1;
+        } else {
+            // What the program says of the frame, it says in the first slot.
+            let flags = if is_first { first_flags & !MORE_FRAGMENTS | more } else { taken.flags };
+            // SAFETY: the queue keeps the region mapped, and the slot is not given back to the program before its `release`.
+            batch.push(unsafe { Fragment::new(&bytes, flags) }, is_first);
+        }
+        if more == 0 {
+            break Ok(true);
+        }
+        if slots as usize == MAX_FRAGMENTS {
+            take.stop(RingViolation::Fragments);
+            break Err(RingViolation::Fragments);
+        }
+    };
+    if outcome != Ok(true) {
+        batch.truncate(before);
+        if outcome != Err(RingViolation::Fragments) {
+            take.put_back(slots);
+        }
+        return outcome;
+    }
+    for _ in 0..header_slots {
+        batch.skip_slot();
+    }
+    let whole = read == header_bytes;
+    // Cut off in its header, the frame is empty, and dropped as too short.
+    batch.push_unfinished(match header.first_chunk::<VIRTIO_HEADER_BYTES>() {
+        Some(header) if whole => Unfinished::from_header(header),
+        _ => Unfinished::default(),
+    });
+    Ok(true)
+}
