@@ -84,3 +84,6 @@ pub(super) fn take_frame_behind_header(
     });
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;
