@@ -19,17 +19,19 @@ use ringroad_switch::MacTableConfig;
 
 /// A frame, and what is left to do with it where its sender says so.
 type Sent = (Vec<u8>, Option<Unfinished>);
+/// A frame, and what was left to do with it as it came.
+type Got = (Vec<u8>, Unfinished);
 
 /// The far side of a port: what it sends, and what it got.
 #[derive(Clone, Default)]
 struct Far {
     sends: Arc<Mutex<VecDeque<Sent>>>,
-    got: Arc<Mutex<Vec<(Vec<u8>, Unfinished)>>>,
+    got: Arc<Mutex<Vec<Got>>>,
     takes_unfinished: bool,
 }
 
 impl Far {
-    fn take(&self) -> Vec<(Vec<u8>, Unfinished)> {
+    fn take(&self) -> Vec<Got> {
         std::mem::take(&mut self.got.lock().unwrap())
     }
 
@@ -174,7 +176,7 @@ fn open_frame(to: u8, payload: usize) -> Vec<u8> {
     builder.write(&mut frame, &payload).unwrap();
     // The sum of the pseudo header alone.
     let words = [0x0a00u32, 1, 0x0a00, 2, 6, 20 + payload.len() as u32];
-    let sum = words.iter().fold(0, |sum, word| sum + word);
+    let sum = words.iter().sum::<u32>();
     let sum = (sum & 0xffff) + (sum >> 16);
     frame[50..52].copy_from_slice(&(sum as u16).to_be_bytes());
     frame
