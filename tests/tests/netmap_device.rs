@@ -86,6 +86,11 @@ fn a_region_can_take_the_place_of_the_programs_memory() {
 }
 
 #[test]
+fn frames_behind_a_virtio_net_header_are_finished_where_nobody_else_does() {
+    passes(&Daemon::start(), &[], "virtio_headers", &[]);
+}
+
+#[test]
 fn a_program_that_scribbles_over_its_region_and_is_killed_disturbs_nobody() {
     passes(&Daemon::start(), &[], "hostile", &[]);
 }
