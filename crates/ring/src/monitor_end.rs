@@ -8,6 +8,7 @@ use crate::cursor::{advance, distance, previous};
 use crate::layout::Slot;
 use crate::layout::slot_flags::{BUF_CHANGED, MONITORED_TX, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
+use crate::shared::SharedSlot;
 use crate::sync::Ordering;
 use crate::wakeup::{Kicker, publish_fence};
 
@@ -55,48 +56,51 @@ impl MonitorEnd {
 
     /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side.
     pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
-        let source_slots = source.slot_count();
-        let count = distance(from, to, source_slots);
-        let (mut tail, free) = self.room();
-        let missed = count.saturating_sub(free);
-        let mut index = advance(from, missed, source_slots);
-        let mark = if sent { MONITORED_TX } else { 0 };
-        while index != to {
+        self.show(source, from, to, |end, index, place| {
             let slot = source.slot(index).load();
-            let place = self.view.slot(tail);
             let buffer = place.load().buffer;
-            let from_bytes = source.bytes(slot.buffer, usize::from(slot.len));
-            let copied = self.view.bytes(buffer, usize::from(slot.len)).copy_from(&from_bytes);
-            let flags = (slot.flags & MORE_FRAGMENTS) | mark;
+            let bytes = source.bytes(slot.buffer, usize::from(slot.len));
+            let copied = end.view.bytes(buffer, usize::from(slot.len)).copy_from(&bytes);
+            let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent);
             place.store_with_ptr(Slot { buffer, len: copied as u16, flags, ptr: 0 });
-            tail = advance(tail, 1, self.view.slot_count());
-            index = advance(index, 1, source_slots);
-        }
-        let kick = count > missed && self.publish(tail);
-        Shown { missed, kick }
+        })
     }
 
     /// Exchanges the buffers of slots `[from, to)` of `source`, which nobody needs any more, with the monitor's; where not all fit, the newest.
     pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
-        let source_slots = source.slot_count();
-        let count = distance(from, to, source_slots);
-        let (mut tail, free) = self.room();
-        let missed = count.saturating_sub(free);
-        let mut index = advance(from, missed, source_slots);
-        let mark = if sent { MONITORED_TX } else { 0 };
-        while index != to {
+        self.show(source, from, to, |_, index, place| {
             let slot = source.slot(index).load_with_ptr();
-            let place = self.view.slot(tail);
             let buffer = place.load().buffer;
-            let flags = (slot.flags & MORE_FRAGMENTS) | mark | BUF_CHANGED;
+            let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent) | BUF_CHANGED;
             place.store_with_ptr(Slot { flags, ..slot });
             source.slot(index).store_with_ptr(Slot { buffer, flags: slot.flags | BUF_CHANGED, ..slot });
+        })
+    }
+
+    /// Fills a slot with `put` for each of slots `[from, to)` of `source`, the newest where not all fit, and publishes.
+    fn show(
+        &mut self,
+        source: &RingView,
+        from: u32,
+        to: u32,
+        put: impl Fn(&Self, u32, &SharedSlot),
+    ) -> Shown {
+        let count = distance(from, to, source.slot_count());
+        let (mut tail, free) = self.room();
+        let missed = count.saturating_sub(free);
+        let mut index = advance(from, missed, source.slot_count());
+        while index != to {
+            put(self, index, self.view.slot(tail));
             tail = advance(tail, 1, self.view.slot_count());
-            index = advance(index, 1, source_slots);
+            index = advance(index, 1, source.slot_count());
         }
         let kick = count > missed && self.publish(tail);
         Shown { missed, kick }
     }
+}
+
+fn mark(sent: bool) -> u16 {
+    if sent { MONITORED_TX } else { 0 }
 }
 
 #[cfg(test)]
