@@ -465,6 +465,7 @@ impl Server {
                 match detached {
                     Ok(owner) => {
                         info!(port = %name, "detached");
+                        self.netmap.forget_detached(&self.parts.ports);
                         self.drop_clients(owner.into_iter().collect(), client.id)?;
                         Ok(Reply::Done)
                     }
@@ -565,6 +566,7 @@ impl Server {
         }
         self.permissions = Permissions::new(rustix::process::geteuid().as_raw(), &new.allow);
         let (lost, port_problems) = reload::apply_ports(&mut self.parts.ports, &new.port);
+        self.netmap.forget_detached(&self.parts.ports);
         self.drop_clients(lost, asking)?;
         problems.extend(port_problems);
         // What needs a restart stays as it was started.

@@ -196,8 +196,15 @@ impl Descriptor for Device {
         if external_memory.is_some_and(|address| !address.is_multiple_of(PAGE)) {
             return Err(Errno::INVAL);
         }
+        let has = request.external_memory.map_or(0, |external| external.pools.memory_bytes);
         let (reply, descriptors) = daemon_link::ask(Some(self.badge), NetmapRequest::Register(request))?;
         let NetmapReply::Bound(bound) = reply else { return Err(Errno::IO) };
+        // What lies behind the memory that was offered is the program's.
+        let fits =
+            has.checked_next_multiple_of(PAGE as u64).is_some_and(|has| bound.geometry.pools_bytes() <= has);
+        if external_memory.is_some() && !fits {
+            return Err(Errno::IO);
+        }
         let binding = self.bind(*bound, descriptors)?;
         if let Some(address) = external_memory {
             self.map_over(binding, address)?;

@@ -103,6 +103,10 @@ impl Netmap {
             if port.joins.is_some() {
                 return Err(fail(Errno::BUSY, format!("{key} joins two switches")));
             }
+            let external = register.external_memory.as_ref();
+            if external.is_some_and(|external| !port.memory.stands_for(external.identity)) {
+                return Err(fail(Errno::BUSY, format!("{key} lies in other memory already")));
+            }
             if port.header_bytes != 0 && register.flags & flag::ACCEPT_VNET_HDR == 0 {
                 return Err(fail(Errno::IO, format!("frames of {key} have a virtio-net header")));
             }

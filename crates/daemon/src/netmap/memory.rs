@@ -89,7 +89,9 @@ pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeome
     };
     geometry.check()?;
     // Memory comes in pages, whole ones at that.
-    let has = pools.memory_bytes.next_multiple_of(PAGE);
+    let Some(has) = pools.memory_bytes.checked_next_multiple_of(PAGE) else {
+        return wrong("size");
+    };
     let needed = geometry.pools_bytes();
     // Ours begin at pages of their own, which the program did not reckon with: a few buffers fewer make room for that.
     if needed > has + 3 * PAGE {
@@ -121,7 +123,7 @@ pub(crate) struct MemoryRegion {
 
 impl MemoryRegion {
     /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place already, itself.
-    fn stands_for(&self, identity: [u64; 3]) -> bool {
+    pub(crate) fn stands_for(&self, identity: [u64; 3]) -> bool {
         let own = || {
             let status = rustix::fs::fstat(self.home.region().as_fd()).ok()?;
             Some([status.st_dev, status.st_ino, 0])
@@ -311,6 +313,7 @@ mod tests {
             external_geometry(&ExternalMemory { identity: [0; 3], pools }).unwrap_err().errno
         };
         assert_eq!(with(|pools| pools.memory_bytes = 4096), Errno::NOMEM);
+        assert_eq!(with(|pools| pools.memory_bytes = u64::MAX), Errno::INVAL);
         assert_eq!(with(|pools| pools.rings.object_bytes = 255), Errno::INVAL);
         assert_eq!(with(|pools| pools.buffers.object_bytes = 65537), Errno::INVAL);
         assert_eq!(with(|pools| pools.interfaces.object_bytes = 55), Errno::INVAL);

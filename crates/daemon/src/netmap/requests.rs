@@ -410,6 +410,12 @@ impl Netmap {
         Ok(NetmapReply::Done)
     }
 
+    /// Forgets the polling of attachments that are gone.
+    pub(crate) fn forget_detached(&mut self, ports: &Ports) {
+        self.polled.retain(|key, _| ports.on_switches.contains_key(key));
+        self.apply_polling(ports);
+    }
+
     /// The workers poll while any attachment is to be polled.
     fn apply_polling(&self, ports: &Ports) {
         ports.fabric.keep_awake(!self.polled.is_empty());
