@@ -4,7 +4,8 @@
 //! disturbed.
 
 mod interface;
-pub(crate) mod libpcap;
+mod libpcap;
+mod netmap;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,7 @@ use crate::veth::{InterfaceProgram, VethContestant};
 use crate::worker::{GO, Measured, Role, SETTLE, WorkerLine, WorkerOptions};
 use interface::RingroadInterface;
 use libpcap::LibpcapProgram;
+use netmap::NetmapProgram;
 
 /// Time a worker may take to attach, or to answer after its interval.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -38,6 +40,8 @@ pub struct Ringroad {
     path: FramePath,
     /// Whether its generator signs frames, on the path that has one.
     signing: Signing,
+    /// How it is a program written for netmap, where it is one.
+    netmap: Option<NetmapProgram>,
     programs: Programs,
     cores: CorePair,
     stop: StopFlag,
@@ -122,7 +126,7 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
             roster.field_mut(FramePath::Veth(mechanism, Flow::Gen)).ours.push(Box::new(ours));
         }
     }
-    if let Some(object) = libpcap::preloaded_object(&programs.worker) {
+    if let Some(object) = preloaded_object(&programs.worker, libpcap::OBJECT) {
         enter_libpcap(roster, programs, Some(&object), cores, stop);
     } else {
         roster.absent.push(Absent {
@@ -130,6 +134,7 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
             reason: format!("it is not beside {}: make build", programs.worker.display()),
         });
     }
+    netmap::enter(roster, programs, cores, stop);
     for path in FramePath::VETH {
         if let FramePath::Veth(mechanism, flow) = path {
             let [program, source] = [(); 2].map(|()| interface_program(programs));
@@ -137,6 +142,15 @@ pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &S
             roster.field_mut(path).ours.push(Box::new(ours));
         }
     }
+}
+
+/// Where an object for foreign programs is beside a program of Ringroad's: in the build's folder, and installed.
+fn preloaded_object(program: &Path, file: &str) -> Option<PathBuf> {
+    let folder = program.parent()?;
+    [folder.to_owned(), folder.join("../lib/ringroad")]
+        .into_iter()
+        .map(|folder| folder.join(file))
+        .find(|object| object.is_file())
 }
 
 /// Enters the program over libpcap, with an object before the system's library or without.
@@ -168,7 +182,19 @@ impl Ringroad {
     #[must_use]
     pub fn new(path: FramePath, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
         let signing = Signing::Unsigned;
-        Self { path, signing, programs, cores, stop: stop.clone(), commands: Vec::new(), mode: None }
+        let (stop, netmap) = (stop.clone(), None);
+        Self { path, signing, netmap, programs, cores, stop, commands: Vec::new(), mode: None }
+    }
+
+    /// A program written for netmap on `path`.
+    fn as_netmap_program(
+        path: FramePath,
+        program: NetmapProgram,
+        programs: Programs,
+        cores: CorePair,
+        stop: &StopFlag,
+    ) -> Self {
+        Self { netmap: Some(program), ..Self::new(path, programs, cores, stop) }
     }
 
     /// Ringroad's generator on a null port.
@@ -189,8 +215,16 @@ impl Ringroad {
                 let port = format!("null:size={},copy=0", point.slot_bytes());
                 vec![part(Role::Null, &[&port, &port], second)]
             }
-            FramePath::Pipe => {
-                vec![part(Role::Sink, &["bench}1"], first), part(Role::Source, &["bench{1"], second)]
+            FramePath::Pipe | FramePath::NetmapPipe => {
+                let calls = self.netmap.as_ref().map(|program| program.calls);
+                let sink = calls.map_or(Role::Sink, Role::NetmapSink);
+                let source = calls.map_or(Role::Source, Role::NetmapSource);
+                vec![part(sink, &["bench}1"], first), part(source, &["bench{1"], second)]
+            }
+            FramePath::NetmapSwitch => {
+                let calls = self.netmap.as_ref().map(|program| program.calls);
+                let role = calls.map_or(Role::OneWay, Role::NetmapOneWay);
+                vec![part(role, &["valebench:a", "valebench:b"], first)]
             }
             FramePath::Switch => vec![part(Role::Loop, &["valebench:a", "valebench:b"], first)],
             FramePath::GenNull => {
@@ -218,7 +252,8 @@ impl Ringroad {
             interval,
         };
         let socket = socket(folder);
-        let environment: [(&str, &OsStr); 1] = [("RINGROAD_SOCKET", socket.as_os_str())];
+        let mut environment = vec![("RINGROAD_SOCKET", socket.as_os_str())];
+        environment.extend(self.netmap.iter().map(|program| ("LD_PRELOAD", program.object.as_os_str())));
         let started =
             WorkerProcess::start(&self.programs, &Namespace::Current, &options, &environment, &self.stop)?;
         self.commands.push(started.command);
@@ -283,7 +318,12 @@ impl WorkerProcess {
 
 impl Contestant for Ringroad {
     fn name(&self) -> &str {
-        if self.path.is_gen() { self.signing.name() } else { "Ringroad" }
+        match &self.netmap {
+            Some(program) => program.name(),
+            None if self.path.is_netmap() => "native program",
+            None if self.path.is_gen() => self.signing.name(),
+            None => "Ringroad",
+        }
     }
 
     fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError> {
@@ -294,7 +334,7 @@ impl Contestant for Ringroad {
         self.commands.clear();
         let daemon = match self.path {
             FramePath::Null | FramePath::GenNull | FramePath::Veth(..) => None,
-            FramePath::Pipe | FramePath::Switch => {
+            FramePath::Pipe | FramePath::Switch | FramePath::NetmapPipe | FramePath::NetmapSwitch => {
                 let daemon = start_daemon(
                     &self.programs,
                     &Namespace::Current,
@@ -314,7 +354,8 @@ impl Contestant for Ringroad {
             worker.process.tell(GO)?;
         }
         // A pipe does not pass through the daemon, which then sleeps beside the source.
-        let datapath = daemon.as_ref().filter(|_| self.path == FramePath::Switch);
+        let through_daemon = matches!(self.path, FramePath::Switch | FramePath::NetmapSwitch);
+        let datapath = daemon.as_ref().filter(|_| through_daemon);
         let waits = |workers: &[WorkerProcess]| -> Vec<ThreadTimes> {
             workers
                 .iter()
@@ -348,9 +389,14 @@ impl Contestant for Ringroad {
                 FramePath::Null => {
                     "frame copied from the null device into its ring, and copied on into the other ring: 2 copies"
                 }
-                FramePath::Pipe => {
+                FramePath::Pipe | FramePath::NetmapPipe => {
                     "source: every byte of the frame written into its slot; buffers change hands: no copy on the way; \
                      sink: every byte copied to private memory, sequence numbers checked"
+                }
+                FramePath::NetmapSwitch => {
+                    "program: every byte of the frame written into its slot; switch: source address learnt, destination \
+                     looked up, 1 copy into the receiver's own region; program: every byte copied to private memory, \
+                     sequence numbers checked"
                 }
                 FramePath::Switch => {
                     "generator: 42 header bytes written, payload left as it was; switch: source address learnt, \

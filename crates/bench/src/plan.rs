@@ -56,9 +56,17 @@ pub enum FramePath {
     Veth(Mechanism, Flow),
     /// From a generator into a port that takes everything, on one core: what making a frame costs.
     GenNull,
+    /// As [`FramePath::Pipe`], a program written for netmap beside the native one.
+    NetmapPipe,
+    /// From a process through a switch on the other core and back to the process, one way; a program written for netmap beside
+    /// the native one.
+    NetmapSwitch,
 }
 
 impl FramePath {
+    /// Every path of a program written for netmap.
+    pub const NETMAP: [Self; 2] = [Self::NetmapPipe, Self::NetmapSwitch];
+
     /// Every path of a generator.
     pub const GEN: [Self; 3] =
         [Self::Veth(Mechanism::Xdp, Flow::Gen), Self::Veth(Mechanism::Packet, Flow::Gen), Self::GenNull];
@@ -81,6 +89,12 @@ impl FramePath {
     #[must_use]
     pub const fn is_veth(self) -> bool {
         matches!(self, Self::Veth(..))
+    }
+
+    /// Whether programs written for netmap are compared on it.
+    #[must_use]
+    pub const fn is_netmap(self) -> bool {
+        matches!(self, Self::NetmapPipe | Self::NetmapSwitch)
     }
 
     /// Whether generators are compared on it.
@@ -109,6 +123,8 @@ impl fmt::Display for FramePath {
             Self::Veth(Mechanism::Xdp, Flow::Gen) => "gen-xdp",
             Self::Veth(Mechanism::Packet, Flow::Gen) => "gen-packet",
             Self::GenNull => "gen-null",
+            Self::NetmapPipe => "netmap-pipe",
+            Self::NetmapSwitch => "netmap-switch",
         })
     }
 }
@@ -198,8 +214,9 @@ impl Plan {
                 ])
                 .into_iter()
                 .chain(FramePath::VETH.into_iter().flat_map(decisive_on_veth))
-                .chain(FramePath::GEN.into_iter().flat_map(decisive_for_generators))
+                .chain(FramePath::GEN.into_iter().flat_map(both_bursts))
                 .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &[64])))
+                .chain(FramePath::NETMAP.into_iter().flat_map(both_bursts))
                 .collect(),
                 rounds: 5,
                 sample: Duration::from_millis(500),
@@ -211,6 +228,7 @@ impl Plan {
                     .chain(matrix(FramePath::Switch))
                     .chain(FramePath::VETH.into_iter().chain(FramePath::GEN).flat_map(cross))
                     .chain(FramePath::PCAP.into_iter().flat_map(|path| one_by_one(path, &FRAME_SIZES_BYTES)))
+                    .chain(FramePath::NETMAP.into_iter().flat_map(cross))
                     .collect(),
                 rounds: 5,
                 sample: Duration::from_secs(1),
@@ -266,8 +284,8 @@ fn decisive_on_veth(path: FramePath) -> [Point; 3] {
     })
 }
 
-/// The bursts of testpmd's users and of `ringroad gen`'s.
-fn decisive_for_generators(path: FramePath) -> [Point; 2] {
+/// Small frames in the bursts of testpmd's users and of `ringroad gen`'s.
+fn both_bursts(path: FramePath) -> [Point; 2] {
     [32, 256].map(|burst_frames| Point { path, frame_bytes: 64, burst_frames })
 }
 
@@ -319,6 +337,20 @@ mod tests {
                 let wanted = Point { path, frame_bytes: 64, burst_frames: 1 };
                 let points = Plan::of(profile).points;
                 assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_profile_compares_netmap_programs_at_64_bytes_with_both_bursts() {
+        for profile in [Profile::Quick, Profile::Full] {
+            for path in FramePath::NETMAP {
+                assert!(path.is_netmap());
+                for burst_frames in [32, 256] {
+                    let wanted = Point { path, frame_bytes: 64, burst_frames };
+                    let points = Plan::of(profile).points;
+                    assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod frame;
 mod generator;
 mod libpcap;
 mod meter;
+mod netmap;
 mod roles;
 
 use std::fmt;
@@ -28,7 +29,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::FCS_BYTES;
 use meter::{Meter, Next, Orders, Tally};
-use roles::{Forwarder, Receiver, Sender, Sink, Source, SwitchLoop, Turn};
+pub use netmap::NetmapCalls;
+use netmap::{NetmapOneWay, NetmapSink, NetmapSource};
+use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop, Turn};
 
 /// Time between the first frame and the counting interval.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -48,6 +51,8 @@ pub enum Role {
     Sink,
     /// Sends to and receives from two ports of a switch at once.
     Loop,
+    /// Sends as [`Role::Source`] to one port of a switch, receives as [`Role::Sink`] from another.
+    OneWay,
     /// Forwards between two null ports.
     Null,
     /// Sends, on a device that it opens itself.
@@ -64,13 +69,20 @@ pub enum Role {
     PcapSend,
     /// Receives by `pcap_dispatch`, likewise.
     PcapReceive,
+    /// [`Role::Source`] as a program written for netmap.
+    NetmapSource(NetmapCalls),
+    /// [`Role::Sink`], likewise.
+    NetmapSink(NetmapCalls),
+    /// [`Role::OneWay`], likewise.
+    NetmapOneWay(NetmapCalls),
 }
 
 impl Role {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 18] = [
         Self::Source,
         Self::Sink,
         Self::Loop,
+        Self::OneWay,
         Self::Null,
         Self::Send,
         Self::Receive,
@@ -79,20 +91,30 @@ impl Role {
         Self::GenerateUnsigned,
         Self::PcapSend,
         Self::PcapReceive,
+        Self::NetmapSource(NetmapCalls::Sync),
+        Self::NetmapSource(NetmapCalls::Poll),
+        Self::NetmapSink(NetmapCalls::Sync),
+        Self::NetmapSink(NetmapCalls::Poll),
+        Self::NetmapOneWay(NetmapCalls::Sync),
+        Self::NetmapOneWay(NetmapCalls::Poll),
     ];
 
     /// In how many directions it receives.
     const fn directions(self) -> usize {
         match self {
+            Self::Loop | Self::Null | Self::Forward => 2,
             Self::Source
             | Self::Sink
+            | Self::OneWay
             | Self::Send
             | Self::Receive
             | Self::Generate
             | Self::GenerateUnsigned
             | Self::PcapSend
-            | Self::PcapReceive => 1,
-            Self::Loop | Self::Null | Self::Forward => 2,
+            | Self::PcapReceive
+            | Self::NetmapSource(_)
+            | Self::NetmapSink(_)
+            | Self::NetmapOneWay(_) => 1,
         }
     }
 
@@ -103,6 +125,7 @@ impl Role {
             Self::Source => "source",
             Self::Sink => "sink",
             Self::Loop => "loop",
+            Self::OneWay => "one-way",
             Self::Null => "null",
             Self::Send => "send",
             Self::Receive => "receive",
@@ -111,6 +134,12 @@ impl Role {
             Self::GenerateUnsigned => "generate-unsigned",
             Self::PcapSend => "pcap-send",
             Self::PcapReceive => "pcap-receive",
+            Self::NetmapSource(NetmapCalls::Sync) => "netmap-sync-source",
+            Self::NetmapSource(NetmapCalls::Poll) => "netmap-poll-source",
+            Self::NetmapSink(NetmapCalls::Sync) => "netmap-sync-sink",
+            Self::NetmapSink(NetmapCalls::Poll) => "netmap-poll-sink",
+            Self::NetmapOneWay(NetmapCalls::Sync) => "netmap-sync-one-way",
+            Self::NetmapOneWay(NetmapCalls::Poll) => "netmap-poll-one-way",
         }
     }
 }
@@ -123,10 +152,7 @@ impl fmt::Display for Role {
 
 /// A word that is no role.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "`{0}` is not a worker's role; the roles are source, sink, loop, null, send, receive, forward, generate, generate-unsigned, \
-     pcap-send and pcap-receive"
-)]
+#[error("`{0}` is not a worker's role; the roles are {words}", words = Role::ALL.map(Role::word).join(", "))]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -142,7 +168,7 @@ impl FromStr for Role {
 pub struct WorkerOptions {
     /// Its part.
     pub role: Role,
-    /// The ports it attaches to; two for [`Role::Loop`], [`Role::Null`] and [`Role::Forward`].
+    /// The ports it attaches to: two for roles that send to one and receive from another, else one.
     pub ports: Vec<String>,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
@@ -269,6 +295,16 @@ pub enum WorkerError {
         /// What libpcap said.
         told: String,
     },
+    /// A netmap program's device cannot be had.
+    #[error("opening {name} as a netmap program: {call}: {source}")]
+    Netmap {
+        /// The port.
+        name: String,
+        /// The call that failed.
+        call: &'static str,
+        /// What was said.
+        source: std::io::Error,
+    },
     /// There are no such frames.
     #[error(transparent)]
     FrameSize(#[from] FrameSizeError),
@@ -294,9 +330,7 @@ pub fn run(
             let datapath = Embedded::new();
             run_with(options, &|name| datapath.open(name), input, output)
         }
-        Role::Source | Role::Sink | Role::Loop | Role::Null | Role::PcapSend | Role::PcapReceive => {
-            run_with(options, &|name| Port::open(name), input, output)
-        }
+        _ => run_with(options, &|name| Port::open(name), input, output),
     }
 }
 
@@ -345,12 +379,7 @@ fn prepare(
     sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
     let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
     let burst_frames = options.burst_frames;
-    if let (Role::PcapSend | Role::PcapReceive, [name]) = (options.role, options.ports.as_slice()) {
-        let turn: Result<Box<dyn Turn>, String> = match options.role {
-            Role::PcapSend => libpcap::Injector::open(name, slot_bytes).map(|turn| Box::new(turn) as _),
-            _ => libpcap::Capturer::open(name).map(|turn| Box::new(turn) as _),
-        };
-        let turn = turn.map_err(|told| WorkerError::Libpcap { name: name.clone(), told })?;
+    if let Some(turn) = foreign(options, slot_bytes)? {
         return Ok((Work::Turns(turn), String::new()));
     }
     let ports = options
@@ -364,6 +393,7 @@ fn prepare(
         Role::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
+        Role::OneWay => Box::new(OneWay::new(exactly(role, ports)?, slot_bytes, burst_frames)?),
         Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
         Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
@@ -371,19 +401,48 @@ fn prepare(
             let session = generator::session(options, one(role, ports)?)?;
             return Ok((Work::Session(Box::new(session)), mode));
         }
-        // One device, which was seen to above.
-        Role::PcapSend | Role::PcapReceive => {
-            return Err(WorkerError::Ports { role, needed: 1, given: options.ports.len() });
+        // Seen to above.
+        Role::PcapSend
+        | Role::PcapReceive
+        | Role::NetmapSource(_)
+        | Role::NetmapSink(_)
+        | Role::NetmapOneWay(_) => {
+            return Err(WorkerError::Ports { role, needed: 0, given: ports.len() });
         }
     };
     Ok((Work::Turns(turn), mode))
 }
 
-fn exactly<const N: usize>(role: Role, ports: Vec<Port>) -> Result<[Port; N], WorkerError> {
-    ports.try_into().map_err(|ports: Vec<Port>| WorkerError::Ports { role, needed: N, given: ports.len() })
+/// Programs that have ports by other interfaces than Ringroad's own.
+fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn Turn>>, WorkerError> {
+    let (role, burst) = (options.role, options.burst_frames);
+    let names = || options.ports.iter().map(String::as_str).collect::<Vec<_>>();
+    let turn: Box<dyn Turn> = match role {
+        Role::PcapSend | Role::PcapReceive => {
+            let name = one(role, names())?;
+            let refused = |told| WorkerError::Libpcap { name: name.into(), told };
+            match role {
+                Role::PcapSend => Box::new(libpcap::Injector::open(name, slot_bytes).map_err(refused)?),
+                _ => Box::new(libpcap::Capturer::open(name).map_err(refused)?),
+            }
+        }
+        Role::NetmapSource(calls) => {
+            Box::new(NetmapSource::open(one(role, names())?, calls, slot_bytes, burst)?)
+        }
+        Role::NetmapSink(calls) => Box::new(NetmapSink::open(one(role, names())?, calls, slot_bytes, burst)?),
+        Role::NetmapOneWay(calls) => {
+            Box::new(NetmapOneWay::open(exactly(role, names())?, calls, slot_bytes, burst)?)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(turn))
 }
 
-fn one(role: Role, ports: Vec<Port>) -> Result<Port, WorkerError> {
+fn exactly<const N: usize, P>(role: Role, ports: Vec<P>) -> Result<[P; N], WorkerError> {
+    ports.try_into().map_err(|ports: Vec<P>| WorkerError::Ports { role, needed: N, given: ports.len() })
+}
+
+fn one<P>(role: Role, ports: Vec<P>) -> Result<P, WorkerError> {
     exactly(role, ports).map(|[port]| port)
 }
 

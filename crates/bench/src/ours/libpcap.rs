@@ -1,7 +1,7 @@
 //! A program over libpcap on network interfaces: with the system's library, and with Ringroad's object before it.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Programs, WorkerProcess, start_daemon};
@@ -14,17 +14,8 @@ use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, Running, Task};
 use crate::worker::{Role, WorkerOptions};
 
-/// The object that `ringroad run` puts before a program's libraries.
-const OBJECT: &str = "libringroad_preload_pcap.so";
-
-/// Where it is beside a program: in the build's folder, and installed.
-pub(crate) fn preloaded_object(program: &Path) -> Option<PathBuf> {
-    let folder = program.parent()?;
-    [folder.to_owned(), folder.join("../lib/ringroad")]
-        .into_iter()
-        .map(|folder| folder.join(OBJECT))
-        .find(|object| object.is_file())
-}
+/// The object that `ringroad run` puts before such a program's libraries.
+pub(super) const OBJECT: &str = "libringroad_preload_pcap.so";
 
 /// The program, with one of the two libraries.
 #[derive(Debug)]

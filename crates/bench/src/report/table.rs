@@ -23,8 +23,14 @@ pub(super) fn render(report: &Report, width: Option<u16>) -> String {
         paths.into_iter().partition(|point| point.point.path.is_gen());
     let (veth, memory): (Vec<&PointReport>, Vec<&PointReport>) =
         paths.into_iter().partition(|point| point.point.path.is_veth());
+    let (netmap, memory): (Vec<&PointReport>, Vec<&PointReport>) =
+        memory.into_iter().partition(|point| point.point.path.is_netmap());
     if !memory.is_empty() {
         let _ = writeln!(text, "{}\n", ratios(&memory, width));
+    }
+    if !netmap.is_empty() {
+        let table = ways(&netmap, Cost::NotMeasured, width);
+        let _ = writeln!(text, "Programs written for netmap, and the native ones:\n{table}\n");
     }
     if !veth.is_empty() {
         let _ = writeln!(
@@ -34,7 +40,8 @@ pub(super) fn render(report: &Report, width: Option<u16>) -> String {
         );
     }
     if !generators.is_empty() {
-        let _ = writeln!(text, "Generators, one on one core:\n{}\n", generation(&generators, width));
+        let table = ways(&generators, Cost::Measured, width);
+        let _ = writeln!(text, "Generators, one on one core:\n{table}\n");
     }
     if !veth.is_empty() || !generators.is_empty() {
         let _ = writeln!(text, "Processor time: {}.\n", CONVENTIONS.cpu_cost);
@@ -144,8 +151,15 @@ fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
     table
 }
 
-/// One row for each contestant, and a ratio for each way in which Ringroad generates.
-fn generation(points: &[&PointReport], width: Option<u16>) -> Table {
+/// Whether each frame's processor time is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cost {
+    Measured,
+    NotMeasured,
+}
+
+/// One row for each contestant, and a ratio for each way in which Ringroad takes part.
+fn ways(points: &[&PointReport], cost: Cost, width: Option<u16>) -> Table {
     let mut ours: Vec<&str> = Vec::new();
     for series in points.iter().flat_map(|report| &report.series).filter(|series| series.ours) {
         if !ours.contains(&series.contestant.as_str()) {
@@ -155,7 +169,9 @@ fn generation(points: &[&PointReport], width: Option<u16>) -> Table {
     let ratios: Vec<String> = ours.iter().map(|ours| format!("ratio of {ours}")).collect();
     let mut header = vec!["path", "size B", "burst", "", "Mpps", "ns/frame"];
     header.extend(ratios.iter().map(String::as_str));
-    header.extend(["user ns/frame", "kernel ns/frame"]);
+    if cost == Cost::Measured {
+        header.extend(["user ns/frame", "kernel ns/frame"]);
+    }
     let mut table = empty(&header, width);
     for report in points {
         for absolute in &report.absolutes {
@@ -168,8 +184,10 @@ fn generation(points: &[&PointReport], width: Option<u16>) -> Table {
                 number(absolute.ns_per_frame, 1),
             ];
             row.extend(ours.iter().map(|ours| ratio_of(report, Some(ours), absolute)));
-            row.push(number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0));
-            row.push(number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0));
+            if cost == Cost::Measured {
+                row.push(number(absolute.cpu_cost.map(|cost| cost.user_ns_per_frame), 0));
+                row.push(number(absolute.cpu_cost.map(|cost| cost.kernel_ns_per_frame), 0));
+            }
             table.add_row(row);
         }
     }

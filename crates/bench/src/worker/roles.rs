@@ -52,19 +52,38 @@ impl Turn for Source {
 }
 
 /// Pauses of a receiver that found less than a burst: about a microsecond.
-const GATHER_SPINS: u32 = 32;
+pub(super) const GATHER_SPINS: u32 = 32;
+
+/// What the numbers of arriving frames say.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    expected: Option<u64>,
+}
+
+impl Gaps {
+    /// Counts what is missing before a frame, or that it is out of order.
+    #[inline]
+    pub(super) fn look_at(&mut self, frame: &[u8], tally: &mut Tally) {
+        let number = sequence(std::hint::black_box(frame)).unwrap_or_default();
+        let expected = self.expected.unwrap_or(number);
+        if number != expected {
+            tally.lost_or_reordered_frames += number.checked_sub(expected).unwrap_or(1);
+        }
+        self.expected = Some(number.wrapping_add(1));
+    }
+}
 
 /// Reads every byte of what comes and looks for gaps in the numbers.
 pub(super) struct Sink {
     port: Port,
     frame: Vec<u8>,
     burst_frames: u32,
-    expected: Option<u64>,
+    gaps: Gaps,
 }
 
 impl Sink {
     pub(super) fn new(port: Port, slot_bytes: u32, burst_frames: u32) -> Self {
-        Self { port, frame: template(1, 2, slot_bytes), burst_frames, expected: None }
+        Self { port, frame: template(2, 1, slot_bytes), burst_frames, gaps: Gaps::default() }
     }
 }
 
@@ -86,20 +105,40 @@ impl Turn for Sink {
                 prefetch_read(address);
             }
         }
-        let [received, _] = &mut tally.directions_frames;
         for offset in 0..arrived {
             let length = rx.frame(offset).read(&mut self.frame);
-            let frame = std::hint::black_box(self.frame.get(..length).unwrap_or_default());
-            let number = sequence(frame).unwrap_or_default();
-            let expected = self.expected.unwrap_or(number);
-            if number != expected {
-                tally.lost_or_reordered_frames += number.checked_sub(expected).unwrap_or(1);
-            }
-            self.expected = Some(number.wrapping_add(1));
+            self.gaps.look_at(self.frame.get(..length).unwrap_or_default(), tally);
         }
+        let [received, _] = &mut tally.directions_frames;
         *received += u64::from(arrived);
         rx.release(arrived);
         Ok(())
+    }
+}
+
+/// Sends to one port of a switch and receives from another.
+pub(super) struct OneWay {
+    source: Source,
+    sink: Sink,
+}
+
+impl OneWay {
+    pub(super) fn new([from, to]: [Port; 2], slot_bytes: u32, burst_frames: u32) -> Result<Self, PortError> {
+        let mut sink = Sink::new(to, slot_bytes, burst_frames);
+        // So that the switch knows where the receiver is.
+        let tx = sink.port.tx();
+        let length = tx.buffer(0).write(&sink.frame);
+        tx.set(0, u16::try_from(length).unwrap_or(u16::MAX), 0);
+        tx.advance(1);
+        tx.sync()?;
+        Ok(Self { source: Source::new(from, slot_bytes, burst_frames), sink })
+    }
+}
+
+impl Turn for OneWay {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        self.source.turn(tally)?;
+        self.sink.turn(tally)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::output::Output;
 /// switch (program to switch to program, against testpmd between two vhost-user ports) and veth (sending, receiving and
 /// forwarding on virtual network interfaces, against testpmd's AF_XDP and AF_PACKET drivers and tcpdump; needs root, and makes
 /// its interfaces in network namespaces of its own), and gen (the generator, with signatures and without, against testpmd's
-/// txonly and flowgen, trafgen and tcpreplay), and pcap (a program over libpcap with Ringroad's object and without; needs root).
+/// txonly and flowgen, trafgen and tcpreplay), pcap (a program over libpcap with Ringroad's object and without; needs root),
+/// and netmap (a program written for netmap beside the native one, over a pipe and over a switch).
 /// Ratios come first; absolute figures mean something only beside them. Peers
 /// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
@@ -57,6 +58,12 @@ enum Path {
     GenNull,
     /// A program over libpcap, with Ringroad's object and with the system's library alone
     Pcap,
+    /// A program written for netmap, with Ringroad's object, and the native one
+    Netmap,
+    /// The part of netmap over a pipe
+    NetmapPipe,
+    /// The part of netmap over a switch
+    NetmapSwitch,
 }
 
 impl Path {
@@ -78,6 +85,9 @@ impl Path {
             Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, Flow::Gen)],
             Self::GenNull => vec![FramePath::GenNull],
             Self::Pcap => FramePath::PCAP.to_vec(),
+            Self::Netmap => FramePath::NETMAP.to_vec(),
+            Self::NetmapPipe => vec![FramePath::NetmapPipe],
+            Self::NetmapSwitch => vec![FramePath::NetmapSwitch],
         }
     }
 }

@@ -1,0 +1,55 @@
+//! A program written for netmap, over pipes and switches: with Ringroad's object before the C library, beside the native workers.
+
+use std::path::{Path, PathBuf};
+
+use super::{Programs, Ringroad, preloaded_object};
+use crate::contestant::CorePair;
+use crate::peers::Absent;
+use crate::plan::FramePath;
+use crate::runner::Roster;
+use crate::stop::StopFlag;
+use crate::worker::NetmapCalls;
+
+/// The object that `ringroad run` puts before such a program's libraries.
+const OBJECT: &str = "libringroad_preload_netmap.so";
+
+/// How workers are to be netmap programs.
+#[derive(Clone, Debug)]
+pub(super) struct NetmapProgram {
+    pub(super) calls: NetmapCalls,
+    pub(super) object: PathBuf,
+}
+
+impl NetmapProgram {
+    /// The contestant's name in tables.
+    pub(super) const fn name(&self) -> &'static str {
+        match self.calls {
+            NetmapCalls::Sync => "netmap program, ioctl",
+            NetmapCalls::Poll => "netmap program, poll",
+        }
+    }
+}
+
+/// Enters netmap programs as Ringroad's contestants, and the native workers as what they are compared with.
+pub(super) fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
+    let Some(object) = preloaded_object(&programs.worker, OBJECT) else {
+        roster.absent.push(absent(&programs.worker));
+        return;
+    };
+    for path in FramePath::NETMAP {
+        let field = roster.field_mut(path);
+        for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
+            let program = NetmapProgram { calls, object: object.clone() };
+            let ours = Ringroad::as_netmap_program(path, program, programs.clone(), cores, stop);
+            field.ours.push(Box::new(ours));
+        }
+        field.peers.push(Box::new(Ringroad::new(path, programs.clone(), cores, stop)));
+    }
+}
+
+fn absent(worker: &Path) -> Absent {
+    Absent {
+        name: "Ringroad's object for netmap programs".into(),
+        reason: format!("it is not beside {}: make build", worker.display()),
+    }
+}

@@ -1,0 +1,189 @@
+//! A small program written for netmap, as its users write them: it knows `/dev/netmap` and nothing of Ringroad. Frames, and what is done to each, are the
+//! native workers'.
+
+mod device;
+
+use ringroad::{PortError, prefetch_read, prefetch_write};
+
+use super::WorkerError;
+use super::frame::{set_sequence, template};
+use super::meter::Tally;
+use super::roles::{GATHER_SPINS, Gaps, Turn};
+use device::{Device, poll};
+
+/// How the program asks for syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetmapCalls {
+    /// By NIOCTXSYNC and NIOCRXSYNC, over and over: the native workers' loops with netmap's calls.
+    Sync,
+    /// By poll, which sleeps where there is nothing: what most of netmap's programs do.
+    Poll,
+}
+
+fn open(name: &str) -> Result<Device, WorkerError> {
+    Device::open(name).map_err(|(call, source)| WorkerError::Netmap { name: name.into(), call, source })
+}
+
+/// Writes whole frames, numbered, in whole bursts.
+pub(super) struct NetmapSource {
+    device: Device,
+    calls: NetmapCalls,
+    frame: Vec<u8>,
+    burst_frames: u32,
+    next: u64,
+}
+
+impl NetmapSource {
+    pub(super) fn open(
+        name: &str,
+        calls: NetmapCalls,
+        slot_bytes: u32,
+        burst_frames: u32,
+    ) -> Result<Self, WorkerError> {
+        let frame = template(1, 2, slot_bytes);
+        Ok(Self { device: open(name)?, calls, frame, burst_frames, next: 0 })
+    }
+
+    /// Fills slots for a burst, if there are as many.
+    fn fill(&mut self) {
+        let ring = &mut self.device.tx;
+        if ring.space() < self.burst_frames {
+            return;
+        }
+        let mut slot = ring.head();
+        for _ in 0..self.burst_frames {
+            prefetch_write(ring.buffer(slot).as_ptr());
+            slot = ring.next(slot);
+        }
+        let mut slot = ring.head();
+        for _ in 0..self.burst_frames {
+            set_sequence(&mut self.frame, self.next);
+            self.next += 1;
+            ring.write(slot, &self.frame);
+            slot = ring.next(slot);
+        }
+        ring.give(slot);
+    }
+}
+
+impl Turn for NetmapSource {
+    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+        match self.calls {
+            NetmapCalls::Sync => {
+                self.fill();
+                self.device.tx_sync()
+            }
+            NetmapCalls::Poll => {
+                poll([self.device.awaited(libc::POLLOUT)])?;
+                self.fill();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads every byte of what comes and looks for gaps in the numbers.
+pub(super) struct NetmapSink {
+    device: Device,
+    calls: NetmapCalls,
+    frame: Vec<u8>,
+    burst_frames: u32,
+    gaps: Gaps,
+}
+
+impl NetmapSink {
+    pub(super) fn open(
+        name: &str,
+        calls: NetmapCalls,
+        slot_bytes: u32,
+        burst_frames: u32,
+    ) -> Result<Self, WorkerError> {
+        let frame = template(2, 1, slot_bytes);
+        Ok(Self { device: open(name)?, calls, frame, burst_frames, gaps: Gaps::default() })
+    }
+
+    /// Syncs, and again a little later where less than a burst has come, as the native worker does.
+    fn gather(&mut self) -> Result<(), PortError> {
+        self.device.rx_sync()?;
+        if self.device.rx.space() < self.burst_frames {
+            for _ in 0..GATHER_SPINS {
+                std::hint::spin_loop();
+            }
+            self.device.rx_sync()?;
+        }
+        Ok(())
+    }
+
+    /// Reads a burst, or what there is, and releases it.
+    fn take(&mut self, tally: &mut Tally) {
+        let ring = &mut self.device.rx;
+        let arrived = ring.space().min(self.burst_frames);
+        let mut slot = ring.head();
+        for _ in 0..arrived {
+            prefetch_read(ring.buffer(slot).as_ptr());
+            slot = ring.next(slot);
+        }
+        let mut slot = ring.head();
+        for _ in 0..arrived {
+            let length = ring.read(slot, &mut self.frame);
+            self.gaps.look_at(self.frame.get(..length).unwrap_or_default(), tally);
+            slot = ring.next(slot);
+        }
+        ring.give(slot);
+        let [received, _] = &mut tally.directions_frames;
+        *received += u64::from(arrived);
+    }
+}
+
+impl Turn for NetmapSink {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        match self.calls {
+            NetmapCalls::Sync => self.gather()?,
+            NetmapCalls::Poll => poll([self.device.awaited(libc::POLLIN)])?,
+        }
+        self.take(tally);
+        Ok(())
+    }
+}
+
+/// Sends to one port of a switch and receives from another.
+pub(super) struct NetmapOneWay {
+    source: NetmapSource,
+    sink: NetmapSink,
+}
+
+impl NetmapOneWay {
+    pub(super) fn open(
+        [from, to]: [&str; 2],
+        calls: NetmapCalls,
+        slot_bytes: u32,
+        burst_frames: u32,
+    ) -> Result<Self, WorkerError> {
+        let source = NetmapSource::open(from, calls, slot_bytes, burst_frames)?;
+        let mut sink = NetmapSink::open(to, calls, slot_bytes, burst_frames)?;
+        // So that the switch knows where the receiver is.
+        let ring = &mut sink.device.tx;
+        let slot = ring.head();
+        ring.write(slot, &sink.frame);
+        ring.give(ring.next(slot));
+        sink.device.tx_sync()?;
+        Ok(Self { source, sink })
+    }
+}
+
+impl Turn for NetmapOneWay {
+    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+        match self.source.calls {
+            NetmapCalls::Sync => {
+                self.source.turn(tally)?;
+                self.sink.turn(tally)
+            }
+            NetmapCalls::Poll => {
+                poll([self.source.device.awaited(libc::POLLOUT), self.sink.device.awaited(libc::POLLIN)])?;
+                self.source.fill();
+                self.sink.take(tally);
+                Ok(())
+            }
+        }
+    }
+}
