@@ -2,6 +2,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::worker::NetmapCalls;
+
+/// What netmap programs are to find before the C library: an object that is in every process anyway.
+const OBJECT: &str = "libc.so.6";
 
 const CORES: CorePair = CorePair { first: 0, second: 1 };
 
@@ -11,8 +15,9 @@ fn programs(folder: &Path, counting: &str) -> Programs {
     let test_program = std::env::current_exe().unwrap();
     let script = format!(
         "#!/bin/sh\n[ \"$2\" = --socket ] && STAND_IN_SOCKET=$3 exec '{}' --ignored --exact ours::tests::daemon_stand_in\n\
-         [ \"$1\" = bench-worker ] || exit 9\necho '{{\"ready\":true}}'\nread go\n\
-         case $2 in sink|loop|null) {counting};; esac\nwhile read never; do :; done\n",
+         [ \"$1\" = bench-worker ] || exit 9\n\
+         case $2 in netmap-*) [ \"$LD_PRELOAD\" = '{OBJECT}' ] || exit 8;; *) [ -z \"$LD_PRELOAD\" ] || exit 7;; esac\necho '{{\"ready\":true}}'\nread go\n\
+         case $2 in *sink|loop|*one-way|null) {counting};; esac\nwhile read never; do :; done\n",
         test_program.display()
     );
     fs::write(&file, script).unwrap();
@@ -42,6 +47,30 @@ fn the_counting_worker_of_each_path_gives_the_sample() {
         let sample = measure(path, &format!("echo '{line}'")).unwrap();
         assert_eq!((sample.frames, sample.frames_per_second), (30, 30.0), "{path}");
         assert_eq!(sample.cycles_per_frame, Some(7.5));
+    }
+}
+
+#[test]
+fn netmap_programs_get_the_object_and_native_ones_on_their_paths_do_not() {
+    let line = r#"{"frames":30,"directions_frames":[30],"seconds":1.0,"cycles_per_frame":null,"lost_or_reordered_frames":0}"#;
+    let folder = tempfile::tempdir().unwrap();
+    for path in FramePath::NETMAP {
+        let point = Point { path, frame_bytes: 64, burst_frames: 32 };
+        let programs = programs(folder.path(), &format!("echo '{line}'"));
+        let native = Ringroad::new(path, programs.clone(), CORES, &StopFlag::new());
+        let as_netmap = |calls| {
+            let program = NetmapProgram { calls, object: OBJECT.into() };
+            Ringroad::as_netmap_program(path, program, programs.clone(), CORES, &StopFlag::new())
+        };
+        let words = [("ioctl", "netmap-sync-"), ("poll", "netmap-poll-"), ("native", "")];
+        let all = [as_netmap(NetmapCalls::Sync), as_netmap(NetmapCalls::Poll), native];
+        for (mut contestant, (name, role)) in all.into_iter().zip(words) {
+            let sample = contestant.measure(&point, Duration::from_secs(1)).unwrap();
+            assert_eq!(sample.frames, 30, "{path}");
+            assert!(contestant.name().contains(name), "{}", contestant.name());
+            let last = contestant.facts().commands.pop().unwrap();
+            assert!(last.contains(&format!("bench-worker {role}")), "{last}");
+        }
     }
 }
 

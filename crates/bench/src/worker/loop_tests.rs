@@ -99,6 +99,30 @@ fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
 }
 
 #[test]
+fn one_way_counts_what_comes_out_of_the_second_port_of_a_switch() {
+    let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
+    let mut worker = Worker::start(Role::OneWay, &["vale0:a", "vale0:b"], &datapath).ready();
+    worker.go();
+    let measured = worker.measured();
+    assert!(measured.frames > 0, "{measured:?}");
+    assert_eq!(measured.directions_frames, [measured.frames]);
+    worker.end().unwrap();
+}
+
+#[test]
+fn a_netmap_program_that_gets_no_device_says_at_which_call() {
+    // Too long for a request, should a device be there.
+    let name = "x".repeat(64);
+    for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
+        let mut worker = Worker::start(Role::NetmapSink(calls), &[&name], &Embedded::new());
+        let line = worker.line();
+        let told = |error: &String| error.contains("as a netmap program") && error.contains(&name);
+        assert!(matches!(&line, WorkerLine::Failed { error } if told(error)), "{line:?}");
+        assert!(matches!(worker.end(), Err(WorkerError::Netmap { .. })));
+    }
+}
+
+#[test]
 fn the_null_forwarder_counts_both_ways() {
     let mut worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
     worker.go();

@@ -1,0 +1,78 @@
+//! The bench's netmap programs under `ringroad run`: what `ringroad bench --path netmap` measures arrives, and in order.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Stdio};
+
+use ringroad_tests::daemon::{Daemon, binary};
+
+/// A worker that has its ports.
+struct Worker {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    fn start(daemon: &Daemon, role: &str, ports: &[&str]) -> Self {
+        let program = binary("ringroad");
+        let mut words = vec!["run", "--no-pcap", "--", program.to_str().unwrap(), "bench-worker", role];
+        words.extend(ports.iter().flat_map(|port| ["--port", port]));
+        words.extend(["--size", "64", "--burst", "32", "--cpu", "0", "--seconds", "0.05"]);
+        let mut command = daemon.ringroad(&words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut worker = Self { child, lines };
+        assert_eq!(worker.line()["ready"], true, "{role}");
+        worker
+    }
+
+    fn line(&mut self) -> serde_json::Value {
+        serde_json::from_str(&self.lines.next().expect("a line").unwrap()).unwrap()
+    }
+
+    fn go(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "go").unwrap();
+    }
+
+    /// Ends it as the bench does: by the end of its input.
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn netmap_programs_pass_every_frame_in_order_over_a_pipe() {
+    for calls in ["sync", "poll"] {
+        let daemon = Daemon::start();
+        let mut sink = Worker::start(&daemon, &format!("netmap-{calls}-sink"), &["bench}1"]);
+        let mut source = Worker::start(&daemon, &format!("netmap-{calls}-source"), &["bench{1"]);
+        source.go();
+        sink.go();
+        let measured = sink.line();
+        assert!(measured["frames"].as_u64().unwrap() > 0, "{measured}");
+        assert_eq!(measured["lost_or_reordered_frames"], 0, "{measured}");
+        sink.end();
+        source.end();
+    }
+}
+
+#[test]
+fn a_netmap_program_receives_from_one_port_of_a_switch_what_it_sends_to_another() {
+    for calls in ["sync", "poll"] {
+        let daemon = Daemon::start();
+        let mut worker =
+            Worker::start(&daemon, &format!("netmap-{calls}-one-way"), &["valebench:a", "valebench:b"]);
+        worker.go();
+        let measured = worker.line();
+        assert!(measured["frames"].as_u64().unwrap() > 0, "{measured}");
+        worker.end();
+    }
+}
