@@ -138,6 +138,18 @@ fn a_bridge_within_one_region_exchanges_buffers() {
     bridged("netmap:x{1", "netmap:x}1", "netmap:x{2", "x}2");
 }
 
+#[test]
+fn a_program_that_waits_learns_that_the_daemon_has_ended() {
+    let daemon = Daemon::start();
+    let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
+    let command = ["run", "--no-pcap", "--", expect.to_str().unwrap(), "vale0:lonely", "1"];
+    let mut waiting = Service::start(daemon.ringroad(&command));
+    let _ = waiting.await_line("ready");
+    daemon.signal(rustix::process::Signal::KILL);
+    let (status, told) = waiting.await_end();
+    assert!(!status.success(), "{told}");
+}
+
 fn two_interfaces() -> NetworkNamespace {
     let namespace = NetworkNamespace::new();
     namespace.run(&["ip", "link", "add", "here", "type", "veth", "peer", "name", "there"]);

@@ -7,11 +7,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library, which lies beside the folder of the test's own executable.
+/// The library, which cargo builds beside the test.
 fn library() -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let deps = test.parent().unwrap();
-    let library = deps.parent().unwrap().join("libringroad_c.so");
+    let library = env::current_exe().unwrap().with_file_name("libringroad_c.so");
     assert!(library.exists(), "{} is not there", library.display());
     library
 }

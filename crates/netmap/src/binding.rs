@@ -29,6 +29,9 @@ const AWAIT_MOST: Duration = Duration::from_millis(20);
 /// How long one of several sleepers on the same rings sleeps before it looks again: their wake-up may have gone to another.
 const SHARED_SLEEP: Duration = Duration::from_millis(5);
 
+/// Syncs in vain between two looks at whether the daemon is still there.
+const SYNCS_PER_LOOK: u32 = 256;
+
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
 const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM;
 
@@ -53,6 +56,11 @@ pub(crate) struct Binding {
     tx_rings: usize,
     /// Threads of this process that sleep on it.
     sleepers: AtomicU32,
+    /// Shows when the daemon ends.
+    lifeline: Option<PrivateDescriptor>,
+    gone: AtomicBool,
+    /// Syncs that brought nothing, since the last look at the lifeline.
+    vain_syncs: AtomicU32,
 }
 
 /// What a round of syncs came to.
@@ -87,7 +95,18 @@ impl Binding {
             return Err(Errno::IO);
         }
         let tx_rings = rings.iter().filter(|ring| ring.direction == Direction::Tx).count();
-        Ok(Self { badge, bound, mapping, rings, events, tx_rings, sleepers: AtomicU32::new(0) })
+        Ok(Self {
+            badge,
+            bound,
+            mapping,
+            rings,
+            events,
+            tx_rings,
+            sleepers: AtomicU32::new(0),
+            lifeline: daemon_link::lifeline(),
+            gone: AtomicBool::new(false),
+            vain_syncs: AtomicU32::new(0),
+        })
     }
 
     /// The tx rings, and the rx rings.
@@ -231,6 +250,28 @@ impl Binding {
         }
     }
 
+    /// Whether the daemon has ended. Costs a system call.
+    #[cold]
+    fn is_orphaned(&self) -> bool {
+        if self.lifeline.as_ref().is_some_and(daemon_link::is_hung_up) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// EIO where the daemon has ended. A program that syncs in vain for ever learns of it too.
+    fn check_daemon(&self, in_vain: bool) -> Result<(), Errno> {
+        let looks =
+            in_vain && self.vain_syncs.fetch_add(1, Ordering::Relaxed) % SYNCS_PER_LOOK == SYNCS_PER_LOOK - 1;
+        if looks {
+            self.is_orphaned();
+        }
+        match self.gone.load(Ordering::Relaxed) {
+            true => Err(Errno::IO),
+            false => Ok(()),
+        }
+    }
+
     /// NIOCTXSYNC.
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
         self.check_monitors();
@@ -245,6 +286,7 @@ impl Binding {
                 false => UNTAKEN.store(true, Ordering::Relaxed),
             }
         }
+        self.check_daemon(!round.ready)?;
         self.check_stopped(round)
     }
 
@@ -265,13 +307,14 @@ impl Binding {
             crate::device::for_each_bound(Self::await_taken);
             round = self.sync_rx();
         }
+        self.check_daemon(!round.ready)?;
         if round.stopped { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// What poll does without sleeping.
     pub(crate) fn ready(&self, events: i16) -> i16 {
         self.check_monitors();
-        let mut result = 0;
+        let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
             let (round, given) = self.sync_tx(wants_tx);
@@ -311,6 +354,9 @@ impl Binding {
 
     /// Announces a sleep and looks once more.
     pub(crate) fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
+        if self.is_orphaned() {
+            return libc::POLLERR;
+        }
         let sleepers = self.sleepers.fetch_add(1, Ordering::Relaxed) + 1;
         let mut shared = sleepers > 1;
         let mut last = None;
@@ -336,6 +382,7 @@ impl Binding {
                 last = Some(ring.events);
             }
         }
+        wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
         if shared {
             wakers.look_every(SHARED_SLEEP);
         }

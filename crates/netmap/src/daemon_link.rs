@@ -15,7 +15,7 @@ use ringroad_control::netmap::{Badge, NetmapReply, NetmapRequest};
 use ringroad_control::socket_path::default_socket_path;
 use rustix::io::Errno;
 
-use crate::private_descriptors;
+use crate::private_descriptors::{self, PrivateDescriptor};
 
 #[derive(Debug)]
 struct Link {
@@ -158,4 +158,18 @@ pub(crate) fn settle() {
             *link = None;
         }
     }
+}
+
+/// A handle on this process's link, to see by when the daemon ends.
+pub(crate) fn lifeline() -> Option<PrivateDescriptor> {
+    let link = own_link().try_lock().ok()?;
+    PrivateDescriptor::duplicate(link.as_ref()?.connection.as_fd()).ok()
+}
+
+/// Whether the daemon at the other end of a lifeline has ended.
+pub(crate) fn is_hung_up(lifeline: &PrivateDescriptor) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut set = [PollFd::new(lifeline, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut set, Some(&now)), Ok(ready) if ready > 0)
 }
