@@ -1,6 +1,9 @@
 //! Frames that tests send, and how they read them back.
 
+use std::path::Path;
+
 use ringroad::{Interest, Port};
+use ringroad_capture::CaptureReader;
 
 use crate::daemon::PATIENCE;
 
@@ -65,4 +68,18 @@ pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
             return frame;
         }
     }
+}
+
+/// The frames of a capture file.
+///
+/// # Panics
+/// Where it cannot be read to its end.
+#[must_use]
+pub fn read_capture(path: &Path) -> Vec<Vec<u8>> {
+    let mut reader = CaptureReader::open(path).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push(frame.bytes.to_vec());
+    }
+    frames
 }

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
-use ringroad_tests::frames::{numbered, station};
+use ringroad_tests::frames::{numbered, read_capture, station};
 use serde_json::Value;
 
 fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
@@ -21,15 +21,6 @@ fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     }
     writer.finish().unwrap();
     written
-}
-
-fn read_capture(path: &Path) -> Vec<Vec<u8>> {
-    let mut reader = CaptureReader::open(path).unwrap();
-    let mut frames = Vec::new();
-    while let Some(frame) = reader.next_frame().unwrap() {
-        frames.push(frame.bytes.to_vec());
-    }
-    frames
 }
 
 #[test]

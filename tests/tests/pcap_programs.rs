@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
-use ringroad_tests::frames::{numbered, station};
+use ringroad_tests::frames::{numbered, read_capture, station};
 use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
 use ringroad_tests::service::Service;
 
@@ -52,15 +52,6 @@ fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     });
     let frames = frames.collect();
     writer.finish().unwrap();
-    frames
-}
-
-fn read_capture(path: &Path) -> Vec<Vec<u8>> {
-    let mut reader = CaptureReader::open(path).unwrap();
-    let mut frames = Vec::new();
-    while let Some(frame) = reader.next_frame().unwrap() {
-        frames.push(frame.bytes.to_vec());
-    }
     frames
 }
 

@@ -204,6 +204,7 @@ impl Ports {
     }
 }
 
-fn parts(device: &mut Device) -> Vec<QueueParts> {
+/// A device's queues, for the fabric.
+pub(crate) fn parts(device: &mut Device) -> Vec<QueueParts> {
     std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }

@@ -11,6 +11,7 @@ use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::RingView;
 use rustix::io::Errno;
 
+use crate::abi::register_flag::NO_TX_POLL;
 use crate::bound_ring::{BoundRing, Outcome};
 use crate::daemon_link;
 use crate::mapping::{Mapping, mapping_of};
@@ -18,8 +19,6 @@ use crate::monitor_fill::Monitor;
 use crate::private_descriptors::PrivateDescriptor;
 use crate::wakers::Wakers;
 
-/// `NR_NO_TX_POLL`: poll syncs tx rings only where POLLOUT is asked for.
-const NO_TX_POLL: u64 = 0x20000;
 /// Ring flag `NR_FORWARD`.
 const RING_FORWARD: u32 = 0x4;
 /// Frames that a switch takes from an explicit sync before that returns, as in a kernel; of more the rest follows at once.
@@ -216,6 +215,16 @@ impl Binding {
         round
     }
 
+    /// Syncs the rx rings. Where they bring nothing, what this process has sent itself is awaited, and they are synced again.
+    fn sync_rx_behind_own(&self) -> Round {
+        let round = self.sync_rx();
+        if round.ready || !UNTAKEN.swap(false, Ordering::Relaxed) {
+            return round;
+        }
+        crate::device::for_each_bound(Self::await_taken);
+        self.sync_rx()
+    }
+
     /// Passes what the program has marked from a network interface to its host side or the other way.
     fn forward(&self, ring: &BoundRing) {
         let mut to = self.rings().0.iter().filter(|tx| tx.host != ring.host);
@@ -302,11 +311,7 @@ impl Binding {
     /// NIOCRXSYNC.
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
         self.check_monitors();
-        let mut round = self.sync_rx();
-        if !round.ready && UNTAKEN.swap(false, Ordering::Relaxed) {
-            crate::device::for_each_bound(Self::await_taken);
-            round = self.sync_rx();
-        }
+        let round = self.sync_rx_behind_own();
         self.check_daemon(!round.ready)?;
         if round.stopped { Err(Errno::IO) } else { Ok(()) }
     }
@@ -329,11 +334,7 @@ impl Binding {
             }
         }
         if events & READ != 0 {
-            let mut round = self.sync_rx();
-            if !round.ready && UNTAKEN.swap(false, Ordering::Relaxed) {
-                crate::device::for_each_bound(Self::await_taken);
-                round = self.sync_rx();
-            }
+            let round = self.sync_rx_behind_own();
             if round.ready {
                 result |= events & READ;
             }

@@ -28,6 +28,15 @@ fn words(address: usize) -> Result<[u32; 4], Errno> {
     user_memory::read::<[u32; 4]>(address)
 }
 
+/// EINVAL for arrays that are missing or not aligned.
+pub(crate) fn check_alignment(addresses: &CsbAddresses) -> Result<(), Errno> {
+    let aligned = |address: usize| address != 0 && address.is_multiple_of(ENTRY_BYTES);
+    match aligned(addresses.to_provider) && aligned(addresses.to_program) {
+        true => Ok(()),
+        false => Err(Errno::INVAL),
+    }
+}
+
 impl Csb {
     /// Fills the entries of `rings` with where they stand.
     ///
@@ -37,10 +46,7 @@ impl Csb {
         addresses: CsbAddresses,
         rings: impl Iterator<Item = &'a BoundRing>,
     ) -> Result<Self, Errno> {
-        let aligned = |address: usize| address != 0 && address.is_multiple_of(ENTRY_BYTES);
-        if !aligned(addresses.to_provider) || !aligned(addresses.to_program) {
-            return Err(Errno::INVAL);
-        }
+        check_alignment(&addresses)?;
         let csb = Self { addresses };
         for (entry, ring) in rings.enumerate() {
             let cursors = ring.view.cursors_shown();

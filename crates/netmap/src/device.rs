@@ -9,7 +9,7 @@ use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, Registe
 use rustix::io::Errno;
 
 use crate::binding::Binding;
-use crate::csb::Csb;
+use crate::csb::{Csb, check_alignment};
 use crate::daemon_link;
 use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopPlan};
 use crate::sync_loop::LoopState;
@@ -187,11 +187,9 @@ impl Descriptor for Device {
         external_memory: Option<usize>,
         csb: Option<CsbAddresses>,
     ) -> Result<Bound, Errno> {
-        if let Some(csb) = csb {
-            let aligned = |address: usize| address != 0 && address.is_multiple_of(64);
-            if !aligned(csb.to_provider) || !aligned(csb.to_program) {
-                return Err(Errno::INVAL);
-            }
+        // Before anything is bound.
+        if let Some(csb) = &csb {
+            check_alignment(csb)?;
         }
         if external_memory.is_some_and(|address| !address.is_multiple_of(PAGE)) {
             return Err(Errno::INVAL);

@@ -297,16 +297,12 @@ impl Netmap {
         }
         match port.kind.clone() {
             Kind::Persistent { automatic: false, .. } => self.retire(key, ports),
-            Kind::Pipe { parent, peer, master } => {
+            Kind::Pipe { parent, peer, .. } => {
                 if self.ports.get(&peer).is_some_and(|peer| !peer.bound.is_empty()) {
                     return Ok(());
                 }
                 if let (Some(mut one), Some(mut other)) = (self.ports.remove(key), self.ports.remove(&peer)) {
-                    NetmapPort::take_back_pipe(if master {
-                        [&mut one, &mut other]
-                    } else {
-                        [&mut other, &mut one]
-                    });
+                    NetmapPort::take_back_pipe([&mut one, &mut other]);
                 }
                 if let Some(parent_port) = self.ports.get_mut(&parent) {
                     parent_port.pipes -= 1;

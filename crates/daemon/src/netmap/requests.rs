@@ -122,11 +122,7 @@ impl Netmap {
             return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
         }
         let wish = Wish { sizes, mem_id, ..Wish::default() };
-        self.look(ports, asker, name, &wish, |port| NetmapReply::PortInfo {
-            memory_bytes: port.memory.geometry().pools_bytes(),
-            sizes: port.sizes,
-            mem_id: port.memory.id,
-        })
+        self.look(ports, asker, name, &wish, NetmapPort::info)
     }
 
     fn set_header(&mut self, asker: Asker<'_>, name: &str, bytes: u32) -> Result<NetmapReply, Failure> {
@@ -339,11 +335,7 @@ impl Netmap {
         let memory = self.memory_for(ports, asker, &wish, &sizes)?;
         let kind = Kind::Persistent { automatic: false, switch: None };
         let port = NetmapPort::new(name, kind, memory, sizes);
-        let reply = NetmapReply::PortInfo {
-            memory_bytes: port.memory.geometry().pools_bytes(),
-            sizes,
-            mem_id: port.memory.id,
-        };
+        let reply = port.info();
         self.ports.insert(name.to_owned(), port);
         Ok(reply)
     }
@@ -419,5 +411,16 @@ impl Netmap {
     /// The workers poll while any attachment is to be polled.
     fn apply_polling(&self, ports: &Ports) {
         ports.fabric.keep_awake(!self.polled.is_empty());
+    }
+}
+
+impl NetmapPort {
+    /// What PORT_INFO_GET and VALE_NEWIF tell of it.
+    fn info(&self) -> NetmapReply {
+        NetmapReply::PortInfo {
+            memory_bytes: self.memory.geometry().pools_bytes(),
+            sizes: self.sizes,
+            mem_id: self.memory.id,
+        }
     }
 }

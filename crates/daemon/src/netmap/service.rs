@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use tracing::info;
 
 use super::failure::{Failure, fail};
-use crate::ports::unbound;
-
 use super::port::{Kind, NetmapPort, offset_mask};
+use crate::devices::parts;
+use crate::ports::unbound;
 
 /// What serves a port.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ impl NetmapPort {
             }
             Kind::Persistent { switch: None, .. } => {
                 if matches!(self.service, Service::None) && !self.rings.is_empty() {
-                    let drains = device_queues(&mut open_drain(self.queues())?);
+                    let drains = parts(&mut open_drain(self.queues())?);
                     self.service = Service::Drain(fabric.wire(self.queue_parts()?, drains)?);
                 }
             }
@@ -190,7 +190,7 @@ impl NetmapPort {
                 for note in &device.notes {
                     info!(port = %self.name, "{note}");
                 }
-                let queues = device_queues(&mut device);
+                let queues = parts(&mut device);
                 let host = matches!(name.base, ringroad_port::port_name::PortBase::HostStack { .. });
                 let own = match host {
                     false => self.queue_parts()?,
@@ -237,8 +237,4 @@ fn open_drain(queues: u16) -> Result<Device, Failure> {
         .map_err(|error| fail(Errno::IO, format!("the drain: {error}")))?;
     let plan = plan_device(&name, None)?;
     Ok(open_device(&name, plan, Role::Program, None)?)
-}
-
-fn device_queues(device: &mut Device) -> Vec<QueueParts> {
-    std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }
