@@ -142,6 +142,24 @@ pub struct PortReport {
     /// The network interface behind it, as it is now; `None` for ports without one and where it is gone.
     #[serde(default)]
     pub link: Option<LinkReport>,
+    /// The program at the other side of its socket; `None` for ports without one.
+    #[serde(default)]
+    pub peer: Option<PeerReport>,
+}
+
+/// A guest or another foreign program at the other side of a port's socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// Whether one is connected.
+    pub connected: bool,
+    /// Connections that there were, the present one included.
+    pub connections: u64,
+    /// What was agreed with the one connected, in words for people; empty while nothing was.
+    pub agreed: String,
+    /// Queues that the peer uses now.
+    pub active_queues: u16,
+    /// Why the last connection ended or could not be made, where that was no good end.
+    pub last_error: Option<String>,
 }
 
 /// A network interface.

@@ -8,8 +8,8 @@ use ringroad_control::message::{
     AttachedPort, ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish,
 };
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PortReport, StartedBy, StatusReport,
-    SwitchReport, WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, StartedBy,
+    StatusReport, SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -77,6 +77,13 @@ fn port() -> PortReport {
             speed_bps: Some(10_000_000_000),
             mac: "02:00:00:00:00:01".to_owned(),
             mtu: 1500,
+        }),
+        peer: Some(PeerReport {
+            connected: true,
+            connections: 2,
+            agreed: "split rings".to_owned(),
+            active_queues: 1,
+            last_error: Some("it left".to_owned()),
         }),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PortReport, SwitchReport, WorkerReport,
-    WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, SwitchReport,
+    WorkerReport, WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
 use ringroad_drivers::device::Device;
@@ -61,6 +61,18 @@ pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
     })
 }
 
+/// The program behind a device's socket, as it is now.
+pub(crate) fn peer_report(device: &Device) -> Option<PeerReport> {
+    let status = device.peer.as_ref()?.status();
+    Some(PeerReport {
+        connected: status.is_connected,
+        connections: status.connections,
+        agreed: status.agreed,
+        active_queues: status.active_queues,
+        last_error: status.last_error,
+    })
+}
+
 fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
@@ -90,6 +102,7 @@ pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
             error: ports.fabric.port_fault(&port.switch, &port.port)?,
             notes: port.device.as_ref().map(|device| device.notes.clone()).unwrap_or_default(),
             link: port.device.as_ref().and_then(link_report),
+            peer: port.device.as_ref().and_then(peer_report),
         });
     }
     for (name, port) in &ports.devices {
@@ -110,6 +123,7 @@ pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
             error: ports.fabric.wire_fault(port.wire)?,
             notes: port.device.notes.clone(),
             link: link_report(&port.device),
+            peer: peer_report(&port.device),
         });
     }
     for ((parent, id), pipe) in &ports.pipes {
@@ -131,6 +145,7 @@ pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
                 error: None,
                 notes: Vec::new(),
                 link: None,
+                peer: None,
             });
         }
     }

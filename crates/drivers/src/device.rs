@@ -1,6 +1,7 @@
 //! A device as the composition roots hold it: what it needs, what it is, and why it cannot be had.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::namespace::NamespaceError;
@@ -10,6 +11,8 @@ use ringroad_ring::region::RegionError;
 use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
 use crate::host_rings::HostRingsError;
+use crate::peer::socket::PeerSocketError;
+use crate::peer::watch::PeerWatch;
 use crate::promiscuous::PromiscuousError;
 use crate::tap::TapError;
 
@@ -47,6 +50,17 @@ pub enum DeviceError {
          packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
     )]
     GenericXdp(String),
+    /// The socket of a foreign program.
+    #[error(transparent)]
+    PeerSocket(#[from] PeerSocketError),
+    /// The kernel has no descriptors or threads left for the connection of a socket.
+    #[error("making what serves {name}: {source}")]
+    Connection {
+        /// The port.
+        name: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
     /// Promiscuity.
     #[error(transparent)]
     Promiscuous(#[from] PromiscuousError),
@@ -66,7 +80,9 @@ pub enum DeviceError {
         asked: u16,
     },
     /// The name is not a device's.
-    #[error("{0} is not a device: devices are interfaces (eth0), tap:, null: and pcap: ports")]
+    #[error(
+        "{0} is not a device: devices are interfaces (eth0), tap:, vhost-user:, virtio-user:, memif:, null: and pcap: ports"
+    )]
     NotADevice(String),
     /// The driver has no such number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
@@ -106,6 +122,8 @@ pub struct Device {
     pub capabilities: Capabilities,
     /// Name of its interface and the namespace where that is, if it has one.
     pub interface: Option<DeviceInterface>,
+    /// The program at the other side of its socket, if it has one.
+    pub peer: Option<Arc<PeerWatch>>,
     /// What people should know, such as why a better mechanism was not to be had.
     pub notes: Vec<String>,
     /// What has to live as long as the device is in use.
@@ -129,6 +147,6 @@ impl std::fmt::Debug for Device {
 
 impl Device {
     pub(crate) fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: Capabilities) -> Self {
-        Self { queues, capabilities, interface: None, notes: Vec::new(), keep: None }
+        Self { queues, capabilities, interface: None, peer: None, notes: Vec::new(), keep: None }
     }
 }

@@ -22,6 +22,7 @@ mod nic;
 pub mod null;
 pub mod patch;
 pub mod pcap_file;
+pub mod peer;
 pub mod pipe;
 pub mod promiscuous;
 pub mod registry;

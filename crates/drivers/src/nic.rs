@@ -158,6 +158,7 @@ fn open_xdp(
         ));
     }
     Ok(Device {
+        peer: None,
         queues: boxed(xdp.queues),
         capabilities: Capabilities {
             driver: "af_xdp",
@@ -224,6 +225,7 @@ fn open_packet(
         }
     }
     Ok(Device {
+        peer: None,
         queues: boxed(packet.queues),
         capabilities: Capabilities {
             driver: "af_packet",
@@ -251,6 +253,7 @@ pub(crate) fn open_host_stack(
             HostRingsWish { interface: link.name, ifindex: link.index, mtu: link.mtu, queues: plan.queues };
         let host = HostRings::open(&wish)?;
         Ok(Device {
+            peer: None,
             queues: boxed(host.queues),
             capabilities: Capabilities {
                 driver: "host",
@@ -281,6 +284,7 @@ pub(crate) fn open_tap(
     };
     let tap = within(options.netns.as_deref(), || Ok(TapDevice::open(&wish)?))?;
     Ok(Device {
+        peer: None,
         queues: boxed(tap.queues),
         capabilities: Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 },
         interface: Some(DeviceInterface { name: tap.name, netns: options.netns.clone() }),

@@ -58,7 +58,7 @@ pub fn is_device(base: &PortBase) -> bool {
 /// Whether `base` names a device that a program opens in itself: it needs no privilege and nobody else has a use for it.
 #[must_use]
 pub fn is_own_device(base: &PortBase) -> bool {
-    matches!(base, PortBase::Null { .. } | PortBase::Pcap { .. })
+    matches!(base, PortBase::Null { .. } | PortBase::Pcap { .. } | PortBase::Socket { .. })
 }
 
 /// Whether there is a network interface called `interface` in the calling thread's namespace.

@@ -1,6 +1,8 @@
-//! What a port name can wish of a device: a network interface or a TAP.
+//! What a port name can wish of a device: a network interface, a TAP, or a foreign program behind a socket.
 
 use std::str::FromStr;
+
+use crate::port_name::SocketProtocol;
 
 /// Longest name of an interface, bytes (IFNAMSIZ without its NUL, linux/if.h).
 pub const MAX_INTERFACE_BYTES: usize = 15;
@@ -43,6 +45,27 @@ pub enum TimestampSource {
     Hardware,
 }
 
+/// Which side of a socket a port is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SocketRole {
+    /// It listens, and makes the socket's file.
+    #[default]
+    Server,
+    /// It connects, and tries again until somebody listens.
+    Client,
+}
+
+/// Whose wishes they are: not everybody understands all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wisher {
+    /// A port without a device.
+    NoDevice,
+    /// A network interface, its host stack or a TAP.
+    Interface,
+    /// A foreign program.
+    Socket(SocketProtocol),
+}
+
 /// Wishes that devices understand; `None` leaves the default. In a name: `eth0@mode=native,busy-poll=50,netns=blue`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct DeviceOptions {
@@ -73,9 +96,24 @@ pub struct DeviceOptions {
     pub vnet_hdr: Option<bool>,
     /// `mtu=BYTES`: of a TAP.
     pub mtu: Option<u32>,
-    /// `mac=ADDRESS`: of a TAP.
+    /// `mac=ADDRESS`: of a TAP, or of the card that a `virtio-user:` port is.
     pub mac: Option<[u8; 6]>,
+    /// `role=server|client`: of a socket.
+    pub role: Option<SocketRole>,
+    /// `socket-mode=OCTAL`: permissions of the file of a socket that is listened at.
+    pub socket_mode: Option<u32>,
+    /// `id=N`: which of the interfaces of one memif socket.
+    pub id: Option<u32>,
+    /// `secret=TEXT`: what a memif peer has to know, at most 24 bytes.
+    pub secret: Option<String>,
+    /// `offloads=0|1`: whether virtio's checksum and segmentation offloads are offered to the other side.
+    pub offloads: Option<bool>,
+    /// `packed=0|1`: whether virtio's packed rings are.
+    pub packed: Option<bool>,
 }
+
+/// What a memif secret can be long, bytes (memif.h, MEMIF_SECRET_SIZE).
+const MAX_SECRET_BYTES: usize = 24;
 
 impl DeviceOptions {
     /// Takes `key` with its value from a name; a key alone means 1.
@@ -145,20 +183,40 @@ impl DeviceOptions {
                 self.mtu = Some(mtu);
             }
             "mac" => self.mac = Some(mac_address(text()?)?),
+            "role" => {
+                let roles = [("server", SocketRole::Server), ("client", SocketRole::Client)];
+                self.role = Some(one_of(key, text()?, &roles)?);
+            }
+            "socket-mode" => {
+                let mode = u32::from_str_radix(text()?, 8).ok().filter(|mode| *mode <= 0o777);
+                let bad = || {
+                    format!("option {key} is {:?}: write permissions in octal, like 660", value.unwrap_or(""))
+                };
+                self.socket_mode = Some(mode.ok_or_else(bad)?);
+            }
+            "id" => self.id = Some(number(key, text()?)?),
+            "secret" => {
+                let secret = text()?;
+                if secret.len() > MAX_SECRET_BYTES {
+                    return Err(format!("option {key} has more than {MAX_SECRET_BYTES} bytes"));
+                }
+                self.secret = Some(secret.to_owned());
+            }
+            "offloads" => self.offloads = switch()?,
+            "packed" => self.packed = switch()?,
             _ => {
                 return Err(format!(
                     "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs and share, and for network interfaces \
                      and TAP ports netns, mode, ring-size, need-wakeup, busy-poll, promisc, force, timestamps, fanout, immediate, \
-                     persist, vnet-hdr, mtu and mac"
+                     persist, vnet-hdr, mtu and mac, and for sockets role, socket-mode, id, secret, offloads, packed, ring-size and mac"
                 ));
             }
         }
         Ok(())
     }
 
-    /// The first option that is given, by its key; `None` where all are left to their defaults.
-    #[must_use]
-    pub fn first_given(&self) -> Option<&'static str> {
+    /// The keys of all options that are given.
+    fn given(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             (self.netns.is_some(), "netns"),
             (self.mode.is_some(), "mode"),
@@ -174,8 +232,46 @@ impl DeviceOptions {
             (self.vnet_hdr.is_some(), "vnet-hdr"),
             (self.mtu.is_some(), "mtu"),
             (self.mac.is_some(), "mac"),
+            (self.role.is_some(), "role"),
+            (self.socket_mode.is_some(), "socket-mode"),
+            (self.id.is_some(), "id"),
+            (self.secret.is_some(), "secret"),
+            (self.offloads.is_some(), "offloads"),
+            (self.packed.is_some(), "packed"),
         ];
-        given.into_iter().find_map(|(given, key)| given.then_some(key))
+        given.into_iter().filter_map(|(given, key)| given.then_some(key))
+    }
+
+    /// Checks that all options given are ones that `wisher` understands.
+    ///
+    /// # Errors
+    /// Which is not, for people.
+    pub(crate) fn check(&self, wisher: Wisher) -> Result<(), String> {
+        let understood: &[&str] = match wisher {
+            Wisher::Interface | Wisher::NoDevice => &[],
+            Wisher::Socket(SocketProtocol::VhostUser) => &["role", "socket-mode", "offloads", "packed"],
+            Wisher::Socket(SocketProtocol::VirtioUser) => {
+                &["role", "socket-mode", "offloads", "packed", "ring-size", "mac"]
+            }
+            Wisher::Socket(SocketProtocol::Memif) => &["role", "socket-mode", "id", "secret", "ring-size"],
+        };
+        let of_sockets = ["role", "socket-mode", "id", "secret", "offloads", "packed"];
+        let odd = self.given().find(|key| match wisher {
+            Wisher::Interface => of_sockets.contains(key),
+            _ => !understood.contains(key),
+        });
+        match (odd, wisher) {
+            (None, _) => Ok(()),
+            (Some(key), Wisher::Socket(protocol)) => Err(format!(
+                "a {} port has no option {key}; it has {}",
+                protocol.scheme(),
+                understood.join(", ")
+            )),
+            (Some(key), _) if of_sockets.contains(&key) => {
+                Err(format!("option {key} is for vhost-user, virtio-user and memif ports"))
+            }
+            (Some(key), _) => Err(format!("option {key} is for network interfaces and TAP ports")),
+        }
     }
 }
 
@@ -247,10 +343,16 @@ mod tests {
             ("vnet-hdr", Some("1")),
             ("mtu", Some("9000")),
             ("mac", Some("02:00:00:00:00:0a")),
+            ("role", Some("client")),
+            ("socket-mode", Some("660")),
+            ("id", Some("7")),
+            ("secret", Some("sesame")),
+            ("offloads", Some("0")),
+            ("packed", None),
         ] {
             let mut options = DeviceOptions::default();
             options.set(key, value).unwrap();
-            assert_eq!(options.first_given(), Some(key));
+            assert_eq!(options.given().collect::<Vec<_>>(), [key]);
         }
     }
 
@@ -266,6 +368,9 @@ mod tests {
             ("mtu", Some("10")),
             ("mac", Some("01:00:00:00:00:00")),
             ("mac", Some("02:00:00:00:00")),
+            ("role", Some("boss")),
+            ("socket-mode", Some("999")),
+            ("secret", Some("a secret of more than twenty-four bytes")),
             ("colour", Some("blue")),
         ] {
             assert!(DeviceOptions::default().set(key, value).is_err(), "{key}={value:?}");

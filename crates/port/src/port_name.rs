@@ -11,6 +11,7 @@
 //!          | [ "netmap:" | "xdp:" | "packet:" ] IFACE      a network interface; which mechanism is the prefix's
 //!          | [ "netmap:" ] IFACE "^"   the host stack's side of it
 //!          | "tap:" [ NAME ]           a TAP interface
+//!          | ( "vhost-user:" | "virtio-user:" | "memif:" ) PATH    a program behind a UNIX socket
 //! option  := [ "conf:" ] KEY "=" NUMBER | "share=" NAME | DEVICE-KEY [ "=" VALUE ]
 //! KEY     := queues (rings) | slots | buf-size | extra-bufs
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
@@ -26,7 +27,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device_options::{DeviceOptions, check_interface_name};
+use crate::device_options::{DeviceOptions, Wisher, check_interface_name};
 
 /// Longest switch, port or pipe name, bytes.
 pub const MAX_NAME_BYTES: usize = 15;
@@ -105,6 +106,38 @@ pub enum PortBase {
         /// Its name; empty leaves it to the kernel.
         interface: String,
     },
+    /// A foreign program behind a UNIX socket.
+    Socket {
+        /// What is spoken there.
+        protocol: SocketProtocol,
+        /// Where it is.
+        path: PathBuf,
+    },
+}
+
+/// How two programs share rings that a UNIX socket brings together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SocketProtocol {
+    /// vhost-user, as the side that serves a guest's virtio-net card.
+    VhostUser,
+    /// vhost-user, as the side that has the card: a guest of another switch.
+    VirtioUser,
+    /// memif.
+    Memif,
+}
+
+impl SocketProtocol {
+    const ALL: [Self; 3] = [Self::VhostUser, Self::VirtioUser, Self::Memif];
+
+    /// What stands before the colon of a name.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Self::VhostUser => "vhost-user",
+            Self::VirtioUser => "virtio-user",
+            Self::Memif => "memif",
+        }
+    }
 }
 
 /// How the frames of a network interface are had.
@@ -147,7 +180,8 @@ pub struct PortName {
 /// Why a name does not parse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "port name {name:?}: {problem}; names look like vale0:a, x{{1 and x}}1, eth0, eth0^, tap:t0, null:size=60, pcap:FILE"
+    "port name {name:?}: {problem}; names look like vale0:a, x{{1 and x}}1, eth0, eth0^, tap:t0, vhost-user:SOCKET, memif:SOCKET, null:size=60, \
+     pcap:FILE"
 )]
 pub struct PortNameError {
     /// The name as given.
@@ -177,12 +211,21 @@ impl FromStr for PortName {
             Some(options) => parse_options(options).map_err(fail)?,
             None => PortOptions::default(),
         };
-        let device =
-            matches!(base, PortBase::Interface { .. } | PortBase::HostStack { .. } | PortBase::Tap { .. });
-        if !device && let Some(option) = options.device.first_given() {
-            return Err(fail(format!("option {option} is for network interfaces and TAP ports")));
-        }
+        options.device.check(base.wisher()).map_err(fail)?;
         Ok(Self { base, options })
+    }
+}
+
+impl PortBase {
+    /// Which options it understands.
+    fn wisher(&self) -> Wisher {
+        match self {
+            Self::Switch { .. } | Self::Pipe { .. } | Self::Null { .. } | Self::Pcap { .. } => {
+                Wisher::NoDevice
+            }
+            Self::Interface { .. } | Self::HostStack { .. } | Self::Tap { .. } => Wisher::Interface,
+            Self::Socket { protocol, .. } => Wisher::Socket(*protocol),
+        }
     }
 }
 
@@ -204,6 +247,14 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
             check_interface_name(interface)?;
         }
         return Ok(PortBase::Tap { interface: interface.to_owned() });
+    }
+    for protocol in SocketProtocol::ALL {
+        if let Some(path) = text.strip_prefix(protocol.scheme()).and_then(|rest| rest.strip_prefix(':')) {
+            if path.is_empty() {
+                return Err("the path of the socket is missing".into());
+            }
+            return Ok(PortBase::Socket { protocol, path: path.into() });
+        }
     }
     let Some((switch, port)) = text.split_once(':') else {
         return parse_interface(text, Mechanism::Best);
@@ -349,6 +400,7 @@ impl fmt::Display for PortBase {
             },
             Self::HostStack { interface } => write!(f, "{interface}^"),
             Self::Tap { interface } => write!(f, "tap:{interface}"),
+            Self::Socket { protocol, path } => write!(f, "{}:{}", protocol.scheme(), path.display()),
         }
     }
 }
@@ -389,6 +441,12 @@ mod tests {
         assert_eq!(base("packet:eth0@fanout=cpu"), interface(Mechanism::Packet));
         assert_eq!(base("netmap:eth0^"), PortBase::HostStack { interface: "eth0".into() });
         assert_eq!(base("tap:"), PortBase::Tap { interface: String::new() });
+        let socket = |protocol, path: &str| PortBase::Socket { protocol, path: path.into() };
+        assert_eq!(base("vhost-user:/run/a:b.sock"), socket(SocketProtocol::VhostUser, "/run/a:b.sock"));
+        assert_eq!(base("virtio-user:s"), socket(SocketProtocol::VirtioUser, "s"));
+        assert_eq!(base("memif:/s"), socket(SocketProtocol::Memif, "/s"));
+        let name: PortName = "memif:/s@role=client,id=3,queues=2,secret=x".parse().unwrap();
+        assert_eq!((name.options.device.id, name.options.queues), (Some(3), Some(2)));
     }
 
     #[test]
@@ -413,6 +471,10 @@ mod tests {
             ("eth0@mode=fast", "mode"),
             ("vale0:a@promisc", "promisc"),
             ("eth0@mac=02:00", "mac"),
+            ("memif:", "path"),
+            ("vhost-user:/s@id=1", "vhost-user port has no option id"),
+            ("eth0@role=client", "memif"),
+            ("vale0:a@secret=x", "memif"),
             ("bridge:a", "bridge"),
             ("vale0:", "the port is empty"),
             ("vale0:a b", "' '"),
@@ -436,7 +498,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_shown_parses_to_the_same(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9})") {
+        fn what_is_shown_parses_to_the_same(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9}|(vhost-user|virtio-user|memif):[a-z/.:]{1,9})") {
             let name: PortName = text.parse().unwrap();
             prop_assert_eq!(name.base.to_string().parse::<PortName>().unwrap(), name);
         }

@@ -181,6 +181,7 @@ mod tests {
             error: None,
             notes: Vec::new(),
             link: None,
+            peer: None,
         };
         listed(&report).unwrap()
     }

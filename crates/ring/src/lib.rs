@@ -4,7 +4,8 @@
 //!
 //! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region; [`allocator`]: which of them are
 //!   in use.
-//! - [`region`]: the sealed memfd; [`shared`], [`copy`]: access to bytes that others write.
+//! - [`region`]: the sealed memfd; [`foreign_memory`]: memory that others made and can take back; [`shared`], [`copy`]: access to bytes
+//!   that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
 //!   [`eventfd`]: what it sleeps on.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
@@ -19,6 +20,7 @@ pub mod copy;
 pub mod cursor;
 pub mod datapath_end;
 pub mod eventfd;
+pub mod foreign_memory;
 pub mod geometry;
 pub mod layout;
 pub mod monitor_end;

@@ -1,7 +1,7 @@
 //! `ringroad list`.
 
 use clap::Args;
-use ringroad_control::report::{LinkReport, PortReport};
+use ringroad_control::report::{LinkReport, PeerReport, PortReport};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
@@ -67,10 +67,24 @@ fn link_state(link: &LinkReport) -> String {
     }
 }
 
+fn peer_state(peer: &PeerReport, queues: u16) -> String {
+    match (peer.connected, &peer.last_error) {
+        (true, _) if peer.active_queues < queues => {
+            format!("peer connected, uses {} of {queues} queues", peer.active_queues)
+        }
+        (true, _) => "peer connected".to_owned(),
+        (false, Some(error)) => format!("no peer: {error}"),
+        (false, None) => "no peer".to_owned(),
+    }
+}
+
 fn state(port: &PortReport) -> String {
     let mut words = Vec::new();
     if let Some(link) = &port.link {
         words.push(link_state(link));
+    }
+    if let Some(peer) = &port.peer {
+        words.push(peer_state(peer, port.queues));
     }
     if port.persistent {
         words.push("attached".to_owned());
@@ -107,6 +121,7 @@ mod tests {
             error: None,
             notes: Vec::new(),
             link: None,
+            peer: None,
         }
     }
 
@@ -121,6 +136,23 @@ mod tests {
         for part in ["vale0:a", "gen (42)", "1 000 000", "no_space 12", "head out of range"] {
             assert!(row.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn a_port_with_a_socket_says_where_it_stands_with_its_peer() {
+        let mut report = port("vale0:a");
+        report.queues = 2;
+        report.peer = Some(PeerReport {
+            connected: true,
+            connections: 1,
+            agreed: "split rings".into(),
+            active_queues: 1,
+            last_error: None,
+        });
+        assert!(ports_table(&[report.clone()]).contains("uses 1 of 2 queues"));
+        let peer = report.peer.as_mut().unwrap();
+        (peer.connected, peer.last_error) = (false, Some("it spoke garbage".into()));
+        assert!(ports_table(&[report]).contains("no peer: it spoke garbage"));
     }
 
     #[test]

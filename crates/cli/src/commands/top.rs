@@ -296,6 +296,7 @@ mod tests {
             error: None,
             notes: Vec::new(),
             link: None,
+            peer: None,
         }
     }
 

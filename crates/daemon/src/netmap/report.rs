@@ -39,6 +39,7 @@ impl NetmapPort {
             error: None,
             notes: Vec::new(),
             link: None,
+            peer: None,
         };
         if let Service::Interface { nic: Some(nic), .. } = &self.service {
             let OpenSide { wire, device } = nic.as_ref();

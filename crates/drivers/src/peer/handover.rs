@@ -1,0 +1,142 @@
+//! How a connection's thread gives a worker the state of a ring, and gets it back.
+//!
+//! The state is always owned by one of the two. The thread leaves what is wanted on a *desk* and rings; the worker looks at one flag per batch, and
+//! where something changed puts its own state down and takes up the other's, as soon as nothing is borrowed from it any more.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use ringroad_ring::eventfd;
+
+/// The thread's side.
+#[derive(Debug)]
+pub(crate) struct Desk<T> {
+    shared: Arc<Shared<T>>,
+    /// What a sleeping worker waits for.
+    bell: Arc<OwnedFd>,
+}
+
+/// The worker's side: the state while it has one.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    shared: Arc<Shared<T>>,
+    current: Option<T>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    /// Whether the worker has to look.
+    is_wanted: AtomicBool,
+    state: Mutex<State<T>>,
+    exchanged: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    /// What the worker is to take up in exchange for what it has; taken by it.
+    wanted: Option<Option<T>>,
+    /// What it put down.
+    back: Option<T>,
+    /// Whether there is no worker any more.
+    is_gone: bool,
+}
+
+/// A desk and its other side; `bell` is the eventfd that wakes the worker.
+pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Desk<T>, Held<T>) {
+    let state = Mutex::new(State { wanted: None, back: None, is_gone: false });
+    let shared = Arc::new(Shared { is_wanted: AtomicBool::new(false), state, exchanged: Condvar::new() });
+    (Desk { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing that can panic is done under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Desk<T> {
+    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where there is no worker any
+    /// more, `state` is dropped.
+    pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
+        let mut shared = self.shared.lock();
+        shared.wanted = Some(state);
+        self.shared.is_wanted.store(true, Ordering::Release);
+        eventfd::ring(&*self.bell);
+        while shared.wanted.is_some() && !shared.is_gone {
+            shared = self.shared.exchanged.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.wanted = None;
+        shared.back.take()
+    }
+}
+
+impl<T> Held<T> {
+    /// The state, to be used for a batch: `None` while there is none, and, where the thread wants something, until
+    /// [`Self::is_recalled`] was answered.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Option<&mut T> {
+        self.current.as_mut()
+    }
+
+    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed any more,
+    /// [`Self::exchange`] is due.
+    #[inline]
+    pub(crate) fn is_recalled(&self) -> bool {
+        self.shared.is_wanted.load(Ordering::Acquire)
+    }
+
+    /// Puts the state down and takes up what the thread wants instead. Nothing may be borrowed from the state.
+    #[cold]
+    pub(crate) fn exchange(&mut self) {
+        let mut shared = self.shared.lock();
+        self.shared.is_wanted.store(false, Ordering::Release);
+        if let Some(wanted) = shared.wanted.take() {
+            shared.back = std::mem::replace(&mut self.current, wanted);
+            self.shared.exchanged.notify_all();
+        }
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        let mut shared = self.shared.lock();
+        shared.is_gone = true;
+        shared.back = self.current.take();
+        self.shared.exchanged.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_goes_to_the_worker_and_comes_back_as_the_worker_left_it() {
+        let bell = Arc::new(eventfd::create().unwrap());
+        let (desk, mut held) = handover::<Vec<u32>>(bell);
+        assert!(held.get().is_none() && !held.is_recalled());
+        let thread = std::thread::spawn(move || {
+            assert_eq!(desk.exchange(Some(vec![1])), None);
+            let back = desk.exchange(Some(vec![7]));
+            assert_eq!(desk.exchange(None), Some(vec![7]));
+            // Nobody is there any more: nothing waits.
+            assert_eq!(desk.exchange(Some(vec![9])), None);
+            back
+        });
+        let await_recall = |held: &Held<Vec<u32>>| {
+            while !held.is_recalled() {
+                std::thread::yield_now();
+            }
+        };
+        await_recall(&held);
+        held.exchange();
+        held.get().unwrap().push(2);
+        await_recall(&held);
+        held.exchange();
+        assert_eq!(held.get(), Some(&mut vec![7]));
+        drop(held);
+        assert_eq!(thread.join().unwrap(), Some(vec![1, 2]));
+    }
+}

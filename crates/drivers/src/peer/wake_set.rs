@@ -1,0 +1,126 @@
+//! What wakes a sleeping worker at one queue: its bell, and the eventfds that the peer writes.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ringroad_ring::eventfd;
+use rustix::event::{Timespec, epoll};
+
+/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes while the worker waits.
+#[derive(Debug)]
+pub(crate) struct WakeSet {
+    set: OwnedFd,
+    bell: Arc<OwnedFd>,
+}
+
+impl WakeSet {
+    /// With a bell and nothing else.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors left.
+    pub(crate) fn new() -> rustix::io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Arc::new(eventfd::create()?);
+        let this = Self { set, bell };
+        this.add(this.bell.as_fd())?;
+        Ok(this)
+    }
+
+    /// The bell that wakes the worker in our own name.
+    pub(crate) fn bell(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.bell)
+    }
+
+    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its last copy is closed, or
+    /// by [`Self::remove`].
+    ///
+    /// # Errors
+    /// The kernel's: the descriptor cannot be waited for.
+    pub(crate) fn add(&self, event: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        epoll::add(
+            &self.set,
+            event,
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        )
+    }
+
+    /// Takes an eventfd out; one that is not in it stays out.
+    pub(crate) fn remove(&self, event: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.set, event);
+    }
+
+    /// What is readable when the worker is wanted.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
+    }
+
+    /// Takes the signals off it. Called once per sleep.
+    pub(crate) fn drain(&self) {
+        let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let mut events = [nothing; 4];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // By edge, so looking takes them off; more than so many are signalled again.
+        let _ = epoll::wait(&self.set, &mut events, Some(&at_once));
+    }
+}
+
+/// Checks that a descriptor from a peer is an eventfd, and makes it one that never blocks a worker that writes to it.
+///
+/// # Errors
+/// What it is instead, for people.
+pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
+    use std::os::fd::AsRawFd;
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    match link {
+        Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => {}
+        Ok(kind) => return Err(format!("a descriptor to wake by is {}, not an eventfd", kind.display())),
+        Err(error) => return Err(format!("a descriptor to wake by cannot be looked at: {error}")),
+    }
+    let flags = rustix::fs::fcntl_getfl(descriptor).map_err(|error| error.to_string())?;
+    rustix::fs::fcntl_setfl(descriptor, flags | rustix::fs::OFlags::NONBLOCK)
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn is_readable(set: &WakeSet) -> bool {
+        let descriptor = set.descriptor();
+        let mut wait = [PollFd::new(&descriptor, PollFlags::IN)];
+        poll(&mut wait, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn each_write_wakes_though_nobody_reads_the_eventfd() {
+        let set = WakeSet::new().unwrap();
+        let event = eventfd::create().unwrap();
+        set.add(event.as_fd()).unwrap();
+        set.drain();
+        for _ in 0..3 {
+            assert!(!is_readable(&set));
+            eventfd::ring(&event);
+            assert!(is_readable(&set));
+            set.drain();
+        }
+        eventfd::ring(&*set.bell());
+        assert!(is_readable(&set));
+        set.drain();
+        set.remove(event.as_fd());
+        eventfd::ring(&event);
+        assert!(!is_readable(&set));
+    }
+
+    #[test]
+    fn only_eventfds_are_taken() {
+        let event = eventfd::create().unwrap();
+        assert_eq!(check_eventfd(event.as_fd()), Ok(()));
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(check_eventfd(OwnedFd::as_fd(&pipe)).unwrap_err().contains("pipe"));
+    }
+}

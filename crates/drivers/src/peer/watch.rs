@@ -1,0 +1,61 @@
+//! What people are told of the program at the other side of a port's socket.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where a port stands with its peer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PeerStatus {
+    /// Whether one is connected.
+    pub is_connected: bool,
+    /// Connections that there were, the present one included.
+    pub connections: u64,
+    /// What was agreed with the one connected, in words for people; empty while nothing was.
+    pub agreed: String,
+    /// Queues, of those that the port has, that the peer uses now.
+    pub active_queues: u16,
+    /// Why the last connection ended or could not be made, where that was no good end.
+    pub last_error: Option<String>,
+}
+
+/// The status of a port, written by the thread of its connection and read by whoever asks.
+#[derive(Debug, Default)]
+pub struct PeerWatch {
+    status: Mutex<PeerStatus>,
+}
+
+impl PeerWatch {
+    fn lock(&self) -> MutexGuard<'_, PeerStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status now.
+    #[must_use]
+    pub fn status(&self) -> PeerStatus {
+        self.lock().clone()
+    }
+
+    /// A peer is connected.
+    pub(crate) fn connected(&self) {
+        let mut status = self.lock();
+        status.is_connected = true;
+        status.connections += 1;
+        status.last_error = None;
+    }
+
+    /// What was agreed, and how many queues are in use.
+    pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
+        let mut status = self.lock();
+        (status.agreed, status.active_queues) = (agreed, active_queues);
+    }
+
+    /// The connection has ended, or could not be made; `error` where that was no good end.
+    pub(crate) fn disconnected(&self, error: Option<String>) {
+        let mut status = self.lock();
+        status.is_connected = false;
+        status.agreed.clear();
+        status.active_queues = 0;
+        if error.is_some() {
+            status.last_error = error;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What virtqueues look like in memory (Virtual I/O Device version 1.2, sections 2.7 and 2.8), and the features of a network card (5.1.3).
+//! All fields are little-endian.
+
+/// Feature bits that matter to rings and network cards.
+pub mod features {
+    /// The device takes frames with an open checksum.
+    pub const NET_CSUM: u64 = 1 << 0;
+    /// The driver does.
+    pub const NET_GUEST_CSUM: u64 = 1 << 1;
+    /// The driver takes long TCP frames over IPv4.
+    pub const NET_GUEST_TSO4: u64 = 1 << 7;
+    /// The driver takes long TCP frames over IPv6.
+    pub const NET_GUEST_TSO6: u64 = 1 << 8;
+    /// The driver takes long TCP frames with explicit congestion notification.
+    pub const NET_GUEST_ECN: u64 = 1 << 9;
+    /// The device takes long TCP frames over IPv4.
+    pub const NET_HOST_TSO4: u64 = 1 << 11;
+    /// The device takes long TCP frames over IPv6.
+    pub const NET_HOST_TSO6: u64 = 1 << 12;
+    /// The device takes long TCP frames with explicit congestion notification.
+    pub const NET_HOST_ECN: u64 = 1 << 13;
+    /// A received frame may take several buffers.
+    pub const NET_MRG_RXBUF: u64 = 1 << 15;
+    /// The card says whether it has a link.
+    pub const NET_STATUS: u64 = 1 << 16;
+    /// The driver announces itself when it is told to, after a migration.
+    pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
+    /// Several pairs of queues.
+    pub const NET_MQ: u64 = 1 << 22;
+    /// The device keeps a log of the pages that it writes (vhost, no bit of virtio's).
+    pub const LOG_ALL: u64 = 1 << 26;
+    /// A legacy driver does not mind where header and frame part.
+    pub const ANY_LAYOUT: u64 = 1 << 27;
+    /// A descriptor may point to a table of descriptors.
+    pub const INDIRECT_DESC: u64 = 1 << 28;
+    /// Each side says at which entry it wants to be woken.
+    pub const EVENT_IDX: u64 = 1 << 29;
+    /// vhost-user has features of its own (vhost, no bit of virtio's).
+    pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+    /// Virtio 1.0 or later.
+    pub const VERSION_1: u64 = 1 << 32;
+    /// Packed rings.
+    pub const RING_PACKED: u64 = 1 << 34;
+}
+
+/// Bytes of a descriptor, in a ring of either kind and in a table.
+pub const DESCRIPTOR_BYTES: usize = 16;
+/// The descriptor goes on in another.
+pub const DESC_NEXT: u16 = 1;
+/// The device writes the buffer.
+pub const DESC_WRITE: u16 = 2;
+/// The buffer is a table of descriptors.
+pub const DESC_INDIRECT: u16 = 4;
+/// Packed rings: made available in a lap in which the driver's counter was 1.
+pub const DESC_AVAIL: u16 = 1 << 7;
+/// Packed rings: used in a lap in which the device's counter was 1.
+pub const DESC_USED: u16 = 1 << 15;
+
+/// Split rings, `avail.flags`: the driver need not be woken.
+pub const AVAIL_NO_INTERRUPT: u16 = 1;
+/// Split rings, `used.flags`: the device need not be woken.
+pub const USED_NO_NOTIFY: u16 = 1;
+
+/// Packed rings, `flags` of an event suppression area: wake always.
+pub const EVENT_ENABLE: u16 = 0;
+/// Wake never.
+pub const EVENT_DISABLE: u16 = 1;
+/// Wake at the descriptor that the area names.
+pub const EVENT_AT_DESCRIPTOR: u16 = 2;
+
+/// Most entries of a ring.
+pub const MAX_RING_ENTRIES: u16 = 32768;
+/// Bytes in front of each frame under [`features::VERSION_1`] or with buffers that can be merged.
+pub const NET_HEADER_BYTES: usize = 12;
+/// Bytes in front of each frame otherwise.
+pub const SHORT_NET_HEADER_BYTES: usize = 10;
+
+/// Bytes of the available ring of a split virtqueue of `entries` entries: flags, index, entries, `used_event`.
+#[must_use]
+pub const fn avail_ring_bytes(entries: u16) -> usize {
+    6 + 2 * entries as usize
+}
+
+/// Bytes of the used ring of a split virtqueue of `entries` entries: flags, index, entries of 8 bytes, `avail_event`.
+#[must_use]
+pub const fn used_ring_bytes(entries: u16) -> usize {
+    6 + 8 * entries as usize
+}
+
+/// Whether the entry at which the other side wants to be woken is among those published since: from `before` up to and without `now` (virtio 1.2, section 2.7.10.1).
+#[inline]
+#[must_use]
+pub const fn passes_event(event: u16, now: u16, before: u16) -> bool {
+    now.wrapping_sub(event).wrapping_sub(1) < now.wrapping_sub(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes_event;
+
+    #[test]
+    fn an_event_is_passed_by_the_step_that_publishes_its_entry() {
+        assert!(passes_event(5, 6, 5) && passes_event(5, 9, 3));
+        assert!(!passes_event(5, 5, 3) && !passes_event(5, 9, 6));
+        assert!(passes_event(65535, 1, 65534) && !passes_event(1, 1, 65534));
+    }
+}
