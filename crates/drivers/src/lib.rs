@@ -10,6 +10,7 @@
 //! | [`af_packet`] | `packet:eth0` | a network interface, beside the host stack |
 //! | [`host_rings`] | `eth0^` | the host stack's side of a network interface |
 //! | [`tap`] | `tap:t0` | a TAP interface |
+//! | [`vhost_user`] | `vhost-user:SOCKET` | a guest's virtio-net card |
 //!
 //! A driver never uses another driver, but that host rings lead through a TAP. `nic` chooses among those of an interface. [`registry`] is where they are named for the rest.
 
@@ -30,3 +31,4 @@ pub mod shm;
 pub mod tap;
 #[cfg(test)]
 mod test_network;
+pub mod vhost_user;

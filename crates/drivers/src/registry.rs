@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringroad_netdev::ethtool::link_speed;
 use ringroad_netdev::link::{LinkInfo, link_by_name};
-use ringroad_port::port_name::{PortBase, PortName};
+use ringroad_port::port_name::{PortBase, PortName, SocketProtocol};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 
 use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
@@ -13,6 +13,7 @@ use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
 use crate::shm::ShmRegion;
+use crate::vhost_user;
 
 /// A driver's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,7 @@ pub const DRIVERS: &[DriverEntry] = &[
         about: "a network interface, its frames shared with the host stack",
     },
     DriverEntry { name: "host", names: "eth0^", about: "the host stack's side of a network interface" },
+    DriverEntry { name: "vhost_user", names: "vhost-user:SOCKET", about: "a guest's virtio-net card" },
     DriverEntry { name: "tap", names: "tap:t0", about: "a TAP interface, made with the port" },
 ];
 
@@ -93,6 +95,7 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
         PortBase::Tap { .. } | PortBase::HostStack { .. } => {
             Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
         }
+        PortBase::Socket { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
         PortBase::Interface { interface, mechanism } => {
             nic::plan_interface(interface, *mechanism, &name.options.device, asked)
         }
@@ -136,6 +139,9 @@ pub fn open_device(
             ))
         }
         PortBase::HostStack { interface } => nic::open_host_stack(interface, &name.options.device, plan),
+        PortBase::Socket { protocol: SocketProtocol::VhostUser, path } => {
+            vhost_user::open(path, &name.options.device, plan.queues)
+        }
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         PortBase::Interface { interface, mechanism } => {
             nic::open_interface(interface, *mechanism, &name.options.device, plan, role, home)

@@ -265,6 +265,13 @@ impl Batch {
         &self.buffers
     }
 
+    /// How many more frames the next receive may borrow, as far as their fragments fit.
+    #[inline]
+    #[must_use]
+    pub fn frame_room(&self) -> usize {
+        self.capacity - self.heads.len()
+    }
+
     /// Whether another frame of up to `fragments` fragments fits. A frame always fits into an empty batch.
     #[inline]
     #[must_use]

@@ -49,6 +49,18 @@ pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Desk<T>, Held<T>) {
     (Desk { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
 }
 
+/// Ends the wait of a thread at its desk, whatever the worker does.
+#[derive(Debug)]
+pub(crate) struct Closer<T>(Arc<Shared<T>>);
+
+impl<T> Closer<T> {
+    /// From now on nothing is exchanged: the worker keeps what it has.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_gone = true;
+        self.0.exchanged.notify_all();
+    }
+}
+
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Nothing that can panic is done under the lock.
@@ -57,10 +69,18 @@ impl<T> Shared<T> {
 }
 
 impl<T> Desk<T> {
+    /// What ends the thread's wait when its port ends.
+    pub(crate) fn closer(&self) -> Closer<T> {
+        Closer(Arc::clone(&self.shared))
+    }
+
     /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where there is no worker any
     /// more, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
         let mut shared = self.shared.lock();
+        if shared.is_gone {
+            return shared.back.take();
+        }
         shared.wanted = Some(state);
         self.shared.is_wanted.store(true, Ordering::Release);
         eventfd::ring(&*self.bell);
@@ -78,6 +98,11 @@ impl<T> Held<T> {
     #[inline]
     pub(crate) fn get(&mut self) -> Option<&mut T> {
         self.current.as_mut()
+    }
+
+    /// The state, to look at.
+    pub(crate) fn peek(&self) -> Option<&T> {
+        self.current.as_ref()
     }
 
     /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed any more,
@@ -123,6 +148,7 @@ mod tests {
             assert_eq!(desk.exchange(None), Some(vec![7]));
             // Nobody is there any more: nothing waits.
             assert_eq!(desk.exchange(Some(vec![9])), None);
+            desk.closer().close();
             back
         });
         let await_recall = |held: &Held<Vec<u32>>| {

@@ -1,0 +1,469 @@
+//! What a guest's front end says and asks, and what follows from it for the rings (vhost-user protocol, QEMU's `docs/interop/vhost-user.rst`).
+//!
+//! The messages are read and answered by the `vhost` crate. A ring runs when it was started by its kick, is enabled, and its addresses lie in the memory
+//! shared. Whatever changes it, it is taken back from the worker first and handed over anew after.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
+use ringroad_virtqueue::dirty_log::DirtyLog;
+use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
+use ringroad_virtqueue::inflight::{Inflight, InflightLayout};
+use ringroad_virtqueue::layout::{
+    MAX_RING_ENTRIES, NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES, features as feature,
+};
+use vhost::VhostUserMemoryRegionBase;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+
+use super::features::{TAKES_UNFINISHED, describe, offered_protocol};
+use super::vring::{Scratch, Vring};
+use crate::peer::handover::Desk;
+use crate::peer::wake_set::{WakeSet, check_eventfd};
+use crate::peer::watch::PeerWatch;
+
+/// Most regions of memory: as many as QEMU has slots for.
+const MAX_MEMORY_SLOTS: usize = 509;
+/// The network card's configuration (virtio 1.2, section 5.1.4): address, status, pairs of queues, MTU.
+const CONFIG_BYTES: usize = 12;
+const LINK_UP: u16 = 1;
+
+/// One ring as the front end has set it up.
+#[derive(Debug, Default)]
+struct VringSetup {
+    entries: u16,
+    addresses: Option<VringAddresses>,
+    position: RingPosition,
+    is_started: bool,
+    is_enabled: bool,
+    /// Whether the worker has it.
+    runs: bool,
+    /// Whether it broke a rule: it stays where it is until it is set up anew.
+    is_broken: bool,
+    kick: Option<OwnedFd>,
+    call: Option<Arc<OwnedFd>>,
+    error: Option<Arc<OwnedFd>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct VringAddresses {
+    descriptors: u64,
+    driver: u64,
+    device: u64,
+    is_logged: bool,
+}
+
+/// Where a ring's state goes to.
+#[derive(Debug)]
+pub(super) struct RingDesk {
+    pub(super) desk: Desk<Vring>,
+    pub(super) wake: Arc<WakeSet>,
+}
+
+/// The back end of one port, with one front end after the other.
+#[derive(Debug)]
+pub(super) struct BackEnd {
+    offered: u64,
+    features: u64,
+    regions: Vec<Arc<GuestRegion>>,
+    memory: Arc<GuestMemory>,
+    log: Option<Arc<DirtyLog>>,
+    inflight: Option<Arc<Inflight>>,
+    vrings: Vec<VringSetup>,
+    /// In the order of the front end's numbers: receive and transmit queue of each pair.
+    desks: Vec<RingDesk>,
+    watch: Arc<PeerWatch>,
+}
+
+/// An error of our own, told to the front end where it wants to know, and to people.
+fn refuse(why: impl ToString) -> Error {
+    Error::ReqHandlerError(std::io::Error::other(why.to_string()))
+}
+
+impl BackEnd {
+    pub(super) fn new(offered: u64, desks: Vec<RingDesk>, watch: Arc<PeerWatch>) -> Self {
+        let vrings = desks.iter().map(|_| VringSetup::default()).collect();
+        Self {
+            offered,
+            features: 0,
+            regions: Vec::new(),
+            memory: Arc::default(),
+            log: None,
+            inflight: None,
+            vrings,
+            desks,
+            watch,
+        }
+    }
+
+    /// Forgets a front end: nothing of its memory is in use afterwards.
+    pub(super) fn reset(&mut self) {
+        for index in 0..self.vrings.len() {
+            self.stop(index);
+        }
+        self.vrings.iter_mut().for_each(|setup| *setup = VringSetup::default());
+        self.features = 0;
+        self.regions.clear();
+        self.memory = Arc::default();
+        self.log = None;
+        self.inflight = None;
+    }
+
+    fn has(&self, bits: u64) -> bool {
+        self.features & bits == bits
+    }
+
+    fn setup(&mut self, index: u32) -> Result<&mut VringSetup> {
+        let count = self.vrings.len();
+        let no_such = || refuse(format!("there is no ring {index}: the port has {count}"));
+        self.vrings.get_mut(index as usize).ok_or_else(no_such)
+    }
+
+    /// Takes a ring back from the worker, if it has it.
+    fn stop(&mut self, index: usize) {
+        let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else { return };
+        if !std::mem::take(&mut setup.runs) {
+            return;
+        }
+        if let Some(kick) = &setup.kick {
+            desk.wake.remove(kick.as_fd());
+        }
+        if let Some(vring) = desk.desk.exchange(None) {
+            setup.position = vring.ring.position();
+            setup.is_broken |= vring.fault.is_some();
+        }
+    }
+
+    /// Hands a ring to the worker if it is to run. The worker does not have it.
+    fn start(&mut self, index: usize) -> Result<()> {
+        let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
+        let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else {
+            return Ok(());
+        };
+        let enabled = setup.is_enabled || features & feature::PROTOCOL_FEATURES == 0;
+        let Some(addresses) = setup.addresses.filter(|_| setup.is_started && enabled && !setup.is_broken)
+        else {
+            return Ok(());
+        };
+        let has = |bits: u64| features & bits == bits;
+        let place = RingPlace {
+            entries: setup.entries,
+            descriptors: addresses.descriptors,
+            driver: addresses.driver,
+            device: addresses.device,
+            is_packed: has(feature::RING_PACKED),
+            has_event_index: has(feature::EVENT_IDX),
+            has_tables: has(feature::INDIRECT_DESC),
+        };
+        let mut ring = DeviceRing::new(Arc::clone(&self.memory), &place, setup.position).map_err(refuse)?;
+        if let Some(inflight) = &self.inflight {
+            ring.track(inflight, index as u16).map_err(refuse)?;
+        }
+        ring.wake_me(false);
+        let short = !is_mergeable && !has(feature::VERSION_1);
+        let vring = Vring {
+            ring,
+            call: setup.call.clone(),
+            error: setup.error.clone(),
+            log: self.log.clone().filter(|_| has(feature::LOG_ALL)),
+            logs_ring: addresses.is_logged,
+            header_bytes: if short { SHORT_NET_HEADER_BYTES } else { NET_HEADER_BYTES },
+            is_mergeable,
+            reads_offloads: has(feature::NET_CSUM),
+            takes_unfinished: has(TAKES_UNFINISHED),
+            fault: None,
+            scratch: Scratch::new(),
+        };
+        if let Some(kick) = &setup.kick {
+            desk.wake.add(kick.as_fd()).map_err(refuse)?;
+        }
+        desk.desk.exchange(Some(vring));
+        setup.runs = true;
+        Ok(())
+    }
+
+    /// Makes a change to a ring while no worker has it.
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut VringSetup)) -> Result<()> {
+        self.setup(index)?;
+        self.stop(index as usize);
+        change(self.setup(index)?);
+        let outcome = self.start(index as usize);
+        self.tell();
+        outcome
+    }
+
+    /// Makes a change to what all rings have in common, while no worker has any.
+    fn change_all(&mut self, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        for index in 0..self.vrings.len() {
+            self.stop(index);
+        }
+        change(self)?;
+        for index in 0..self.vrings.len() {
+            self.start(index)?;
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// Tells people where it stands.
+    fn tell(&self) {
+        let pairs = self.vrings.chunks(2).filter(|pair| pair.iter().all(|setup| setup.runs)).count();
+        self.watch.agreed(describe(self.features), pairs as u16);
+    }
+
+    fn set_memory(&mut self, regions: Vec<Arc<GuestRegion>>) -> Result<()> {
+        let memory = GuestMemory::new(regions.clone()).map_err(refuse)?;
+        self.change_all(|this| {
+            (this.regions, this.memory) = (regions, Arc::new(memory));
+            Ok(())
+        })
+    }
+
+    fn inflight_layout(&self, asked: &VhostUserInflight) -> InflightLayout {
+        let (rings, entries) = (asked.num_queues, asked.queue_size);
+        InflightLayout { rings, entries, is_packed: self.has(feature::RING_PACKED) }
+    }
+}
+
+fn place_of(region: &VhostUserMemoryRegion) -> RegionPlace {
+    RegionPlace {
+        guest: region.guest_phys_addr,
+        user: region.user_addr,
+        bytes: region.memory_size,
+        file_offset: region.mmap_offset,
+    }
+}
+
+/// A descriptor to wake by or be woken by.
+fn event(file: Option<File>) -> Result<Option<OwnedFd>> {
+    let Some(file) = file else { return Ok(None) };
+    check_eventfd(file.as_fd()).map_err(refuse)?;
+    Ok(Some(file.into()))
+}
+
+impl VhostUserBackendReqHandlerMut for BackEnd {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.reset_device()
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        for index in 0..self.vrings.len() {
+            self.stop(index);
+        }
+        for setup in &mut self.vrings {
+            (setup.is_started, setup.is_enabled, setup.is_broken) = (false, false, false);
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(self.offered)
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        let odd = features & !self.offered;
+        if odd != 0 {
+            return Err(refuse(format!("the front end wants features that were not offered: {odd:#x}")));
+        }
+        self.change_all(|this| {
+            this.features = features;
+            Ok(())
+        })
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        let map = |(region, file): (&VhostUserMemoryRegion, File)| {
+            GuestRegion::map(place_of(region), file.as_fd()).map(Arc::new).map_err(refuse)
+        };
+        let regions = regions.iter().zip(files).map(map).collect::<Result<Vec<_>>>()?;
+        self.set_memory(regions)?;
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, entries: u32) -> Result<()> {
+        let entries = u16::try_from(entries).ok().filter(|entries| (1..=MAX_RING_ENTRIES).contains(entries));
+        let entries = entries.ok_or_else(|| refuse("a ring has 1 to 32768 entries"))?;
+        self.change(index, |setup| setup.entries = entries)
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        flags: VhostUserVringAddrFlags,
+        descriptors: u64,
+        device: u64,
+        driver: u64,
+        _log: u64,
+    ) -> Result<()> {
+        let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
+        let addresses = VringAddresses { descriptors, driver, device, is_logged };
+        self.change(index, |setup| setup.addresses = Some(addresses))
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        self.change(index, |setup| (setup.position, setup.is_broken) = (RingPosition(base), false))
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        // It stops the ring until the next kick is set.
+        self.change(index, |setup| (setup.is_started, setup.kick) = (false, None))?;
+        Ok(VhostUserVringState::new(index, self.setup(index)?.position.0))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let kick = event(file)?;
+        self.change(index.into(), |setup| (setup.is_started, setup.kick) = (true, kick))
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let call = event(file)?.map(Arc::new);
+        self.change(index.into(), |setup| setup.call = call)
+    }
+
+    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let error = event(file)?.map(Arc::new);
+        self.change(index.into(), |setup| setup.error = error)
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(offered_protocol())
+    }
+
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        let odd = features & !(offered_protocol() | VhostUserProtocolFeatures::REPLY_ACK).bits();
+        match odd {
+            0 => Ok(()),
+            odd => {
+                Err(refuse(format!("the front end wants protocol features that were not offered: {odd:#x}")))
+            }
+        }
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(self.vrings.len() as u64 / 2)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        self.change(index, |setup| setup.is_enabled = enable)
+    }
+
+    fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        let mut config = [0; CONFIG_BYTES];
+        // The address is left to the front end, which has one for its guest.
+        config[6..8].copy_from_slice(&LINK_UP.to_le_bytes());
+        config[8..10].copy_from_slice(&(self.vrings.len() as u16 / 2).to_le_bytes());
+        let end = offset.checked_add(size).map_or(usize::MAX, |end| end as usize);
+        let part = config.get(offset as usize..end);
+        part.map(<[u8]>::to_vec).ok_or_else(|| refuse(format!("the configuration has {CONFIG_BYTES} bytes")))
+    }
+
+    fn set_config(&mut self, _offset: u32, _config: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+        Err(refuse("nothing of the configuration can be written"))
+    }
+
+    fn set_gpu_socket(&mut self, _socket: GpuBackend) -> Result<()> {
+        Err(refuse("this is a network card"))
+    }
+
+    fn get_shared_object(&mut self, _object: VhostUserSharedMsg) -> Result<File> {
+        Err(refuse("a network card shares no objects"))
+    }
+
+    fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let layout = self.inflight_layout(asked);
+        let (inflight, file) = Inflight::create(layout).map_err(refuse)?;
+        self.change_all(|this| {
+            this.inflight = Some(Arc::new(inflight));
+            Ok(())
+        })?;
+        let answer = VhostUserInflight::new(layout.bytes(), 0, layout.rings, layout.entries);
+        Ok((answer, file.into()))
+    }
+
+    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
+        let layout = self.inflight_layout(inflight);
+        if inflight.mmap_size < layout.bytes() {
+            return Err(refuse("the memory for buffers in flight is too short"));
+        }
+        let inflight = Inflight::map(layout, file.as_fd(), inflight.mmap_offset).map_err(refuse)?;
+        self.change_all(|this| {
+            this.inflight = Some(Arc::new(inflight));
+            Ok(())
+        })
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(MAX_MEMORY_SLOTS as u64)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        if self.regions.len() == MAX_MEMORY_SLOTS {
+            return Err(refuse(format!("more than {MAX_MEMORY_SLOTS} regions of memory")));
+        }
+        let added = GuestRegion::map(place_of(region), file.as_fd()).map_err(refuse)?;
+        let mut regions = self.regions.clone();
+        regions.push(Arc::new(added));
+        self.set_memory(regions)?;
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        // By place alone: the file's offset is not part of what names a region.
+        let gone = place_of(region);
+        let is_gone = |place: RegionPlace| {
+            (place.guest, place.user, place.bytes) == (gone.guest, gone.user, gone.bytes)
+        };
+        let mut regions = self.regions.clone();
+        regions.retain(|region| !is_gone(region.place()));
+        if regions.len() == self.regions.len() {
+            return Err(refuse(format!("there is no region of memory at {:#x}", gone.guest)));
+        }
+        self.set_memory(regions)
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _direction: VhostTransferStateDirection,
+        _phase: VhostTransferStatePhase,
+        _file: File,
+    ) -> Result<Option<File>> {
+        Err(refuse("the card has no state of its own to move"))
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        Err(refuse("the card has no state of its own to move"))
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        Err(refuse("a network card shares no memory of its own"))
+    }
+
+    fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
+        let log = DirtyLog::map(file.as_fd(), log.mmap_offset, log.mmap_size).map_err(refuse)?;
+        self.change_all(|this| {
+            this.log = Some(Arc::new(log));
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The thread that listens to a guest's front end.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use ringroad_port::device_options::SocketRole;
+use rustix::net::SocketType;
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use super::back_end::BackEnd;
+use super::vring::Vring;
+use crate::device::DeviceError;
+use crate::peer::handover::Closer;
+use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::watch::PeerWatch;
+
+/// A port's connection. Ends with the value.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stop: StopBell,
+    closers: Vec<Closer<Vring>>,
+    /// The socket in use, to be shut when the thread waits for the rest of a message.
+    current: Arc<Mutex<Option<UnixStream>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where front ends come from.
+enum Meeting {
+    Listen(PeerListener),
+    Connect(PathBuf),
+}
+
+impl Connection {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No socket, or what `failed` makes of the kernel's answer.
+    pub(super) fn start(
+        path: &Path,
+        role: SocketRole,
+        socket_mode: Option<u32>,
+        back_end: BackEnd,
+        closers: Vec<Closer<Vring>>,
+        watch: Arc<PeerWatch>,
+        failed: impl Fn(std::io::Error) -> DeviceError,
+    ) -> Result<Self, DeviceError> {
+        let meeting = match role {
+            SocketRole::Server => Meeting::Listen(PeerListener::bind(path, SocketType::STREAM, socket_mode)?),
+            SocketRole::Client => Meeting::Connect(path.to_owned()),
+        };
+        let stop = StopBell::new().map_err(|errno| failed(errno.into()))?;
+        let current = Arc::<Mutex<Option<UnixStream>>>::default();
+        let host = Host {
+            meeting,
+            stop: stop.clone(),
+            current: Arc::clone(&current),
+            watch,
+            back_end: Arc::new(Mutex::new(back_end)),
+        };
+        let thread = std::thread::Builder::new()
+            .name("vhost-user".into())
+            .spawn(move || while host.serve_one().is_some() {})
+            .map_err(failed)?;
+        Ok(Self { stop, closers, current, thread: Some(thread) })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop.ring();
+        self.closers.iter().for_each(Closer::close);
+        if let Some(socket) = &*self.current.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Host {
+    meeting: Meeting,
+    stop: StopBell,
+    current: Arc<Mutex<Option<UnixStream>>>,
+    watch: Arc<PeerWatch>,
+    back_end: Arc<Mutex<BackEnd>>,
+}
+
+impl Host {
+    /// Waits for a front end and serves it until it goes. `None` when the port ends.
+    fn serve_one(&self) -> Option<()> {
+        let socket = match &self.meeting {
+            Meeting::Connect(path) => {
+                let told = |why| self.watch.disconnected(Some(why));
+                self.stop.await_server(path, SocketType::STREAM, told)?
+            }
+            Meeting::Listen(listener) => loop {
+                self.stop.wait([listener.as_fd()], None)?;
+                match listener.accept() {
+                    Ok(Some(socket)) => break socket,
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.watch.disconnected(Some(format!("accepting a connection: {error}")));
+                        self.stop.wait([], Some(std::time::Duration::from_millis(200)))?;
+                    }
+                }
+            },
+        };
+        self.watch.connected();
+        let ending = self.serve(socket);
+        *self.current() = None;
+        self.back_end.lock().unwrap_or_else(PoisonError::into_inner).reset();
+        let (error, goes_on) = ending;
+        self.watch.disconnected(error);
+        goes_on
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<UnixStream>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a front end. Returns why it ended, where that was no good end, and whether the port goes on.
+    fn serve(&self, socket: OwnedFd) -> (Option<String>, Option<()>) {
+        let socket = UnixStream::from(socket);
+        let (wait, shut) = match (socket.try_clone(), socket.try_clone()) {
+            (Ok(wait), Ok(shut)) => (wait, shut),
+            (Err(error), _) | (_, Err(error)) => return (Some(error.to_string()), Some(())),
+        };
+        *self.current() = Some(shut);
+        let mut handler = BackendReqHandler::from_stream(socket, Arc::clone(&self.back_end));
+        loop {
+            let is_ready = match &self.meeting {
+                Meeting::Connect(_) => self.stop.wait([wait.as_fd()], None).map(|[own]| own),
+                Meeting::Listen(listener) => {
+                    self.stop.wait([wait.as_fd(), listener.as_fd()], None).map(|[own, other]| {
+                        // One card, one guest: whoever else comes is told by the end of the connection.
+                        if other {
+                            drop(listener.accept());
+                        }
+                        own
+                    })
+                }
+            };
+            match is_ready {
+                None => return (None, None),
+                Some(false) => continue,
+                Some(true) => {}
+            }
+            match handler.handle_request() {
+                Ok(()) => {}
+                Err(Error::Disconnected) => return (None, Some(())),
+                Err(error) => return (Some(format!("the guest's front end: {error}")), Some(())),
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is offered to a guest's front end, and what was agreed, in words.
+
+use ringroad_virtqueue::layout::features::*;
+use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
+
+/// Offloads that the datapath can do for a guest, or leave to it. UDP's segmentation is none of them.
+pub(super) const OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN | TAKES_UNFINISHED;
+/// What a guest must have agreed to before it gets frames that are left unfinished.
+pub(super) const TAKES_UNFINISHED: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
+
+/// The virtio features on offer.
+pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
+    let mut features = VERSION_1
+        | ANY_LAYOUT
+        | INDIRECT_DESC
+        | EVENT_IDX
+        | NET_MRG_RXBUF
+        | NET_STATUS
+        | NET_GUEST_ANNOUNCE
+        | PROTOCOL_FEATURES
+        | LOG_ALL;
+    if queues > 1 {
+        features |= NET_MQ;
+    }
+    if offloads {
+        features |= OFFLOADS;
+    }
+    if packed {
+        features |= RING_PACKED;
+    }
+    features
+}
+
+/// The features of the protocol on offer.
+pub(super) fn offered_protocol() -> Protocol {
+    Protocol::MQ
+        | Protocol::LOG_SHMFD
+        | Protocol::REPLY_ACK
+        | Protocol::CONFIG
+        | Protocol::INFLIGHT_SHMFD
+        | Protocol::RESET_DEVICE
+        | Protocol::CONFIGURE_MEM_SLOTS
+}
+
+/// What was agreed, for people.
+pub(super) fn describe(features: u64) -> String {
+    let has = |bits: u64| features & bits == bits;
+    let words = [
+        (true, if has(VERSION_1) { "virtio 1" } else { "legacy virtio" }),
+        (true, if has(RING_PACKED) { "packed rings" } else { "split rings" }),
+        (has(NET_MRG_RXBUF), "merged buffers"),
+        (has(INDIRECT_DESC), "indirect descriptors"),
+        (has(EVENT_IDX), "event index"),
+        (has(NET_CSUM) || has(NET_GUEST_CSUM), "checksum offload"),
+        (has(NET_HOST_TSO4) || has(NET_GUEST_TSO4), "TCP segmentation offload"),
+        (has(NET_MQ), "several queues"),
+        (has(LOG_ALL), "logging for a migration"),
+    ];
+    words.into_iter().filter_map(|(holds, word)| holds.then_some(word)).collect::<Vec<_>>().join(", ")
+}

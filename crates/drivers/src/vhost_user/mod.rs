@@ -1,0 +1,67 @@
+//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. Ours is the side that serves the guest's virtio-net card.
+//!
+//! [`back_end`] is what the front end sets up, [`connection`] the thread that listens to it, one for each port; [`queue`] what a worker serves, with
+//! [`vring`], the way of frames in and out of the guest's memory: one copy between that and the destination, or the source. A front end, or we, can come and go at
+//! any time: the other waits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ringroad_port::device_options::{DeviceOptions, SocketRole};
+use ringroad_port::port_queue::{Capabilities, PortQueue};
+
+use self::back_end::{BackEnd, RingDesk};
+use self::connection::Connection;
+use self::queue::VhostQueue;
+use crate::device::{Device, DeviceError};
+use crate::peer::handover::handover;
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+
+mod back_end;
+mod connection;
+mod features;
+pub mod queue;
+#[cfg(test)]
+mod tests;
+mod vring;
+
+/// Longest frame that a guest's card takes, bytes: what it can leave to be cut.
+const MAX_FRAME_BYTES: u32 = 65535 + 14;
+
+/// Opens the port of a guest whose front end is at `path`, or will be, with up to `queues` pairs of queues.
+///
+/// # Errors
+/// The socket cannot be had, or the system has no descriptors or threads left.
+pub(crate) fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+    let name = format!("vhost-user:{}", path.display());
+    let failed = |source: std::io::Error| DeviceError::Connection { name: name.clone(), source };
+    let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
+    let mut desks = Vec::new();
+    let mut closers = Vec::new();
+    for _ in 0..queues {
+        let wake = Arc::new(WakeSet::new().map_err(|errno| failed(errno.into()))?);
+        let (to_desk, to_guest) = handover(wake.bell());
+        let (from_desk, from_guest) = handover(wake.bell());
+        closers.extend([to_desk.closer(), from_desk.closer()]);
+        desks.push(RingDesk { desk: to_desk, wake: Arc::clone(&wake) });
+        desks.push(RingDesk { desk: from_desk, wake: Arc::clone(&wake) });
+        ports.push(Box::new(VhostQueue::new(wake, from_guest, to_guest)));
+    }
+    let offered = features::offered(queues, options.offloads.unwrap_or(true), options.packed.unwrap_or(true));
+    let watch = Arc::<PeerWatch>::default();
+    let back_end = BackEnd::new(offered, desks, Arc::clone(&watch));
+    let role = options.role.unwrap_or_default();
+    let connection =
+        Connection::start(path, role, options.socket_mode, back_end, closers, Arc::clone(&watch), failed)?;
+    let side = match role {
+        SocketRole::Server => "listens at",
+        SocketRole::Client => "connects to",
+    };
+    let mode = format!("{side} {}, {queues} queue(s)", path.display());
+    let capabilities = Capabilities { driver: "vhost_user", mode, max_frame_bytes: MAX_FRAME_BYTES };
+    let mut device = Device::new(ports, capabilities);
+    device.peer = Some(watch);
+    device.keep = Some(Box::new(connection));
+    Ok(device)
+}

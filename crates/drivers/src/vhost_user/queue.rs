@@ -1,0 +1,168 @@
+//! One pair of queues of a guest's card, as a queue of a port.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
+
+use super::vring::{Lent, Vring};
+use crate::peer::handover::Held;
+use crate::peer::wake_set::WakeSet;
+
+/// What a guest's receive buffer holds at least where frames are merged from several: a frame of the usual MTU behind its header, bytes.
+const USUAL_BUFFER_BYTES: usize = 1526;
+
+/// A pair of queues.
+#[derive(Debug)]
+pub struct VhostQueue {
+    wake: Arc<WakeSet>,
+    /// The guest's transmit queue.
+    from_guest: Held<Vring>,
+    /// The guest's receive queue.
+    to_guest: Held<Vring>,
+    lent: VecDeque<Lent>,
+    awaits_room: bool,
+    announced_room: bool,
+}
+
+impl VhostQueue {
+    pub(super) fn new(wake: Arc<WakeSet>, from_guest: Held<Vring>, to_guest: Held<Vring>) -> Self {
+        Self {
+            wake,
+            from_guest,
+            to_guest,
+            lent: VecDeque::with_capacity(BATCH_FRAMES),
+            awaits_room: false,
+            announced_room: false,
+        }
+    }
+
+    /// Takes up what the connection's thread wants, where that can be done now.
+    #[inline]
+    fn follow(&mut self) {
+        if self.from_guest.is_recalled() && self.lent.is_empty() {
+            put_down(&mut self.from_guest);
+        }
+        if self.to_guest.is_recalled() {
+            put_down(&mut self.to_guest);
+        }
+    }
+}
+
+/// Gives a ring back to the connection's thread, with all that was done in it shown to the guest.
+#[cold]
+fn put_down(held: &mut Held<Vring>) {
+    if let Some(vring) = held.get() {
+        vring.publish();
+    }
+    held.exchange();
+}
+
+impl PortQueue for VhostQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.follow();
+        if self.from_guest.is_recalled() {
+            return;
+        }
+        if let Some(vring) = self.from_guest.get() {
+            vring.receive(batch, &mut self.lent);
+        }
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        self.follow();
+        self.to_guest.get().is_some_and(|vring| vring.takes_unfinished)
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        self.follow();
+        // A guest that is not there holds nobody back.
+        let Some(vring) = self.to_guest.get() else { return BATCH_FRAMES };
+        if vring.is_stopped() {
+            return BATCH_FRAMES;
+        }
+        let buffers = if vring.is_mergeable { (frame_bytes + 12).div_ceil(USUAL_BUFFER_BYTES) } else { 1 };
+        let wanted = (BATCH_FRAMES * buffers).min(MAX_RING_ENTRIES.into());
+        vring.ring.available(wanted as u16).map_or(BATCH_FRAMES, |available| usize::from(available) / buffers)
+    }
+
+    fn await_room(&mut self) -> bool {
+        self.awaits_room = true;
+        self.announced_room
+    }
+
+    fn release(&mut self, slots: usize) {
+        if let Some(vring) = self.from_guest.get() {
+            vring.release(slots, &mut self.lent);
+        }
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        if !batch.is_unfinished() {
+            // Otherwise the answer to whether it takes such frames holds for this delivery.
+            self.follow();
+        }
+        match self.to_guest.get() {
+            Some(vring) => vring.deliver(batch, frames, &mut delivery),
+            None => delivery.dropped.add(DropCause::NotBound, frames.len() as u32),
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        let woken = |held: &mut Held<Vring>| held.get().is_some_and(Vring::publish);
+        u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.follow();
+        if let Some(vring) = self.from_guest.get() {
+            vring.ring.wake_me(sleeping);
+        }
+        if self.awaits_room
+            && let Some(vring) = self.to_guest.get()
+        {
+            vring.ring.wake_me(sleeping);
+        }
+        self.announced_room = sleeping && self.awaits_room;
+        self.awaits_room &= sleeping;
+        if sleeping {
+            // The wish first, then the look at what is there; the guest does the reverse.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wake.descriptor())
+    }
+
+    fn drain_wake(&mut self) {
+        self.wake.drain();
+        self.follow();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.from_guest.is_recalled()
+            || self.to_guest.is_recalled()
+            || self.from_guest.get().is_some_and(Vring::has_available)
+    }
+
+    fn fault(&self) -> Option<String> {
+        let fault = |held: &Held<Vring>| held.peek().and_then(|vring| vring.fault);
+        if let Some(fault) = fault(&self.from_guest) {
+            return Some(format!("the guest's transmit queue is stopped: {fault}"));
+        }
+        self.delivery_fault()
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let fault = self.to_guest.peek().and_then(|vring| vring.fault)?;
+        Some(format!("the guest's receive queue is stopped: {fault}"))
+    }
+}

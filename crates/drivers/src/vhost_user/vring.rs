@@ -1,0 +1,361 @@
+//! One ring of a guest's card, as the worker has it: frames out of it, frames into it.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
+use ringroad_port::port_queue::Delivery;
+use ringroad_ring::eventfd;
+use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
+use ringroad_ring::shared::{SharedBytes, prefetch_read};
+use ringroad_virtqueue::chain::{Access, ChainId, MAX_SEGMENTS, Segment};
+use ringroad_virtqueue::device_ring::DeviceRing;
+use ringroad_virtqueue::dirty_log::DirtyLog;
+use ringroad_virtqueue::fault::RingFault;
+use ringroad_virtqueue::layout::NET_HEADER_BYTES;
+
+/// Buffers brought nearer before they are written.
+const PREFETCH_BUFFERS: u16 = 4;
+/// Most buffers of a frame that are merged.
+const MAX_MERGED: usize = MAX_SEGMENTS;
+/// Longest piece that a fragment can be, bytes.
+const FRAGMENT_BYTES: usize = 65535;
+
+/// A buffer lent to the datapath, and the slots of a batch that it takes.
+pub(super) type Lent = (ChainId, u16);
+
+/// A ring in use, and all that its use needs.
+#[derive(Debug)]
+pub(super) struct Vring {
+    pub(super) ring: DeviceRing,
+    /// What wakes the driver; `None` where it polls.
+    pub(super) call: Option<Arc<OwnedFd>>,
+    /// What tells it that the ring has failed.
+    pub(super) error: Option<Arc<OwnedFd>>,
+    pub(super) log: Option<Arc<DirtyLog>>,
+    /// Whether the used ring is logged too.
+    pub(super) logs_ring: bool,
+    /// Bytes before each frame.
+    pub(super) header_bytes: usize,
+    pub(super) is_mergeable: bool,
+    /// Whether frames from the guest may be unfinished.
+    pub(super) reads_offloads: bool,
+    /// Whether the guest takes unfinished frames.
+    pub(super) takes_unfinished: bool,
+    /// Why it stands still.
+    pub(super) fault: Option<RingFault>,
+    pub(super) scratch: Scratch,
+}
+
+/// Memory for the work of one batch, allocated with the ring.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    segments: Vec<Segment>,
+    /// Each buffer taken, and the end of its pieces.
+    chains: Vec<(ChainId, usize)>,
+    /// Each buffer that a frame is merged from, and its size in bytes.
+    merged: Vec<(ChainId, u32)>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self {
+            segments: Vec::with_capacity(BATCH_FRAMES + 2 * MAX_SEGMENTS),
+            chains: Vec::with_capacity(BATCH_FRAMES),
+            merged: Vec::with_capacity(MAX_MERGED),
+        }
+    }
+}
+
+/// The bytes of a segment.
+fn bytes_of(segment: &Segment) -> SharedBytes<'_> {
+    // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are let go of only when nothing is borrowed.
+    unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
+}
+
+impl Vring {
+    #[cold]
+    fn fail(&mut self, fault: RingFault) {
+        if self.fault.is_none() {
+            self.fault = Some(fault);
+            if let Some(error) = &self.error {
+                eventfd::ring(&**error);
+            }
+        }
+    }
+
+    /// Whether it stands still. Looks whether the guest's memory is still there.
+    #[inline]
+    pub(super) fn is_stopped(&mut self) -> bool {
+        if self.ring.memory().is_lost() {
+            self.fail(RingFault::MemoryLost);
+        }
+        self.fault.is_some()
+    }
+
+    /// Whether the guest has frames, or buffers, for us.
+    pub(super) fn has_available(&mut self) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
+        self.ring.has_available().unwrap_or_else(|fault| {
+            self.fail(fault);
+            false
+        })
+    }
+
+    /// Borrows frames into the batch.
+    #[inline]
+    pub(super) fn receive(&mut self, batch: &mut Batch, lent: &mut VecDeque<Lent>) {
+        if self.is_stopped() {
+            return;
+        }
+        let Scratch { segments, chains, .. } = &mut self.scratch;
+        segments.clear();
+        chains.clear();
+        // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
+        let room = batch.frame_room();
+        let mut fault = None;
+        while chains.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
+            let before = segments.len();
+            match self.ring.take(Access::Read, segments) {
+                Ok(Some(chain)) => {
+                    if let Some(first) = segments.get(before) {
+                        prefetch_read(first.start.as_ptr());
+                    }
+                    chains.push((chain, segments.len()));
+                }
+                Ok(None) => break,
+                Err(found) => {
+                    segments.truncate(before);
+                    fault = Some(found);
+                    break;
+                }
+            }
+        }
+        let mut from = 0;
+        let mut accepted = 0;
+        for &(chain, end) in chains.iter() {
+            let pieces = segments.get(from..end).unwrap_or(&[]);
+            let Some(slots) = push_frame(batch, pieces, self.header_bytes, self.reads_offloads) else {
+                break;
+            };
+            lent.push_back((chain, slots));
+            accepted += 1;
+            from = end;
+        }
+        for &(chain, _) in chains.get(accepted..).unwrap_or(&[]).iter().rev() {
+            self.ring.put_back(chain);
+        }
+        if let Some(fault) = fault {
+            self.fail(fault);
+        }
+    }
+
+    /// Gives the buffers back that take the first `slots` slots lent.
+    #[inline]
+    pub(super) fn release(&mut self, mut slots: usize, lent: &mut VecDeque<Lent>) {
+        while slots != 0 {
+            let Some((chain, own)) = lent.pop_front() else { return };
+            slots = slots.saturating_sub(own.into());
+            self.ring.give_back(chain, 0);
+        }
+    }
+
+    /// Writes frames of the batch into the guest's buffers.
+    pub(super) fn deliver(&mut self, batch: &Batch, frames: &[u16], delivery: &mut Delivery) {
+        if self.is_stopped() {
+            delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
+            return;
+        }
+        for ahead in 0..PREFETCH_BUFFERS {
+            self.ring.prefetch(ahead);
+        }
+        for &frame in frames {
+            let number = usize::from(frame);
+            self.ring.prefetch(PREFETCH_BUFFERS);
+            match self.put(batch.frame(number), batch.unfinished(number)) {
+                Ok(bytes) => {
+                    delivery.frames += 1;
+                    delivery.bytes += u64::from(bytes);
+                }
+                Err(cause) => delivery.dropped.add(cause, 1),
+            }
+        }
+    }
+
+    /// Writes one frame. Returns its length, bytes.
+    #[inline]
+    fn put(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<u32, DropCause> {
+        if self.fault.is_some() {
+            return Err(DropCause::RingStopped);
+        }
+        let frame_bytes: usize = fragments.iter().map(Fragment::len).sum();
+        let total = self.header_bytes + frame_bytes;
+        let Scratch { segments, merged, .. } = &mut self.scratch;
+        segments.clear();
+        merged.clear();
+        let mut room = 0;
+        let failure = loop {
+            let before = segments.len();
+            match self.ring.take(Access::Write, segments) {
+                Ok(Some(chain)) => {
+                    let bytes: usize = segments
+                        .get(before..)
+                        .unwrap_or(&[])
+                        .iter()
+                        .map(|segment| segment.bytes as usize)
+                        .sum();
+                    merged.push((chain, bytes as u32));
+                    room += bytes;
+                    if room >= total {
+                        break None;
+                    }
+                    if !self.is_mergeable || merged.len() == MAX_MERGED || bytes == 0 {
+                        break Some(DropCause::TooLong);
+                    }
+                }
+                Ok(None) => break Some(DropCause::NoSpace),
+                Err(RingFault::TooManyPieces) if before != 0 => break Some(DropCause::TooLong),
+                Err(fault) => {
+                    self.fail(fault);
+                    return Err(DropCause::RingStopped);
+                }
+            }
+        };
+        if let Some(cause) = failure {
+            for &(chain, _) in merged.iter().rev() {
+                self.ring.put_back(chain);
+            }
+            return Err(cause);
+        }
+        write_frame(segments, fragments, self.header_bytes, unfinished, merged.len() as u16);
+        let mut left = total as u32;
+        for &(chain, bytes) in merged.iter() {
+            let written = left.min(bytes);
+            left -= written;
+            self.ring.give_back(chain, written);
+        }
+        if let Some(log) = &self.log {
+            let mut left = total as u32;
+            for segment in segments.iter() {
+                let written = left.min(segment.bytes);
+                left -= written;
+                log.wrote(segment.guest, written);
+            }
+        }
+        Ok(frame_bytes as u32)
+    }
+
+    /// Shows the guest what was given back, and wakes it where it wants that. Says whether it was woken.
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        if !self.ring.is_unpublished() {
+            return false;
+        }
+        let log = self.log.as_ref().filter(|_| self.logs_ring);
+        let wanted = self.ring.publish(|guest, bytes| {
+            if let Some(log) = log {
+                log.wrote(guest, bytes);
+            }
+        });
+        match &self.call {
+            Some(call) if wanted => {
+                eventfd::ring(&**call);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Appends the frame in `pieces` behind its header. Returns the slots that it takes; `None` where the batch has no room.
+#[inline]
+fn push_frame(
+    batch: &mut Batch,
+    pieces: &[Segment],
+    header_bytes: usize,
+    reads_offloads: bool,
+) -> Option<u16> {
+    if !batch.has_room(pieces.len().max(1)) {
+        return None;
+    }
+    let mut header = [0; NET_HEADER_BYTES];
+    let mut read = 0;
+    let mut pushed = 0;
+    for (place, piece) in pieces.iter().enumerate() {
+        let mut bytes = bytes_of(piece);
+        if read < header_bytes {
+            let own = bytes.read(header.get_mut(read..header_bytes).unwrap_or(&mut []));
+            read += own;
+            bytes = bytes.skip(own);
+        }
+        while !bytes.is_empty() {
+            let is_last = place + 1 == pieces.len() && bytes.len() <= FRAGMENT_BYTES;
+            let flags = if is_last { 0 } else { MORE_FRAGMENTS };
+            // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
+            batch.push(unsafe { Fragment::new(&bytes, flags) }, pushed == 0);
+            pushed += 1;
+            bytes = bytes.skip(FRAGMENT_BYTES);
+        }
+    }
+    if pushed == 0 {
+        // Nothing but a header, or not even that: empty, and dropped as too short.
+        // SAFETY: nothing is dereferenced.
+        batch.push(unsafe { Fragment::from_private(&[], 0) }, true);
+        return Some(1);
+    }
+    if reads_offloads && let Some(header) = header.first_chunk::<VIRTIO_HEADER_BYTES>() {
+        let unfinished = Unfinished::from_header(header);
+        if !unfinished.is_nothing() {
+            batch.push_unfinished(unfinished);
+        }
+    }
+    Some(pushed)
+}
+
+/// Writes a header and a frame into the buffers of a guest, which have room for both.
+#[inline]
+fn write_frame(
+    segments: &[Segment],
+    fragments: &[Fragment],
+    header_bytes: usize,
+    unfinished: Unfinished,
+    buffers: u16,
+) {
+    let mut header = [0; NET_HEADER_BYTES];
+    let (said, count) = header.split_at_mut(VIRTIO_HEADER_BYTES);
+    said.copy_from_slice(&unfinished.to_header());
+    count.copy_from_slice(&buffers.to_le_bytes());
+    let header = header.get(..header_bytes).unwrap_or(&[]);
+    if let ([segment], [fragment]) = (segments, fragments) {
+        let mut bytes = bytes_of(segment);
+        bytes.write(header);
+        bytes.skip(header_bytes).copy_from(&fragment.bytes());
+        return;
+    }
+    // SAFETY: the header outlives the loop, and nobody writes it.
+    let header = unsafe { Fragment::from_private(header, 0) };
+    let mut sources = std::iter::once(&header).chain(fragments);
+    let mut current = sources.next();
+    let mut offset = 0;
+    for segment in segments {
+        let mut room = bytes_of(segment);
+        while let Some(fragment) = current
+            && !room.is_empty()
+        {
+            let copied = room.copy_from(&fragment.bytes().skip(offset));
+            room = room.skip(copied);
+            offset += copied;
+            if offset == fragment.len() {
+                offset = 0;
+                current = sources.next();
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Buffers that descriptors describe.
+
+use std::ptr::NonNull;
+
+use crate::fault::RingFault;
+use crate::guest_memory::GuestMemory;
+use crate::layout::DESC_WRITE;
+
+/// Most pieces of a buffer. A frame of 64 KiB in pages of 4 KiB has 18.
+pub const MAX_SEGMENTS: usize = 66;
+/// Longest buffer that the driver may give to be read: a frame of 64 KiB behind Ethernet and virtio headers, and some.
+pub const MAX_CHAIN_BYTES: u32 = 80 << 10;
+
+/// A piece of a buffer that lies together. It stays mapped as long as the memory that it was found in.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// First byte.
+    pub start: NonNull<u8>,
+    /// Length, bytes.
+    pub bytes: u32,
+    /// What the guest calls the first byte.
+    pub guest: u64,
+}
+
+// SAFETY: a segment is a place in memory that its holder keeps mapped; what is done with it is the business of whoever dereferences it.
+#[allow(unsafe_code)]
+unsafe impl Send for Segment {}
+
+/// What the device does with a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads: the driver sends.
+    Read,
+    /// Writes: the driver receives.
+    Write,
+}
+
+/// A buffer that was taken from a ring, to be given back by these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainId {
+    pub(crate) id: u16,
+    /// Entries of the ring that it takes (packed rings).
+    pub(crate) entries: u16,
+}
+
+/// A descriptor, read once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descriptor {
+    pub(crate) address: u64,
+    pub(crate) bytes: u32,
+    pub(crate) flags: u16,
+    /// The next one's index; in a packed ring the buffer's id.
+    pub(crate) last: u16,
+}
+
+impl Descriptor {
+    /// Of the two words of a split ring or of a table in one.
+    #[inline]
+    pub(crate) fn from_split(first: u64, second: u64) -> Self {
+        Self {
+            address: first,
+            bytes: second as u32,
+            flags: (second >> 32) as u16,
+            last: (second >> 48) as u16,
+        }
+    }
+
+    /// Of the two words of a packed ring or of a table in one.
+    #[inline]
+    pub(crate) fn from_packed(first: u64, second: u64) -> Self {
+        Self {
+            address: first,
+            bytes: second as u32,
+            last: (second >> 32) as u16,
+            flags: (second >> 48) as u16,
+        }
+    }
+}
+
+/// Appends the pieces of a descriptor's buffer.
+#[inline]
+pub(crate) fn append(
+    memory: &GuestMemory,
+    descriptor: Descriptor,
+    access: Access,
+    segments: &mut Vec<Segment>,
+) -> Result<(), RingFault> {
+    if (descriptor.flags & DESC_WRITE != 0) != (access == Access::Write) {
+        return Err(RingFault::Direction);
+    }
+    let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);
+    while bytes != 0 {
+        let Some((start, together)) = memory.at(guest, bytes) else {
+            return Err(RingFault::NoMemory { address: descriptor.address, bytes: descriptor.bytes });
+        };
+        if segments.len() == MAX_SEGMENTS {
+            return Err(RingFault::TooManyPieces);
+        }
+        segments.push(Segment { start, bytes: together, guest });
+        guest = guest.wrapping_add(u64::from(together));
+        bytes -= together;
+    }
+    Ok(())
+}

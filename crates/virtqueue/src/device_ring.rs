@@ -1,0 +1,164 @@
+//! The device's side of a virtqueue, of either layout.
+//!
+//! Buffers are taken as the driver made them available, and given back in any order; neither moves a byte of them. What is given back shows to the
+//! driver when it is published, once per batch.
+
+use std::sync::Arc;
+
+use crate::chain::{Access, ChainId, Segment};
+use crate::fault::{RingFault, RingSetupError};
+use crate::guest_memory::GuestMemory;
+use crate::inflight::Inflight;
+use crate::packed_device::PackedDevice;
+use crate::split_device::SplitDevice;
+
+/// Where a ring is and how it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPlace {
+    /// Entries.
+    pub entries: u16,
+    /// The descriptors, as the front end counts addresses.
+    pub descriptors: u64,
+    /// The available ring, or what the driver says of events in a packed ring.
+    pub driver: u64,
+    /// The used ring, or what the device says of events in a packed ring.
+    pub device: u64,
+    /// Packed layout.
+    pub is_packed: bool,
+    /// Each side says at which entry it wants to be woken.
+    pub has_event_index: bool,
+    /// Descriptors may point to tables.
+    pub has_tables: bool,
+}
+
+/// How far a ring has come, as `SET_VRING_BASE` and `GET_VRING_BASE` of vhost-user say it: of a split ring the index of the next available
+/// entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its lap in bits 16 to 31.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RingPosition(pub u32);
+
+/// A ring in use.
+#[derive(Debug)]
+pub enum DeviceRing {
+    /// Of the split layout.
+    Split(SplitDevice),
+    /// Of the packed layout.
+    Packed(PackedDevice),
+}
+
+macro_rules! either {
+    ($ring:expr, $inner:ident => $call:expr) => {
+        match $ring {
+            DeviceRing::Split($inner) => $call,
+            DeviceRing::Packed($inner) => $call,
+        }
+    };
+}
+
+impl DeviceRing {
+    /// Takes a ring up at `position`.
+    ///
+    /// # Errors
+    /// [`RingSetupError`].
+    pub fn new(
+        memory: Arc<GuestMemory>,
+        place: &RingPlace,
+        position: RingPosition,
+    ) -> Result<Self, RingSetupError> {
+        Ok(if place.is_packed {
+            Self::Packed(PackedDevice::new(memory, place, position)?)
+        } else {
+            Self::Split(SplitDevice::new(memory, place, position)?)
+        })
+    }
+
+    /// Notes from here on what is used, as ring `index` of `inflight`, and begins anew with what a predecessor left in flight.
+    ///
+    /// # Errors
+    /// [`RingSetupError::Inflight`].
+    pub fn track(&mut self, inflight: &Arc<Inflight>, index: u16) -> Result<(), RingSetupError> {
+        either!(self, ring => ring.track(inflight, index))
+    }
+
+    /// The memory that it is in.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<GuestMemory> {
+        either!(self, ring => &ring.memory)
+    }
+
+    /// Where it has come to: what was taken but not given back counts as taken.
+    #[must_use]
+    pub fn position(&self) -> RingPosition {
+        either!(self, ring => ring.position())
+    }
+
+    /// Whether a buffer is available. May look at the ring once more.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    #[inline]
+    pub fn has_available(&mut self) -> Result<bool, RingFault> {
+        either!(self, ring => ring.has_available())
+    }
+
+    /// How many buffers are available, `most` at most; of a packed ring whether any is.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn available(&mut self, most: u16) -> Result<u16, RingFault> {
+        match self {
+            Self::Split(ring) => ring.available(most),
+            Self::Packed(ring) => Ok(ring.available(most)),
+        }
+    }
+
+    /// Takes the next buffer, and appends its pieces; `None` where none is available.
+    ///
+    /// # Errors
+    /// [`RingFault`]; the ring is of no use any more.
+    #[inline]
+    pub fn take(
+        &mut self,
+        access: Access,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Option<ChainId>, RingFault> {
+        either!(self, ring => ring.take(access, segments))
+    }
+
+    /// Makes the buffer taken last available again, as if it had not been taken.
+    pub fn put_back(&mut self, chain: ChainId) {
+        either!(self, ring => ring.put_back(chain));
+    }
+
+    /// Gives a buffer back, into which `written` bytes were written.
+    #[inline]
+    pub fn give_back(&mut self, chain: ChainId, written: u32) {
+        either!(self, ring => ring.give_back(chain, written));
+    }
+
+    /// Whether something was given back that does not show yet.
+    #[inline]
+    #[must_use]
+    pub fn is_unpublished(&self) -> bool {
+        either!(self, ring => ring.is_unpublished())
+    }
+
+    /// Shows the driver what was given back. `log` is told what of the ring was written. Says whether the driver wants to be woken.
+    #[inline]
+    pub fn publish(&mut self, log: impl FnMut(u64, u32)) -> bool {
+        either!(self, ring => ring.publish(log))
+    }
+
+    /// Asks the driver to wake the device when it makes a buffer available, or not to. To be followed by a full fence and another look.
+    pub fn wake_me(&mut self, wanted: bool) {
+        either!(self, ring => ring.wake_me(wanted));
+    }
+
+    /// Brings the buffer that is `ahead` buffers from the next, if it can be found at once, nearer: a hint.
+    #[inline]
+    pub fn prefetch(&self, ahead: u16) {
+        match self {
+            Self::Split(ring) => ring.prefetch(ahead),
+            Self::Packed(ring) => ring.prefetch(ahead),
+        }
+    }
+}

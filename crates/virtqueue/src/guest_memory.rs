@@ -1,0 +1,139 @@
+//! A guest's memory: the regions that its front end has shared, and addresses in them.
+#![allow(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use ringroad_ring::foreign_memory::{ForeignMemory, ForeignMemoryError};
+
+/// Where a region lies in the guest, in its front end and in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionPlace {
+    /// First address as the guest counts, which is what descriptors hold.
+    pub guest: u64,
+    /// First address as the front end counts, which is how rings are named.
+    pub user: u64,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// Where it begins in its file, bytes.
+    pub file_offset: u64,
+}
+
+impl RegionPlace {
+    fn overlaps(&self, other: &Self) -> bool {
+        let meet = |a: u64, b: u64| a < b.saturating_add(other.bytes) && b < a.saturating_add(self.bytes);
+        meet(self.guest, other.guest)
+    }
+}
+
+/// A region, mapped.
+#[derive(Debug)]
+pub struct GuestRegion {
+    place: RegionPlace,
+    memory: ForeignMemory,
+}
+
+/// Why a guest's memory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuestMemoryError {
+    /// It cannot be mapped.
+    #[error("the guest's memory at {guest:#x}, {bytes} bytes: {source}")]
+    Map {
+        /// First address as the guest counts.
+        guest: u64,
+        /// Size, bytes.
+        bytes: u64,
+        /// Why.
+        source: ForeignMemoryError,
+    },
+    /// Two regions share addresses.
+    #[error("two regions of the guest's memory overlap at {guest:#x}")]
+    Overlap {
+        /// First address of the later one.
+        guest: u64,
+    },
+}
+
+impl GuestRegion {
+    /// Maps a region.
+    ///
+    /// # Errors
+    /// [`GuestMemoryError::Map`].
+    pub fn map(place: RegionPlace, file: BorrowedFd<'_>) -> Result<Self, GuestMemoryError> {
+        let memory = ForeignMemory::map(file, place.file_offset, place.bytes)
+            .map_err(|source| GuestMemoryError::Map { guest: place.guest, bytes: place.bytes, source })?;
+        Ok(Self { place, memory })
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn place(&self) -> RegionPlace {
+        self.place
+    }
+}
+
+/// All regions of a guest. They stay as they are: a change makes a new one of these, with those regions that stay shared between both.
+#[derive(Debug, Default)]
+pub struct GuestMemory {
+    regions: Vec<std::sync::Arc<GuestRegion>>,
+}
+
+impl GuestMemory {
+    /// Of these regions.
+    ///
+    /// # Errors
+    /// [`GuestMemoryError::Overlap`].
+    pub fn new(regions: Vec<std::sync::Arc<GuestRegion>>) -> Result<Self, GuestMemoryError> {
+        for (index, region) in regions.iter().enumerate() {
+            if regions.iter().take(index).any(|other| region.place.overlaps(&other.place)) {
+                return Err(GuestMemoryError::Overlap { guest: region.place.guest });
+            }
+        }
+        Ok(Self { regions })
+    }
+
+    /// The regions.
+    #[must_use]
+    pub fn regions(&self) -> &[std::sync::Arc<GuestRegion>] {
+        &self.regions
+    }
+
+    /// Where `address`, as the guest counts, is mapped here, and how many of the `bytes` bytes from there lie together; `None` where none is mapped. They stay
+    /// mapped as long as the memory lives.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
+        for region in &self.regions {
+            let offset = address.wrapping_sub(region.place.guest);
+            if offset < region.place.bytes {
+                let together = (region.place.bytes - offset).min(u64::from(bytes));
+                // SAFETY: the offset is within the mapping of `place.bytes` bytes.
+                let start = unsafe { region.memory.start().add(offset as usize) };
+                return Some((start, together as u32));
+            }
+        }
+        None
+    }
+
+    /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the first; `None` where they do not all lie in one region.
+    #[must_use]
+    pub fn at_user(&self, address: u64, bytes: usize) -> Option<(NonNull<u8>, u64)> {
+        for region in &self.regions {
+            let offset = address.wrapping_sub(region.place.user);
+            if offset < region.place.bytes && region.place.bytes - offset >= bytes as u64 {
+                // SAFETY: the offset is within the mapping of `place.bytes` bytes.
+                let start = unsafe { region.memory.start().add(offset as usize) };
+                return Some((start, region.place.guest + offset));
+            }
+        }
+        None
+    }
+
+    /// Whether the front end took some of it back: what is read there are zeros.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.regions.iter().any(|region| region.memory.is_lost())
+    }
+}

@@ -1,0 +1,324 @@
+//! The device's side of a packed virtqueue (virtio 1.2, section 2.8).
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use ringroad_ring::shared::prefetch_write;
+
+use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, Segment, append};
+use crate::device_ring::{RingPlace, RingPosition};
+use crate::fault::{RingFault, RingSetupError};
+use crate::guest_memory::GuestMemory;
+use crate::inflight::{Inflight, InflightPart};
+use crate::layout::{
+    DESC_AVAIL, DESC_INDIRECT, DESC_NEXT, DESC_USED, DESC_WRITE, DESCRIPTOR_BYTES, EVENT_AT_DESCRIPTOR,
+    EVENT_DISABLE, EVENT_ENABLE, MAX_RING_ENTRIES, passes_event,
+};
+use crate::split_device::{find_part, read_descriptor, whole};
+use crate::words::Words;
+
+const LAP: u16 = 1 << 15;
+
+/// A place in a packed ring: index and lap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    index: u16,
+    lap: bool,
+}
+
+impl Place {
+    fn from_bits(bits: u16) -> Self {
+        Self { index: bits & !LAP, lap: bits & LAP != 0 }
+    }
+
+    fn to_bits(self) -> u16 {
+        self.index | if self.lap { LAP } else { 0 }
+    }
+
+    #[inline]
+    fn advance(&mut self, by: u16, entries: u16) {
+        self.index += by;
+        if self.index >= entries {
+            self.index -= entries;
+            self.lap = !self.lap;
+        }
+    }
+}
+
+/// A buffer given back that does not show yet.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    chain: ChainId,
+    written: u32,
+}
+
+/// A packed virtqueue, as the device has it.
+#[derive(Debug)]
+pub struct PackedDevice {
+    pub(crate) memory: Arc<GuestMemory>,
+    ring: Words,
+    ring_guest: u64,
+    driver_event: Words,
+    device_event: Words,
+    entries: u16,
+    has_event_index: bool,
+    has_tables: bool,
+    next_available: Place,
+    next_used: Place,
+    given: Vec<Given>,
+    inflight: Option<InflightPart>,
+}
+
+// SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
+unsafe impl Send for PackedDevice {}
+
+impl PackedDevice {
+    pub(crate) fn new(
+        memory: Arc<GuestMemory>,
+        place: &RingPlace,
+        position: RingPosition,
+    ) -> Result<Self, RingSetupError> {
+        let entries = place.entries;
+        if entries == 0 || entries > MAX_RING_ENTRIES {
+            return Err(RingSetupError::Entries(entries.into()));
+        }
+        let ring_bytes = DESCRIPTOR_BYTES * usize::from(entries);
+        let (ring, ring_guest) = find_part(&memory, "descriptor ring", place.descriptors, ring_bytes, 8)?;
+        let (driver_event, _) = find_part(&memory, "driver's event area", place.driver, 4, 4)?;
+        let (device_event, _) = find_part(&memory, "device's event area", place.device, 4, 4)?;
+        let next_available = Place::from_bits(position.0 as u16);
+        // Front ends that do not keep the used half leave it zero; nothing was in use then.
+        let used = (position.0 >> 16) as u16;
+        let next_used = if used == 0 { next_available } else { Place::from_bits(used) };
+        if next_available.index >= entries || next_used.index >= entries {
+            return Err(RingSetupError::Entries(position.0));
+        }
+        Ok(Self {
+            memory,
+            ring,
+            ring_guest,
+            driver_event,
+            device_event,
+            entries,
+            has_event_index: place.has_event_index,
+            has_tables: place.has_tables,
+            next_available,
+            next_used,
+            given: Vec::with_capacity(entries.into()),
+            inflight: None,
+        })
+    }
+
+    pub(crate) fn track(&mut self, inflight: &Arc<Inflight>, index: u16) -> Result<(), RingSetupError> {
+        let wrong = RingSetupError::Inflight(index);
+        let part = InflightPart::of(inflight, index, self.entries).ok_or(wrong)?;
+        if part.is_used() {
+            let (index, lap) = part.packed();
+            if index >= self.entries {
+                return Err(wrong);
+            }
+            self.next_used = Place { index, lap };
+            self.next_available = self.next_used;
+        }
+        part.note_packed(self.next_used.index, self.next_used.lap);
+        self.inflight = Some(part);
+        Ok(())
+    }
+
+    pub(crate) fn position(&self) -> RingPosition {
+        let used = u32::from(self.next_used.to_bits());
+        RingPosition(u32::from(self.next_available.to_bits()) | used << 16)
+    }
+
+    /// The descriptor at `place` if the driver made it available in this lap.
+    #[inline]
+    fn available_at(&self, place: Place) -> Option<Descriptor> {
+        let offset = DESCRIPTOR_BYTES * usize::from(place.index);
+        let second = self.ring.word64(offset + 8).load(Ordering::Acquire);
+        let flags = (second >> 48) as u16;
+        if (flags & DESC_AVAIL != 0) != place.lap || (flags & DESC_USED != 0) == place.lap {
+            return None;
+        }
+        Some(Descriptor::from_packed(self.ring.word64(offset).load(Ordering::Relaxed), second))
+    }
+
+    #[inline]
+    pub(crate) fn has_available(&mut self) -> Result<bool, RingFault> {
+        Ok(self.available_at(self.next_available).is_some())
+    }
+
+    /// Descriptors available, `most` at most: as many buffers, where none takes several.
+    pub(crate) fn available(&mut self, most: u16) -> u16 {
+        let mut place = self.next_available;
+        let mut count = 0;
+        while count < most.min(self.entries) && self.available_at(place).is_some() {
+            count += 1;
+            place.advance(1, self.entries);
+        }
+        count
+    }
+
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        access: Access,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Option<ChainId>, RingFault> {
+        let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(None) };
+        let mut place = self.next_available;
+        let (mut taken, mut bytes) = (1, 0u32);
+        if descriptor.flags & DESC_INDIRECT != 0 {
+            self.take_table(descriptor, access, segments)?;
+        } else {
+            loop {
+                bytes = bytes.saturating_add(descriptor.bytes);
+                if access == Access::Read && bytes > MAX_CHAIN_BYTES {
+                    return Err(RingFault::TooLong);
+                }
+                append(&self.memory, descriptor, access, segments)?;
+                if descriptor.flags & DESC_NEXT == 0 {
+                    break;
+                }
+                if taken == self.entries {
+                    return Err(RingFault::Endless);
+                }
+                place.advance(1, self.entries);
+                // The driver shows the first descriptor of a chain last, so the others are there; their flags need not be looked at, but they are.
+                descriptor = self.available_at(place).ok_or(RingFault::NoSuchDescriptor(place.index))?;
+                if descriptor.flags & DESC_INDIRECT != 0 {
+                    return Err(RingFault::Table(descriptor.bytes));
+                }
+                taken += 1;
+            }
+        }
+        self.next_available.advance(taken, self.entries);
+        Ok(Some(ChainId { id: descriptor.last, entries: taken }))
+    }
+
+    #[cold]
+    fn take_table(
+        &self,
+        table: Descriptor,
+        access: Access,
+        segments: &mut Vec<Segment>,
+    ) -> Result<(), RingFault> {
+        let count = table.bytes / DESCRIPTOR_BYTES as u32;
+        if !self.has_tables
+            || table.flags & DESC_NEXT != 0
+            || !table.bytes.is_multiple_of(DESCRIPTOR_BYTES as u32)
+            || count == 0
+        {
+            return Err(RingFault::Table(table.bytes));
+        }
+        let start = whole(&self.memory, table)?;
+        let mut bytes = 0u32;
+        for index in 0..count {
+            // SAFETY: `index` is below `count`, and the table's bytes are mapped.
+            let (first, second) = unsafe { read_descriptor(start, index) };
+            let descriptor = Descriptor::from_packed(first, second);
+            bytes = bytes.saturating_add(descriptor.bytes);
+            if access == Access::Read && bytes > MAX_CHAIN_BYTES {
+                return Err(RingFault::TooLong);
+            }
+            // Of the flags only the direction counts in a table; each entry is a piece, and their number is limited where they are appended.
+            if descriptor.bytes == 0 && index as usize > crate::chain::MAX_SEGMENTS {
+                return Err(RingFault::TooManyPieces);
+            }
+            append(&self.memory, descriptor, access, segments)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put_back(&mut self, chain: ChainId) {
+        let place = &mut self.next_available;
+        if place.index < chain.entries {
+            place.index += self.entries;
+            place.lap = !place.lap;
+        }
+        place.index -= chain.entries;
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, chain: ChainId, written: u32) {
+        self.given.push(Given { chain, written });
+    }
+
+    #[inline]
+    pub(crate) fn is_unpublished(&self) -> bool {
+        !self.given.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn publish(&mut self, mut log: impl FnMut(u64, u32)) -> bool {
+        let first = self.next_used;
+        let mut shown_last = None;
+        for (turn, given) in self.given.iter().enumerate() {
+            let place = self.next_used;
+            let mut flags = if given.written != 0 { DESC_WRITE } else { 0 };
+            if place.lap {
+                flags |= DESC_AVAIL | DESC_USED;
+            }
+            let word = u64::from(given.written) | u64::from(given.chain.id) << 32 | u64::from(flags) << 48;
+            let second = self.ring.word64(DESCRIPTOR_BYTES * usize::from(place.index) + 8);
+            // The driver looks at them in order: when it sees the first it may find all.
+            match turn {
+                0 => shown_last = Some((second, word)),
+                _ => second.store(word, Ordering::Release),
+            }
+            self.next_used.advance(given.chain.entries, self.entries);
+        }
+        if let Some((second, word)) = shown_last {
+            second.store(word, Ordering::Release);
+        }
+        self.given.clear();
+        if let Some(inflight) = &self.inflight {
+            inflight.note_packed(self.next_used.index, self.next_used.lap);
+        }
+        log(self.ring_guest, (DESCRIPTOR_BYTES * usize::from(self.entries)) as u32);
+        fence(Ordering::SeqCst);
+        // Both halves at once, or the event may not belong to the flags.
+        let wish = self.driver_event.word32(0).load(Ordering::Relaxed);
+        let (event, flags) = (Place::from_bits(wish as u16), (wish >> 16) as u16 & 3);
+        match flags {
+            EVENT_ENABLE => true,
+            EVENT_AT_DESCRIPTOR if self.has_event_index => {
+                let mut offset = event.index;
+                if event.lap != self.next_used.lap {
+                    offset = offset.wrapping_sub(self.entries);
+                }
+                let now = self.next_used.index;
+                let before = if first.lap == self.next_used.lap {
+                    first.index
+                } else {
+                    first.index.wrapping_sub(self.entries)
+                };
+                passes_event(offset, now, before)
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn wake_me(&mut self, wanted: bool) {
+        let (event, flags) = match (wanted, self.has_event_index) {
+            (false, _) => (0, EVENT_DISABLE),
+            (true, false) => (0, EVENT_ENABLE),
+            (true, true) => (self.next_available.to_bits(), EVENT_AT_DESCRIPTOR),
+        };
+        self.device_event.word32(0).store(u32::from(event) | u32::from(flags) << 16, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, ahead: u16) {
+        if ahead >= self.entries {
+            return;
+        }
+        let mut place = self.next_available;
+        place.advance(ahead, self.entries);
+        let offset = DESCRIPTOR_BYTES * usize::from(place.index);
+        let address = self.ring.word64(offset).load(Ordering::Relaxed);
+        if let Some((start, _)) = self.memory.at(address, 1) {
+            prefetch_write(start.as_ptr());
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The device's side of a split virtqueue (virtio 1.2, section 2.7).
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use ringroad_ring::shared::prefetch_write;
+
+use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, Segment, append};
+use crate::device_ring::{RingPlace, RingPosition};
+use crate::fault::{RingFault, RingSetupError};
+use crate::guest_memory::GuestMemory;
+use crate::inflight::{Inflight, InflightPart};
+use crate::layout::{
+    AVAIL_NO_INTERRUPT, DESC_INDIRECT, DESC_NEXT, DESCRIPTOR_BYTES, MAX_RING_ENTRIES, USED_NO_NOTIFY,
+    avail_ring_bytes, passes_event, used_ring_bytes,
+};
+use crate::words::{Words, read_u64};
+
+const RING_INDEX: usize = 2;
+const RING_ENTRIES: usize = 4;
+const USED_ENTRY_BYTES: usize = 8;
+
+/// A split virtqueue, as the device has it.
+#[derive(Debug)]
+pub struct SplitDevice {
+    pub(crate) memory: Arc<GuestMemory>,
+    descriptors: Words,
+    available: Words,
+    used: Words,
+    /// What the guest calls the first byte of the used ring.
+    used_guest: u64,
+    entries: u16,
+    has_event_index: bool,
+    has_tables: bool,
+    /// Next available entry to take.
+    next_available: u16,
+    /// The driver's index, as last read.
+    known_available: u16,
+    /// Next used entry to write.
+    next_used: u16,
+    /// The used index that shows.
+    shown_used: u16,
+    inflight: Option<InflightPart>,
+}
+
+// SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
+unsafe impl Send for SplitDevice {}
+
+/// Finds a part of a ring in the memory.
+pub(crate) fn find_part(
+    memory: &GuestMemory,
+    part: &'static str,
+    address: u64,
+    bytes: usize,
+    alignment: usize,
+) -> Result<(Words, u64), RingSetupError> {
+    let wrong = RingSetupError::Place { part, address };
+    let (start, guest) = memory.at_user(address, bytes).ok_or(wrong)?;
+    // Words are read as a whole, so where they lie here counts; every mapping begins on a page.
+    if !(start.as_ptr() as usize).is_multiple_of(alignment) {
+        return Err(wrong);
+    }
+    // SAFETY: the memory has the bytes, and whoever holds the words holds the memory too.
+    Ok((unsafe { Words::new(start, bytes) }, guest))
+}
+
+impl SplitDevice {
+    pub(crate) fn new(
+        memory: Arc<GuestMemory>,
+        place: &RingPlace,
+        position: RingPosition,
+    ) -> Result<Self, RingSetupError> {
+        let entries = place.entries;
+        if !entries.is_power_of_two() || entries > MAX_RING_ENTRIES {
+            return Err(RingSetupError::Entries(entries.into()));
+        }
+        let table_bytes = DESCRIPTOR_BYTES * usize::from(entries);
+        let (descriptors, _) = find_part(&memory, "descriptor table", place.descriptors, table_bytes, 8)?;
+        let (available, _) =
+            find_part(&memory, "available ring", place.driver, avail_ring_bytes(entries), 2)?;
+        let (used, used_guest) = find_part(&memory, "used ring", place.device, used_ring_bytes(entries), 4)?;
+        let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
+        let next_available = position.0 as u16;
+        Ok(Self {
+            memory,
+            descriptors,
+            available,
+            used,
+            used_guest,
+            entries,
+            has_event_index: place.has_event_index,
+            has_tables: place.has_tables,
+            next_available,
+            known_available: next_available,
+            next_used,
+            shown_used: next_used,
+            inflight: None,
+        })
+    }
+
+    pub(crate) fn track(&mut self, inflight: &Arc<Inflight>, index: u16) -> Result<(), RingSetupError> {
+        let part = InflightPart::of(inflight, index, self.entries).ok_or(RingSetupError::Inflight(index))?;
+        if part.is_used() {
+            // The used ring itself is the surest note of where the predecessor came to.
+            self.next_available = self.next_used;
+            self.known_available = self.next_used;
+        }
+        part.note_split(self.next_used);
+        self.inflight = Some(part);
+        Ok(())
+    }
+
+    pub(crate) fn position(&self) -> RingPosition {
+        RingPosition(self.next_available.into())
+    }
+
+    #[inline]
+    fn mask(&self, index: u16) -> usize {
+        usize::from(index & (self.entries - 1))
+    }
+
+    #[inline]
+    pub(crate) fn has_available(&mut self) -> Result<bool, RingFault> {
+        Ok(self.known_available != self.next_available || self.refresh()? != 0)
+    }
+
+    pub(crate) fn available(&mut self, most: u16) -> Result<u16, RingFault> {
+        let known = self.known_available.wrapping_sub(self.next_available);
+        if known >= most {
+            return Ok(most);
+        }
+        Ok(self.refresh()?.min(most))
+    }
+
+    #[inline]
+    fn refresh(&mut self) -> Result<u16, RingFault> {
+        let index = self.available.word16(RING_INDEX).load(Ordering::Acquire);
+        let available = index.wrapping_sub(self.next_available);
+        if available > self.entries {
+            return Err(RingFault::AvailableIndex);
+        }
+        self.known_available = index;
+        Ok(available)
+    }
+
+    #[inline]
+    fn head(&self, index: u16) -> u16 {
+        self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed)
+    }
+
+    /// `index` was checked.
+    #[inline]
+    fn descriptor(&self, index: u16) -> Descriptor {
+        let offset = DESCRIPTOR_BYTES * usize::from(index);
+        let second = self.descriptors.word64(offset + 8).load(Ordering::Relaxed);
+        Descriptor::from_split(self.descriptors.word64(offset).load(Ordering::Relaxed), second)
+    }
+
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        access: Access,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Option<ChainId>, RingFault> {
+        if !self.has_available()? {
+            return Ok(None);
+        }
+        let head = self.head(self.next_available);
+        let mut index = head;
+        let mut bytes = 0u32;
+        for _ in 0..self.entries {
+            if index >= self.entries {
+                return Err(RingFault::NoSuchDescriptor(index));
+            }
+            let descriptor = self.descriptor(index);
+            if descriptor.flags & DESC_INDIRECT != 0 {
+                self.take_table(descriptor, access, segments)?;
+            } else {
+                bytes = bytes.saturating_add(descriptor.bytes);
+                if access == Access::Read && bytes > MAX_CHAIN_BYTES {
+                    return Err(RingFault::TooLong);
+                }
+                append(&self.memory, descriptor, access, segments)?;
+                if descriptor.flags & DESC_NEXT != 0 {
+                    index = descriptor.last;
+                    continue;
+                }
+            }
+            self.next_available = self.next_available.wrapping_add(1);
+            return Ok(Some(ChainId { id: head, entries: 1 }));
+        }
+        Err(RingFault::Endless)
+    }
+
+    #[cold]
+    fn take_table(
+        &self,
+        table: Descriptor,
+        access: Access,
+        segments: &mut Vec<Segment>,
+    ) -> Result<(), RingFault> {
+        let count = table.bytes / DESCRIPTOR_BYTES as u32;
+        if !self.has_tables
+            || table.flags & DESC_NEXT != 0
+            || !table.bytes.is_multiple_of(DESCRIPTOR_BYTES as u32)
+            || count == 0
+            || count > u32::from(MAX_RING_ENTRIES)
+        {
+            return Err(RingFault::Table(table.bytes));
+        }
+        let start = whole(&self.memory, table)?;
+        let (mut index, mut bytes) = (0, 0u32);
+        for _ in 0..count {
+            // SAFETY: `index` is below `count`, and the table's bytes are mapped.
+            let (first, second) = unsafe { read_descriptor(start, index) };
+            let descriptor = Descriptor::from_split(first, second);
+            if descriptor.flags & DESC_INDIRECT != 0 {
+                return Err(RingFault::Table(descriptor.bytes));
+            }
+            bytes = bytes.saturating_add(descriptor.bytes);
+            if access == Access::Read && bytes > MAX_CHAIN_BYTES {
+                return Err(RingFault::TooLong);
+            }
+            append(&self.memory, descriptor, access, segments)?;
+            if descriptor.flags & DESC_NEXT == 0 {
+                return Ok(());
+            }
+            index = descriptor.last.into();
+            if index >= count {
+                return Err(RingFault::NoSuchDescriptor(descriptor.last));
+            }
+        }
+        Err(RingFault::Endless)
+    }
+
+    pub(crate) fn put_back(&mut self, _chain: ChainId) {
+        self.next_available = self.next_available.wrapping_sub(1);
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, chain: ChainId, written: u32) {
+        let offset = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(self.next_used);
+        self.used.word32(offset).store(chain.id.into(), Ordering::Relaxed);
+        self.used.word32(offset + 4).store(written, Ordering::Relaxed);
+        self.next_used = self.next_used.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn is_unpublished(&self) -> bool {
+        self.next_used != self.shown_used
+    }
+
+    #[inline]
+    pub(crate) fn publish(&mut self, mut log: impl FnMut(u64, u32)) -> bool {
+        let before = self.shown_used;
+        self.used.word16(RING_INDEX).store(self.next_used, Ordering::Release);
+        log(self.used_guest, used_ring_bytes(self.entries) as u32);
+        self.shown_used = self.next_used;
+        if let Some(inflight) = &self.inflight {
+            inflight.note_split(self.next_used);
+        }
+        // What was shown, and then whether the driver sleeps; it does the reverse.
+        fence(Ordering::SeqCst);
+        if self.has_event_index {
+            let event = self.available.word16(RING_ENTRIES + 2 * usize::from(self.entries));
+            passes_event(event.load(Ordering::Relaxed), self.next_used, before)
+        } else {
+            self.available.word16(0).load(Ordering::Relaxed) & AVAIL_NO_INTERRUPT == 0
+        }
+    }
+
+    pub(crate) fn wake_me(&mut self, wanted: bool) {
+        if !self.has_event_index {
+            let flags = if wanted { 0 } else { USED_NO_NOTIFY };
+            self.used.word16(0).store(flags, Ordering::Relaxed);
+        } else if wanted {
+            // Without it the event that was asked for last stays where it is, and is passed once.
+            let event = self.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.entries));
+            event.store(self.next_available, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, ahead: u16) {
+        if ahead >= self.known_available.wrapping_sub(self.next_available) {
+            return;
+        }
+        let head = self.head(self.next_available.wrapping_add(ahead));
+        if head < self.entries {
+            let descriptor = self.descriptor(head);
+            if let Some((start, _)) = self.memory.at(descriptor.address, 1) {
+                prefetch_write(start.as_ptr());
+            }
+        }
+    }
+}
+
+/// Where a table of descriptors is mapped, all of it.
+pub(crate) fn whole(memory: &GuestMemory, table: Descriptor) -> Result<NonNull<u8>, RingFault> {
+    match memory.at(table.address, table.bytes) {
+        Some((start, together)) if together == table.bytes => Ok(start),
+        _ => Err(RingFault::NoMemory { address: table.address, bytes: table.bytes }),
+    }
+}
+
+/// Both words of descriptor `index` of a table.
+///
+/// # Safety
+/// The table's `index + 1` descriptors are mapped from `start`.
+pub(crate) unsafe fn read_descriptor(start: NonNull<u8>, index: u32) -> (u64, u64) {
+    // SAFETY: the caller's contract.
+    let first = unsafe { start.add(DESCRIPTOR_BYTES * index as usize) };
+    // SAFETY: as above; a descriptor has two words.
+    let second = unsafe { first.add(8) };
+    // SAFETY: as above.
+    let first = unsafe { read_u64(first) };
+    // SAFETY: as above.
+    let second = unsafe { read_u64(second) };
+    (first, second)
+}

@@ -1,0 +1,65 @@
+//! Access to the words of a ring that the other side writes at the same time: each read and written once, as a whole.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+/// The bytes of one part of a ring, mapped as long as whoever made it keeps them so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Words {
+    /// # Safety
+    /// The `bytes` bytes stay mapped, for reading and writing, as long as the value is used; `start` is aligned to 4, or to 8 where
+    /// [`Self::word64`] is used. Everybody else accesses them atomically or from outside of this program.
+    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
+        Self { start, bytes }
+    }
+
+    /// The 16-bit word at `offset`, which is even and inside.
+    #[inline]
+    pub(crate) fn word16(&self, offset: usize) -> &AtomicU16 {
+        // SAFETY: any bits are a number, and the size is that of the type.
+        unsafe { self.word(offset) }
+    }
+
+    /// The 32-bit word at `offset`, a multiple of 4 and inside.
+    #[inline]
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { self.word(offset) }
+    }
+
+    /// The 64-bit word at `offset`, a multiple of 8 and inside.
+    #[inline]
+    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { self.word(offset) }
+    }
+
+    /// # Safety
+    /// `T` is an atomic number.
+    #[inline]
+    unsafe fn word<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.bytes);
+        // SAFETY: the maker vouched for the bytes, callers for the offset, which they derive from the size that was checked.
+        let word = unsafe { self.start.byte_add(offset) }.cast::<T>();
+        // SAFETY: as above, and for its alignment.
+        unsafe { word.as_ref() }
+    }
+}
+
+/// Reads 8 bytes, of any alignment, of memory that others write: once.
+///
+/// # Safety
+/// 8 bytes are mapped at `from`.
+#[inline]
+pub(crate) unsafe fn read_u64(from: NonNull<u8>) -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the caller's contract; an array on the stack overlaps nothing.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), 8) };
+    u64::from_le_bytes(bytes)
+}
