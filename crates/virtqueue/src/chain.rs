@@ -77,13 +77,14 @@ impl Descriptor {
     }
 }
 
-/// Appends the pieces of a descriptor's buffer.
+/// Appends the pieces of a descriptor's buffer; with those of the descriptors before it in the chain they fill `segments` up to `limit` at most.
 #[inline]
 pub(crate) fn append(
     memory: &GuestMemory,
     descriptor: Descriptor,
     access: Access,
     segments: &mut Vec<Segment>,
+    limit: usize,
 ) -> Result<(), RingFault> {
     if (descriptor.flags & DESC_WRITE != 0) != (access == Access::Write) {
         return Err(RingFault::Direction);
@@ -93,7 +94,7 @@ pub(crate) fn append(
         let Some((start, together)) = memory.at(guest, bytes) else {
             return Err(RingFault::NoMemory { address: descriptor.address, bytes: descriptor.bytes });
         };
-        if segments.len() == MAX_SEGMENTS {
+        if segments.len() >= limit {
             return Err(RingFault::TooManyPieces);
         }
         segments.push(Segment { start, bytes: together, guest });

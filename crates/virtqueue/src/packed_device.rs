@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ringroad_ring::shared::prefetch_write;
 
-use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, Segment, append};
+use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment, append};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
@@ -168,6 +168,7 @@ impl PackedDevice {
         let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(None) };
         let mut place = self.next_available;
         let (mut taken, mut bytes) = (1, 0u32);
+        let limit = segments.len() + MAX_SEGMENTS;
         if descriptor.flags & DESC_INDIRECT != 0 {
             self.take_table(descriptor, access, segments)?;
         } else {
@@ -176,7 +177,7 @@ impl PackedDevice {
                 if access == Access::Read && bytes > MAX_CHAIN_BYTES {
                     return Err(RingFault::TooLong);
                 }
-                append(&self.memory, descriptor, access, segments)?;
+                append(&self.memory, descriptor, access, segments, limit)?;
                 if descriptor.flags & DESC_NEXT == 0 {
                     break;
                 }
@@ -213,6 +214,7 @@ impl PackedDevice {
         }
         let start = whole(&self.memory, table)?;
         let mut bytes = 0u32;
+        let limit = segments.len() + MAX_SEGMENTS;
         for index in 0..count {
             // SAFETY: `index` is below `count`, and the table's bytes are mapped.
             let (first, second) = unsafe { read_descriptor(start, index) };
@@ -222,10 +224,10 @@ impl PackedDevice {
                 return Err(RingFault::TooLong);
             }
             // Of the flags only the direction counts in a table; each entry is a piece, and their number is limited where they are appended.
-            if descriptor.bytes == 0 && index as usize > crate::chain::MAX_SEGMENTS {
+            if descriptor.bytes == 0 && index as usize > MAX_SEGMENTS {
                 return Err(RingFault::TooManyPieces);
             }
-            append(&self.memory, descriptor, access, segments)?;
+            append(&self.memory, descriptor, access, segments, limit)?;
         }
         Ok(())
     }

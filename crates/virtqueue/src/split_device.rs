@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ringroad_ring::shared::prefetch_write;
 
-use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, Segment, append};
+use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment, append};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
@@ -170,6 +170,7 @@ impl SplitDevice {
         let head = self.head(self.next_available);
         let mut index = head;
         let mut bytes = 0u32;
+        let limit = segments.len() + MAX_SEGMENTS;
         for _ in 0..self.entries {
             if index >= self.entries {
                 return Err(RingFault::NoSuchDescriptor(index));
@@ -182,7 +183,7 @@ impl SplitDevice {
                 if access == Access::Read && bytes > MAX_CHAIN_BYTES {
                     return Err(RingFault::TooLong);
                 }
-                append(&self.memory, descriptor, access, segments)?;
+                append(&self.memory, descriptor, access, segments, limit)?;
                 if descriptor.flags & DESC_NEXT != 0 {
                     index = descriptor.last;
                     continue;
@@ -212,6 +213,7 @@ impl SplitDevice {
         }
         let start = whole(&self.memory, table)?;
         let (mut index, mut bytes) = (0, 0u32);
+        let limit = segments.len() + MAX_SEGMENTS;
         for _ in 0..count {
             // SAFETY: `index` is below `count`, and the table's bytes are mapped.
             let (first, second) = unsafe { read_descriptor(start, index) };
@@ -223,7 +225,7 @@ impl SplitDevice {
             if access == Access::Read && bytes > MAX_CHAIN_BYTES {
                 return Err(RingFault::TooLong);
             }
-            append(&self.memory, descriptor, access, segments)?;
+            append(&self.memory, descriptor, access, segments, limit)?;
             if descriptor.flags & DESC_NEXT == 0 {
                 return Ok(());
             }

@@ -216,12 +216,15 @@ impl Vring {
                     if room >= total {
                         break None;
                     }
-                    if !self.is_mergeable || merged.len() == MAX_MERGED || bytes == 0 {
+                    if !self.is_mergeable
+                        || merged.len() == MAX_MERGED
+                        || segments.len() > BATCH_FRAMES
+                        || bytes == 0
+                    {
                         break Some(DropCause::TooLong);
                     }
                 }
                 Ok(None) => break Some(DropCause::NoSpace),
-                Err(RingFault::TooManyPieces) if before != 0 => break Some(DropCause::TooLong),
                 Err(fault) => {
                     self.fail(fault);
                     return Err(DropCause::RingStopped);
