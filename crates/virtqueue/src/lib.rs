@@ -14,4 +14,6 @@ pub mod inflight;
 pub mod layout;
 pub mod packed_device;
 pub mod split_device;
+#[cfg(test)]
+mod tests;
 mod words;
