@@ -158,10 +158,11 @@ impl PortSizes {
 
     /// The name of `device` with what is asked of devices alone.
     pub(crate) fn device(&self, device: &str) -> String {
+        let device = with_absolute_path(device);
         let netns = self.netns.as_ref().map(|netns| format!("netns={netns}"));
         let options: Vec<_> = netns.into_iter().chain(self.force.then(|| "force".to_owned())).collect();
         if options.is_empty() {
-            return device.to_owned();
+            return device;
         }
         let separator = if device.contains('@') { ',' } else { '@' };
         format!("{device}{separator}{}", options.join(","))
@@ -180,6 +181,18 @@ impl PortSizes {
             buffer_bytes: self.buf_size,
             ..PortWish::default()
         }
+    }
+}
+
+/// A socket's path, which people give from where they are, as the daemon finds it, which is elsewhere.
+fn with_absolute_path(device: &str) -> String {
+    let Some((scheme @ ("vhost-user" | "virtio-user" | "memif"), path)) = device.split_once(':') else {
+        return device.to_owned();
+    };
+    match std::path::absolute(path) {
+        Ok(path) => format!("{scheme}:{}", path.display()),
+        // An empty one: the name says what is wrong.
+        Err(_) => device.to_owned(),
     }
 }
 

@@ -9,6 +9,7 @@ use ringroad_drivers::device::{Device, DeviceError, Role};
 use ringroad_drivers::registry::{is_device, is_own_device, open_device, plan_device};
 use ringroad_drivers::shm::ShmRegion;
 use ringroad_port::port_name::{PortBase, PortName, PortNameError};
+use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
 use crate::port_entries::{Client, ClientId, DevicePort, Opened, Sizes, place};
@@ -148,6 +149,9 @@ impl Ports {
             None => None,
         };
         let mut device = open_device(&name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
+        if let Some(peer) = &device.peer {
+            peer.ring_at_changes(Arc::clone(&self.peer_changes));
+        }
         let queues = parts(&mut device);
         Ok(SwitchDevice { queues, device, home, sizes })
     }
@@ -184,6 +188,36 @@ impl Ports {
             info!(%port, "works again, or was removed");
         }
         self.known_faults = faults;
+        Ok(())
+    }
+
+    /// Looks at the peers of all devices: sends frames only to the queues that they use, and logs what has changed since the last look.
+    pub(crate) fn follow_peers(&mut self) -> Result<(), FabricError> {
+        eventfd::drain(&*self.peer_changes);
+        let mut peers = BTreeMap::new();
+        for (key, port) in &self.on_switches {
+            let Some(peer) = port.device.as_ref().and_then(|device| device.peer.as_ref()) else { continue };
+            let (now, before) = (peer.status(), self.known_peers.remove(key).unwrap_or_default());
+            if now.active_queues != before.active_queues {
+                self.fabric.use_queues(&port.switch, &port.port, now.active_queues)?;
+            }
+            if now.connections != before.connections {
+                info!(port = %key, "a peer has connected");
+            }
+            if now.active_queues != before.active_queues && now.active_queues != 0 {
+                info!(port = %key, queues = now.active_queues, "the peer is in service: {}", now.agreed);
+            }
+            if before.is_connected && !now.is_connected && now.last_error.is_none() {
+                info!(port = %key, "the peer has left");
+            }
+            if let Some(error) =
+                now.last_error.as_ref().filter(|error| before.last_error.as_ref() != Some(*error))
+            {
+                warn!(port = %key, "no peer: {error}");
+            }
+            peers.insert(key.clone(), now);
+        }
+        self.known_peers = peers;
         Ok(())
     }
 

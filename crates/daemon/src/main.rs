@@ -119,7 +119,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let level = logging::start(&config.log, log_file.as_deref())?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
-    let mut ports = Ports::new(fabric, memory_limit_bytes(&config));
+    let mut ports = Ports::new(fabric, memory_limit_bytes(&config)).map_err(|error| error.to_string())?;
     let (_, problems) = reload::apply_ports(&mut ports, &config.port);
     if !problems.is_empty() {
         let _ = std::fs::remove_file(&socket);

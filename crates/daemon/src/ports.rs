@@ -1,14 +1,17 @@
 //! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts};
+use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::registry::has_interface;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
+use ringroad_ring::eventfd;
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::Region;
 
@@ -29,6 +32,10 @@ pub struct Ports {
     pub(crate) devices: BTreeMap<String, DevicePort>,
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
+    /// Rung when a device's peer comes, goes or changes.
+    pub(crate) peer_changes: Arc<OwnedFd>,
+    /// Where the peers stood at the last look, by port.
+    pub(crate) known_peers: BTreeMap<String, PeerStatus>,
     memory_limit_bytes: u64,
     /// Bytes of the regions of netmap programs.
     pub(crate) netmap_region_bytes: u64,
@@ -36,17 +43,21 @@ pub struct Ports {
 
 impl Ports {
     /// No ports on `fabric`; regions may take `memory_limit_bytes` together.
-    #[must_use]
-    pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The kernel has no descriptors left.
+    pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Result<Self, FabricError> {
+        Ok(Self {
             fabric,
             on_switches: BTreeMap::new(),
             pipes: BTreeMap::new(),
             devices: BTreeMap::new(),
             known_faults: BTreeMap::new(),
+            peer_changes: Arc::new(eventfd::create()?),
+            known_peers: BTreeMap::new(),
             memory_limit_bytes,
             netmap_region_bytes: 0,
-        }
+        })
     }
 
     /// Opens a port for a program.

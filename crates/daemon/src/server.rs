@@ -36,6 +36,7 @@ const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
 const TIMER: u64 = u64::MAX - 2;
 const IDLE_TIMER: u64 = u64::MAX - 3;
+const PEERS: u64 = u64::MAX - 4;
 
 /// Why the daemon ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +138,7 @@ impl Server {
             (parts.signals.as_fd(), SIGNALS),
             (timer.as_fd(), TIMER),
             (idle_timer.as_fd(), IDLE_TIMER),
+            (parts.ports.peer_changes.as_fd(), PEERS),
         ];
         for (descriptor, name) in watched {
             epoll::add(&epoll, descriptor, epoll::EventData::new_u64(name), epoll::EventFlags::IN)
@@ -193,6 +195,7 @@ impl Server {
                             self.stopping = true;
                         }
                     }
+                    PEERS => self.parts.ports.follow_peers()?,
                     client => self.serve(client)?,
                 }
             }

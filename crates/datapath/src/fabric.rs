@@ -97,6 +97,8 @@ pub struct WireId(u64);
 struct FabricPort {
     index: PortIndex,
     queues: Vec<QueueRef>,
+    /// Those of them that take frames.
+    taking: Vec<QueueRef>,
     counters: Vec<Arc<QueueCounters>>,
 }
 
@@ -233,8 +235,8 @@ impl Fabric {
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
         let (refs, taking) = self.place_all(queues, id, index)?;
         let switch = self.switches.get_mut(name).ok_or_else(no_port)?;
-        switch.topology.set(index, taking);
-        switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, counters });
+        switch.topology.set(index, taking.clone());
+        switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, taking, counters });
         self.publish_topology(name)?;
         if let Some(switch) = self.switches.get(name) {
             switch.state.ports.insert(index);
@@ -261,14 +263,27 @@ impl Fabric {
         entry.counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
         let (refs, taking) = self.place_all(queues, id, index)?;
         if let Some(state) = self.switches.get_mut(switch) {
-            state.topology.set(index, taking);
+            state.topology.set(index, taking.clone());
             if let Some(entry) = state.ports.get_mut(port) {
-                entry.queues = refs;
+                (entry.queues, entry.taking) = (refs, taking);
             }
         }
         self.publish_topology(switch)?;
         self.take_out(&old)?;
         Ok(())
+    }
+
+    /// Sends frames only to the first `count` queues of a port, at least to one: its other side looks at no more.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn use_queues(&mut self, switch: &str, port: &str, count: u16) -> Result<(), FabricError> {
+        let no_port = || FabricError::NoSuchPort(format!("{switch}:{port}"));
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        let entry = state.ports.get(port).ok_or_else(no_port)?;
+        let taking = entry.taking.iter().take(count.max(1).into()).copied().collect();
+        state.topology.set(entry.index, taking);
+        self.publish_topology(switch)
     }
 
     /// Removes a port. What it had received before is forwarded or counted; the switch goes with its last port.

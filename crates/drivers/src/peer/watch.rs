@@ -1,6 +1,9 @@
 //! What people are told of the program at the other side of a port's socket.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ringroad_ring::eventfd;
 
 /// Where a port stands with its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +24,7 @@ pub struct PeerStatus {
 #[derive(Debug, Default)]
 pub struct PeerWatch {
     status: Mutex<PeerStatus>,
+    bell: OnceLock<Arc<OwnedFd>>,
 }
 
 impl PeerWatch {
@@ -34,28 +38,46 @@ impl PeerWatch {
         self.lock().clone()
     }
 
-    /// A peer is connected.
-    pub(crate) fn connected(&self) {
-        let mut status = self.lock();
-        status.is_connected = true;
-        status.connections += 1;
-        status.last_error = None;
+    /// Rings `bell`, an eventfd, at each change from now on. One bell is all it has.
+    pub fn ring_at_changes(&self, bell: Arc<OwnedFd>) {
+        eventfd::ring(self.bell.get_or_init(|| bell).as_fd());
     }
 
-    /// What was agreed, and how many queues are in use.
-    pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
+    /// Makes a change.
+    fn change(&self, change: impl FnOnce(&mut PeerStatus)) {
         let mut status = self.lock();
-        (status.agreed, status.active_queues) = (agreed, active_queues);
+        let before = status.clone();
+        change(&mut status);
+        if *status != before
+            && let Some(bell) = self.bell.get()
+        {
+            eventfd::ring(bell.as_fd());
+        }
+    }
+
+    /// A peer is connected.
+    pub(crate) fn connected(&self) {
+        self.change(|status| {
+            status.is_connected = true;
+            status.connections += 1;
+            status.last_error = None;
+        });
+    }
+
+    /// What was agreed, and how many queues are in use: the first so many of the port's.
+    pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
+        self.change(|status| (status.agreed, status.active_queues) = (agreed, active_queues));
     }
 
     /// The connection has ended, or could not be made; `error` where that was no good end.
     pub(crate) fn disconnected(&self, error: Option<String>) {
-        let mut status = self.lock();
-        status.is_connected = false;
-        status.agreed.clear();
-        status.active_queues = 0;
-        if error.is_some() {
-            status.last_error = error;
-        }
+        self.change(|status| {
+            status.is_connected = false;
+            status.agreed.clear();
+            status.active_queues = 0;
+            if error.is_some() {
+                status.last_error = error;
+            }
+        });
     }
 }

@@ -213,7 +213,7 @@ impl BackEnd {
 
     /// Tells people where it stands.
     fn tell(&self) {
-        let pairs = self.vrings.chunks(2).filter(|pair| pair.iter().all(|setup| setup.runs)).count();
+        let pairs = self.vrings.chunks(2).take_while(|pair| pair.iter().all(|setup| setup.runs)).count();
         self.watch.agreed(describe(self.features), pairs as u16);
     }
 
