@@ -286,13 +286,14 @@ impl Engine {
         }
     }
 
-    /// Counts what the kernel dropped before it could be received: as received, and as dropped.
+    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             let missed = queue.port.missed_frames();
             if missed != 0 {
                 queue.counters.missed(missed);
             }
+            queue.counters.violations(queue.port.violations());
         }
     }
 

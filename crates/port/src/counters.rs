@@ -89,7 +89,12 @@ impl QueueCounters {
 
     /// Counts a violation.
     pub fn violation(&self) {
-        add(&self.violations, 1);
+        self.violations(1);
+    }
+
+    /// Counts several.
+    pub fn violations(&self, violations: u64) {
+        add(&self.violations, violations);
     }
 
     /// Counts kicks given to the program.

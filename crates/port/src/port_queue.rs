@@ -103,6 +103,11 @@ pub trait PortQueue: Send {
         0
     }
 
+    /// Rules that the other side broke since the last call, where the queue does not count them itself. Asked for reports.
+    fn violations(&mut self) -> u64 {
+        0
+    }
+
     /// Makes everything delivered and released visible, once per batch, and wakes the other side where it sleeps.
     /// Returns the number of wake-ups.
     fn flush(&mut self) -> u32;

@@ -325,6 +325,10 @@ impl PortQueue for ImpairedQueue {
         self.port.missed_frames()
     }
 
+    fn violations(&mut self) -> u64 {
+        self.port.violations()
+    }
+
     fn flush(&mut self) -> u32 {
         self.port.flush()
     }
