@@ -187,12 +187,21 @@ impl StopBell {
         descriptors: [BorrowedFd<'_>; N],
         timeout: Option<Duration>,
     ) -> Option<[bool; N]> {
+        self.wait_for_any(&descriptors, timeout)?.try_into().ok()
+    }
+
+    /// As [`Self::wait`], for any number of them.
+    pub(crate) fn wait_for_any(
+        &self,
+        descriptors: &[BorrowedFd<'_>],
+        timeout: Option<Duration>,
+    ) -> Option<Vec<bool>> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let mut waits: Vec<PollFd<'_>> = std::iter::once(self.0.as_fd())
-            .chain(descriptors)
+            .chain(descriptors.iter().copied())
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
         loop {
@@ -207,7 +216,7 @@ impl StopBell {
         if ready.next() == Some(true) {
             return None;
         }
-        Some(std::array::from_fn(|_| ready.next().unwrap_or(false)))
+        Some(ready.collect())
     }
 
     /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when the bell was rung.
