@@ -11,6 +11,7 @@ use ringroad_ring::region::RegionError;
 use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
 use crate::host_rings::HostRingsError;
+use crate::memif::MemifError;
 use crate::peer::socket::PeerSocketError;
 use crate::peer::watch::PeerWatch;
 use crate::promiscuous::PromiscuousError;
@@ -53,6 +54,9 @@ pub enum DeviceError {
     /// The socket of a foreign program.
     #[error(transparent)]
     PeerSocket(#[from] PeerSocketError),
+    /// memif.
+    #[error(transparent)]
+    Memif(#[from] MemifError),
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making what serves {name}: {source}")]
     Connection {

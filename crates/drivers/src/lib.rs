@@ -11,6 +11,7 @@
 //! | [`host_rings`] | `eth0^` | the host stack's side of a network interface |
 //! | [`tap`] | `tap:t0` | a TAP interface |
 //! | [`vhost_user`] | `vhost-user:SOCKET` | a guest's virtio-net card |
+//! | [`memif`] | `memif:SOCKET` | a program that speaks memif: DPDK, VPP, libmemif |
 //!
 //! A driver never uses another driver, but that host rings lead through a TAP. `nic` chooses among those of an interface. [`registry`] is where they are named for the rest.
 
@@ -19,6 +20,7 @@ pub mod af_xdp;
 pub mod device;
 pub mod host_rings;
 mod interface;
+pub mod memif;
 mod nic;
 pub mod null;
 pub mod patch;

@@ -9,6 +9,7 @@ use ringroad_port::port_name::{PortBase, PortName, SocketProtocol};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 
 use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
+use crate::memif;
 use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
@@ -49,6 +50,11 @@ pub const DRIVERS: &[DriverEntry] = &[
     DriverEntry { name: "host", names: "eth0^", about: "the host stack's side of a network interface" },
     DriverEntry { name: "vhost_user", names: "vhost-user:SOCKET", about: "a guest's virtio-net card" },
     DriverEntry { name: "tap", names: "tap:t0", about: "a TAP interface, made with the port" },
+    DriverEntry {
+        name: "memif",
+        names: "memif:SOCKET",
+        about: "a program that speaks memif: DPDK, VPP, libmemif",
+    },
 ];
 
 /// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
@@ -91,6 +97,10 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
         PortBase::Pcap { .. } => match asked {
             None | Some(1) => Ok(DevicePlan { queues: 1, region_buffers: 0 }),
             Some(asked) => Err(DeviceError::Queues { driver: "pcap", most: 1, asked }),
+        },
+        PortBase::Socket { protocol: SocketProtocol::Memif, .. } => match asked.unwrap_or(1) {
+            queues @ 1..=memif::MAX_QUEUES => Ok(DevicePlan { queues, region_buffers: 0 }),
+            asked => Err(DeviceError::Queues { driver: "memif", most: memif::MAX_QUEUES, asked }),
         },
         PortBase::Tap { .. } | PortBase::HostStack { .. } => {
             Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
@@ -141,6 +151,9 @@ pub fn open_device(
         PortBase::HostStack { interface } => nic::open_host_stack(interface, &name.options.device, plan),
         PortBase::Socket { protocol: SocketProtocol::VhostUser, path } => {
             vhost_user::open(path, &name.options.device, plan.queues)
+        }
+        PortBase::Socket { protocol: SocketProtocol::Memif, path } => {
+            memif::open(path, &name.options, plan.queues)
         }
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         PortBase::Interface { interface, mechanism } => {

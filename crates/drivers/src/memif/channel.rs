@@ -1,0 +1,138 @@
+//! A connection of the control socket: whole messages, each with a descriptor or none.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use super::message::{MESSAGE_BYTES, Message};
+use crate::peer::socket::StopBell;
+
+/// How long a peer may take for its next message while a connection is being made.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a connection has come to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Our port ends.
+    Stopped,
+    /// The peer is gone.
+    Gone,
+    /// The peer said goodbye, and why.
+    Disconnected(String),
+    /// The peer did what it must not; it is told.
+    Broken(String),
+}
+
+impl End {
+    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a word.
+    pub(super) fn told(&self, serving: bool) -> Option<String> {
+        match self {
+            Self::Stopped => None,
+            Self::Gone => (!serving).then(|| "the peer closed the connection before it was made".to_owned()),
+            Self::Disconnected(reason) if reason.is_empty() => Some("the peer disconnected".to_owned()),
+            Self::Disconnected(reason) => Some(format!("the peer disconnected: {reason}")),
+            Self::Broken(reason) => Some(reason.clone()),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Channel(OwnedFd);
+
+impl Channel {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Takes a message that is there. More than one descriptor with it are closed.
+    pub(super) fn receive(&self) -> Result<(Message, Option<OwnedFd>), End> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | RecvFlags::TRUNC;
+        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags);
+        let mut descriptor = None;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                descriptor = descriptors.last();
+            }
+        }
+        let received = received.map_err(|_| End::Gone)?;
+        match received.bytes {
+            0 => Err(End::Gone),
+            MESSAGE_BYTES => Message::parse(&bytes).map(|message| (message, descriptor)).map_err(End::Broken),
+            other => Err(End::Broken(format!("a message has {other} bytes, not {MESSAGE_BYTES}"))),
+        }
+    }
+
+    /// Waits for the next message while a connection is being made. What the peer says of its end is one.
+    pub(super) fn next(&self, stop: &StopBell) -> Result<(Message, Option<OwnedFd>), End> {
+        match stop.wait([self.as_fd()], Some(PATIENCE)) {
+            None => Err(End::Stopped),
+            Some([false]) => Err(End::Broken(format!("the peer said nothing for {} s", PATIENCE.as_secs()))),
+            Some([true]) => match self.receive()? {
+                (Message::Disconnect { reason, .. }, _) => Err(End::Disconnected(reason)),
+                other => Ok(other),
+            },
+        }
+    }
+
+    /// Waits for the peer's acknowledgement.
+    pub(super) fn await_ack(&self, stop: &StopBell) -> Result<(), End> {
+        match self.next(stop)? {
+            (Message::Ack, _) => Ok(()),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a message, with a descriptor or none.
+    pub(super) fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), End> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let bytes = message.to_bytes();
+        // A peer that reads nothing must not hold us up.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
+            Ok(_) => Ok(()),
+            Err(rustix::io::Errno::AGAIN) => Err(End::Broken("the peer does not read its socket".to_owned())),
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    /// Says why this is the end, if the peer still listens.
+    pub(super) fn say_goodbye(&self, reason: &str) {
+        let _ = self.send(&Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What is wrong with a message that does not belong where it came.
+pub(super) fn unexpected(message: &Message) -> End {
+    let name = match message {
+        Message::Ack => "ack",
+        Message::Hello(_) => "hello",
+        Message::Init(_) => "init",
+        Message::AddRegion(_) => "add region",
+        Message::AddRing(_) => "add ring",
+        Message::Connect(_) => "connect",
+        Message::Connected(_) => "connected",
+        Message::Disconnect { .. } => "disconnect",
+    };
+    End::Broken(format!("message {name} came where it must not"))
+}

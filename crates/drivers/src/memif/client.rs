@@ -1,0 +1,102 @@
+//! A connection as the client: a region of our own is shown to the server.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ringroad_ring::eventfd;
+
+use super::channel::{Channel, End, unexpected};
+use super::connection::Made;
+use super::message::{AddRegion, AddRing, Init, MODE_ETHERNET, Message, VERSION};
+use super::own_region::{OwnRegion, RingPlan};
+use super::queue::Rings;
+use super::receive_ring::ReceiveRing;
+use super::transmit_ring::TransmitRing;
+use crate::peer::socket::StopBell;
+
+/// What a client asks for.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    pub(super) id: u32,
+    pub(super) secret: Vec<u8>,
+    pub(super) queues: u16,
+    pub(super) log2_ring_size: u8,
+    pub(super) buffer_bytes: u32,
+    /// Name that the server is told.
+    pub(super) interface: String,
+}
+
+/// Makes the connection, with as many and as large rings as both want.
+pub(super) fn make(channel: &Channel, wish: &Wish, stop: &StopBell) -> Result<Made, End> {
+    let hello = match channel.next(stop)? {
+        (Message::Hello(hello), _) => hello,
+        (other, _) => return Err(unexpected(&other)),
+    };
+    if !(hello.min_version..=hello.max_version).contains(&VERSION) {
+        let (from, to) = (hello.min_version >> 8, hello.max_version >> 8);
+        return Err(End::Broken(format!("the server speaks versions {from} to {to} of memif, not 2.0")));
+    }
+    let sent = wish.queues.min(hello.max_ring_to_server.saturating_add(1));
+    let received = wish.queues.min(hello.max_ring_to_client.saturating_add(1));
+    let log2_size = wish.log2_ring_size.min(hello.max_log2_ring_size);
+    let plan = RingPlan { rings: sent + received, log2_size, buffer_bytes: wish.buffer_bytes };
+    let region = OwnRegion::new(plan).map_err(End::Broken)?;
+
+    let init = Init {
+        version: VERSION,
+        id: wish.id,
+        mode: MODE_ETHERNET,
+        secret: wish.secret.clone(),
+        name: super::program_name(),
+    };
+    say(channel, Message::Init(init), None, stop)?;
+    let shown = AddRegion { index: 0, bytes: region.bytes() };
+    say(channel, Message::AddRegion(shown), Some(region.file()), stop)?;
+    let mut rings: Vec<Rings> = (0..wish.queues).map(|_| Rings::default()).collect();
+    for number in 0..plan.rings {
+        let to_server = number < sent;
+        let index = if to_server { number } else { number - sent };
+        let (ring, own) = region.ring(number).map_err(End::Broken)?;
+        let event = eventfd::create().map_err(|error| End::Broken(format!("making an eventfd: {error}")))?;
+        let event = Arc::new(event);
+        let shown = AddRing {
+            to_server,
+            index,
+            region: 0,
+            offset: region.ring_offset(number),
+            log2_size,
+            private_header_bytes: 0,
+        };
+        if let Some(rings) = rings.get_mut(usize::from(index)) {
+            let event = Arc::clone(&event);
+            match to_server {
+                true => rings.transmit = Some(TransmitRing::new(ring, Some(own), event)),
+                false => rings.receive = Some(ReceiveRing::new(ring, Some(own), event)),
+            }
+        }
+        say(channel, Message::AddRing(shown), Some(event.as_fd()), stop)?;
+    }
+    channel.send(&Message::Connect(wish.interface.clone()), None)?;
+    let name = match channel.next(stop)? {
+        (Message::Connected(name), _) => name,
+        (other, _) => return Err(unexpected(&other)),
+    };
+    // Not before: servers set the rings to zero while they connect.
+    for receive in rings.iter_mut().filter_map(|rings| rings.receive.as_mut()) {
+        receive.start();
+    }
+    let (peer, size) = (&hello.name, 1u32 << log2_size);
+    let agreed = format!("{peer}, interface {name}: {received} ring(s) from it and {sent} to it, of {size}");
+    Ok(Made { rings, agreed })
+}
+
+/// Sends a message that the server acknowledges.
+fn say(
+    channel: &Channel,
+    message: Message,
+    descriptor: Option<BorrowedFd<'_>>,
+    stop: &StopBell,
+) -> Result<(), End> {
+    channel.send(&message, descriptor)?;
+    channel.await_ack(stop)
+}

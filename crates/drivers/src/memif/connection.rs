@@ -1,0 +1,140 @@
+//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them back.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringroad_ring::eventfd;
+use rustix::net::SocketType;
+
+use super::channel::{Channel, End, unexpected};
+use super::client::{self, Wish};
+use super::listener::{Door, already_connected};
+use super::message::Message;
+use super::queue::{Line, Rings};
+use super::server;
+use crate::peer::handover::Desk;
+use crate::peer::socket::StopBell;
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+
+/// How long a client waits before it connects again to a server that sent it away.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A connection that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Rings for each queue of the port.
+    pub(super) rings: Vec<Rings>,
+    /// What was agreed, for people.
+    pub(super) agreed: String,
+}
+
+/// What the thread of a port has.
+#[derive(Debug)]
+pub(super) struct Connections {
+    pub(super) queues: Vec<(Desk<Rings>, Arc<WakeSet>)>,
+    pub(super) watch: Arc<PeerWatch>,
+    pub(super) line: Arc<Line>,
+    pub(super) stop: StopBell,
+}
+
+impl Connections {
+    /// Serves the clients that come to `door`, until told to stop.
+    pub(super) fn serve(&self, door: &Door, id: u32, interface: &str) {
+        loop {
+            let Some(newcomer) = door.take() else {
+                if self.stop.wait([self.line.bell().as_fd()], None).is_none() {
+                    return;
+                }
+                eventfd::drain(self.line.bell());
+                continue;
+            };
+            let made = server::make(&newcomer, self.queues.len() as u16, interface, &self.stop);
+            let refuse_others = || {
+                if let Some(other) = door.take() {
+                    other.channel.say_goodbye(&already_connected(id));
+                }
+            };
+            if self.carry(&newcomer.channel, made, refuse_others) == End::Stopped {
+                return;
+            }
+        }
+    }
+
+    /// Connects to the server at `path`, again and again, until told to stop.
+    pub(super) fn visit(&self, path: &Path, wish: &Wish) {
+        loop {
+            let failed = |error| self.watch.disconnected(Some(error));
+            let Some(socket) = self.stop.await_server(path, SocketType::SEQPACKET, failed) else { return };
+            let channel = Channel::new(socket);
+            let made = client::make(&channel, wish, &self.stop);
+            if self.carry(&channel, made, || ()) == End::Stopped || self.stop.wait([], Some(RETRY)).is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Serves a connection, if it was made, to its end, and tells of that.
+    fn carry(&self, channel: &Channel, made: Result<Made, End>, knock: impl Fn()) -> End {
+        let serving = made.is_ok();
+        let end = match made {
+            Ok(made) => self.carry_frames(channel, made, knock),
+            Err(end) => end,
+        };
+        match &end {
+            End::Broken(reason) => channel.say_goodbye(reason),
+            End::Stopped => channel.say_goodbye("the port was closed"),
+            End::Gone | End::Disconnected(_) => {}
+        }
+        if serving && end != End::Stopped {
+            self.take_back();
+        }
+        self.watch.disconnected(end.told(serving));
+        end
+    }
+
+    fn carry_frames(&self, channel: &Channel, made: Made, knock: impl Fn()) -> End {
+        self.line.forget();
+        self.watch.connected();
+        let is_used = |rings: &&Rings| rings.receive.is_some() || rings.transmit.is_some();
+        let active = made.rings.iter().filter(is_used).count();
+        self.watch.agreed(made.agreed, active as u16);
+        for ((desk, wake), rings) in self.queues.iter().zip(made.rings) {
+            if let Some(receive) = &rings.receive
+                && let Err(error) = wake.add(receive.event())
+            {
+                return End::Broken(format!("an eventfd cannot be waited for: {error}"));
+            }
+            desk.exchange(Some(rings));
+        }
+        loop {
+            match self.stop.wait([channel.as_fd(), self.line.bell().as_fd()], None) {
+                None => return End::Stopped,
+                Some([true, _]) => match channel.receive() {
+                    Ok((Message::Disconnect { reason, .. }, _)) => return End::Disconnected(reason),
+                    Ok((other, _)) => return unexpected(&other),
+                    Err(end) => return end,
+                },
+                Some([false, _]) => {
+                    eventfd::drain(self.line.bell());
+                    if let Some(fault) = self.line.fault() {
+                        return End::Broken(fault);
+                    }
+                    knock();
+                }
+            }
+        }
+    }
+
+    /// Takes the rings from the queues. Their memory goes with them.
+    fn take_back(&self) {
+        for (desk, wake) in &self.queues {
+            if let Some(receive) = desk.exchange(None).as_ref().and_then(|rings| rings.receive.as_ref()) {
+                wake.remove(receive.event());
+            }
+        }
+    }
+}

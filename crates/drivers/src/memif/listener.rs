@@ -1,0 +1,270 @@
+//! The process's listening sockets: one for each path, however many interfaces share it. Each has a thread, which greets whoever connects, hears which
+//! interface is wanted, and hands the connection to that port.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ringroad_ring::eventfd;
+use rustix::net::SocketType;
+
+use super::MemifError;
+use super::channel::{Channel, End, PATIENCE, unexpected};
+use super::message::{Hello, Init, MODE_ETHERNET, Message, VERSION};
+use super::queue::Line;
+use crate::device::DeviceError;
+use crate::peer::socket::{PeerListener, StopBell};
+
+/// Highest number of a region that a client may have.
+pub(super) const MAX_REGION: u16 = 255;
+/// Connections that have not said yet what they want.
+const MAX_UNNAMED: usize = 64;
+/// How long to wait where the process has no descriptors left for a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+
+/// What a port takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) queues: u16,
+    pub(super) max_log2_ring_size: u8,
+    /// What clients have to know; empty where nothing.
+    pub(super) secret: Vec<u8>,
+}
+
+/// A client that wants a port.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) channel: Channel,
+    /// Name of its program.
+    pub(super) name: String,
+}
+
+/// Where a port's clients come in.
+#[derive(Debug)]
+pub(super) struct Door {
+    limits: Limits,
+    newcomer: Mutex<Option<Newcomer>>,
+    line: Arc<Line>,
+}
+
+impl Door {
+    pub(super) fn new(limits: Limits, line: Arc<Line>) -> Arc<Self> {
+        Arc::new(Self { limits, newcomer: Mutex::new(None), line })
+    }
+
+    /// Who has come in, if somebody has.
+    pub(super) fn take(&self) -> Option<Newcomer> {
+        lock(&self.newcomer).take()
+    }
+
+    /// Lets a client in that said what it wants, or says why not.
+    fn admit(&self, channel: Channel, init: &Init) -> Result<(), (Channel, String)> {
+        if init.mode != MODE_ETHERNET {
+            return Err((channel, format!("interface {} carries Ethernet frames only", init.id)));
+        }
+        if !self.limits.secret.is_empty() && self.limits.secret != init.secret {
+            let what = if init.secret.is_empty() { "needs a secret" } else { "has another secret" };
+            return Err((channel, format!("interface {} {what}", init.id)));
+        }
+        let mut newcomer = lock(&self.newcomer);
+        if newcomer.is_some() {
+            return Err((channel, already_connected(init.id)));
+        }
+        *newcomer = Some(Newcomer { channel, name: init.name.clone() });
+        drop(newcomer);
+        eventfd::ring(self.line.bell());
+        Ok(())
+    }
+}
+
+/// What a second client is told.
+pub(super) fn already_connected(id: u32) -> String {
+    format!("another client is connected to interface {id}")
+}
+
+#[derive(Debug)]
+struct Listener {
+    mode: Option<u32>,
+    doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
+    stop: StopBell,
+    thread: Option<JoinHandle<()>>,
+}
+
+static LISTENERS: Mutex<BTreeMap<PathBuf, Listener>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic is done under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port's place at the socket of a path. The socket goes with the last.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    id: u32,
+}
+
+impl Place {
+    /// Puts `door` at the socket of `path`, which is made where there is none yet.
+    ///
+    /// # Errors
+    /// The socket cannot be had, or another port has this `id` there.
+    pub(super) fn take(
+        path: &Path,
+        id: u32,
+        mode: Option<u32>,
+        door: Arc<Door>,
+    ) -> Result<Self, DeviceError> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut listeners = lock(&LISTENERS);
+        if let Some(listener) = listeners.get(&path) {
+            if mode.is_some() && mode != listener.mode {
+                return Err(MemifError::Mode { path }.into());
+            }
+            let mut doors = lock(&listener.doors);
+            if doors.contains_key(&id) {
+                return Err(MemifError::Taken { path, id }.into());
+            }
+            doors.insert(id, door);
+            drop(doors);
+            return Ok(Self { path, id });
+        }
+        let socket = PeerListener::bind(&path, SocketType::SEQPACKET, mode)?;
+        let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
+        let stop = StopBell::new().map_err(|error| failed(error.into()))?;
+        let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
+        let reception =
+            Reception { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
+        let thread = std::thread::Builder::new()
+            .name("memif-listen".into())
+            .spawn(move || reception.run())
+            .map_err(failed)?;
+        listeners.insert(path.clone(), Listener { mode, doors, stop, thread: Some(thread) });
+        Ok(Self { path, id })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut listeners = lock(&LISTENERS);
+        let Some(listener) = listeners.get_mut(&self.path) else { return };
+        let is_last = {
+            let mut doors = lock(&listener.doors);
+            doors.remove(&self.id);
+            doors.is_empty()
+        };
+        if is_last {
+            listener.stop.ring();
+            // Under the lock, so that whoever opens the path next finds it free. The thread waits for nobody.
+            if let Some(thread) = listener.thread.take() {
+                let _ = thread.join();
+            }
+            listeners.remove(&self.path);
+        }
+    }
+}
+
+/// The thread of a listening socket.
+struct Reception {
+    socket: PeerListener,
+    doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
+    stop: StopBell,
+    /// Clients that were greeted, and until when they have to say what they want.
+    unnamed: Vec<(Channel, Instant)>,
+}
+
+impl Reception {
+    fn run(mut self) {
+        loop {
+            let first_due = self.unnamed.iter().map(|(_, due)| *due).min();
+            let timeout = first_due.map(|due| due.saturating_duration_since(Instant::now()));
+            let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(self.socket.as_fd())
+                .chain(self.unnamed.iter().map(|(channel, _)| channel.as_fd()))
+                .collect();
+            let Some(ready) = self.stop.wait_for_any(&descriptors, timeout) else { return };
+            let (comes, speak) = ready.split_first().unwrap_or((&false, &[]));
+            let mut speak = speak.iter();
+            let now = Instant::now();
+            for (channel, due) in std::mem::take(&mut self.unnamed) {
+                if speak.next() == Some(&true) {
+                    self.hear(channel);
+                } else if due <= now {
+                    channel.say_goodbye("no init message came");
+                } else {
+                    self.unnamed.push((channel, due));
+                }
+            }
+            if *comes {
+                match self.socket.accept() {
+                    Ok(Some(connection)) => self.greet(Channel::new(connection)),
+                    Ok(None) => {}
+                    Err(_) => {
+                        if self.stop.wait([], Some(ACCEPT_RETRY)).is_none() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells a client what all interfaces here can do.
+    fn greet(&mut self, channel: Channel) {
+        let limits = {
+            let doors = lock(&self.doors);
+            let queues = doors.values().map(|door| door.limits.queues).min();
+            let log2 = doors.values().map(|door| door.limits.max_log2_ring_size).min();
+            queues.zip(log2)
+        };
+        let Some((queues, max_log2_ring_size)) = limits else { return };
+        if self.unnamed.len() == MAX_UNNAMED {
+            return channel.say_goodbye("too many clients wait here");
+        }
+        let last_ring = queues.saturating_sub(1);
+        let hello = Hello {
+            name: super::program_name(),
+            min_version: VERSION,
+            max_version: VERSION,
+            max_region: MAX_REGION,
+            max_ring_to_client: last_ring,
+            max_ring_to_server: last_ring,
+            max_log2_ring_size,
+        };
+        if channel.send(&Message::Hello(hello), None).is_ok() {
+            self.unnamed.push((channel, Instant::now() + PATIENCE));
+        }
+    }
+
+    /// Takes a client's first message, and hands it to the port that it names.
+    fn hear(&self, channel: Channel) {
+        let init = match channel.receive() {
+            Ok((Message::Init(init), _)) => init,
+            Ok((other, _)) => return refuse(&channel, &unexpected(&other)),
+            Err(end) => return refuse(&channel, &end),
+        };
+        if init.version != VERSION {
+            let version = init.version;
+            return channel.say_goodbye(&format!(
+                "version {}.{} is not spoken here",
+                version >> 8,
+                version & 0xFF
+            ));
+        }
+        let door = lock(&self.doors).get(&init.id).cloned();
+        let Some(door) = door else {
+            return channel.say_goodbye(&format!("there is no interface {} here", init.id));
+        };
+        if let Err((channel, reason)) = door.admit(channel, &init) {
+            channel.say_goodbye(&reason);
+        }
+    }
+}
+
+fn refuse(channel: &Channel, end: &End) {
+    if let End::Broken(reason) = end {
+        channel.say_goodbye(reason);
+    }
+}

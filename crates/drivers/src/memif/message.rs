@@ -1,0 +1,304 @@
+//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte order of the host,
+//! packed: a type of two bytes, and what belongs to it.
+
+/// Bytes of each message.
+pub const MESSAGE_BYTES: usize = 128;
+/// The protocol's version, major and minor.
+pub const VERSION: u16 = 0x0200;
+/// Bytes of a program's or an interface's name.
+pub const NAME_BYTES: usize = 32;
+/// Bytes of a secret.
+pub const SECRET_BYTES: usize = 24;
+/// Bytes of the reason of a disconnect, of which the last one is NUL.
+pub const REASON_BYTES: usize = 96;
+/// Mode of an interface that carries Ethernet frames (`MEMIF_INTERFACE_MODE_ETHERNET`).
+pub const MODE_ETHERNET: u8 = 0;
+
+const ACK: u16 = 1;
+const HELLO: u16 = 2;
+const INIT: u16 = 3;
+const ADD_REGION: u16 = 4;
+const ADD_RING: u16 = 5;
+const CONNECT: u16 = 6;
+const CONNECTED: u16 = 7;
+const DISCONNECT: u16 = 8;
+/// `MEMIF_MSG_ADD_RING_FLAG_S2M`
+const TO_SERVER: u16 = 1;
+
+/// What a server offers, to every client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Name of the program.
+    pub name: String,
+    /// Oldest version that it speaks.
+    pub min_version: u16,
+    /// Newest version that it speaks.
+    pub max_version: u16,
+    /// Highest number of a region.
+    pub max_region: u16,
+    /// Highest number of a ring to the client.
+    pub max_ring_to_client: u16,
+    /// Highest number of a ring to the server.
+    pub max_ring_to_server: u16,
+    /// Largest ring, as a power of two.
+    pub max_log2_ring_size: u8,
+}
+
+/// Which interface a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Init {
+    /// Version that it speaks.
+    pub version: u16,
+    /// Number of the interface.
+    pub id: u32,
+    /// What the interface carries ([`MODE_ETHERNET`]).
+    pub mode: u8,
+    /// What the client knows, up to the first NUL.
+    pub secret: Vec<u8>,
+    /// Name of the program.
+    pub name: String,
+}
+
+/// A region of shared memory, whose descriptor comes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddRegion {
+    /// Its number: the next free one.
+    pub index: u16,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A ring in a region; the eventfd of its receiver comes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddRing {
+    /// Whether frames travel from the client to the server in it.
+    pub to_server: bool,
+    /// Its number among those of its direction.
+    pub index: u16,
+    /// Region in which it lies.
+    pub region: u16,
+    /// Where in the region, bytes.
+    pub offset: u32,
+    /// Descriptors, as a power of two.
+    pub log2_size: u8,
+    /// Bytes in front of each frame that are the two programs' own.
+    pub private_header_bytes: u16,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The last message was understood.
+    Ack,
+    /// First word of a server.
+    Hello(Hello),
+    /// First word of a client.
+    Init(Init),
+    /// A client's memory.
+    AddRegion(AddRegion),
+    /// A client's ring.
+    AddRing(AddRing),
+    /// All is there: a client's interface has this name.
+    Connect(String),
+    /// All is well: a server's interface has this name.
+    Connected(String),
+    /// The end, and why.
+    Disconnect {
+        /// A number without a meaning that is written down anywhere.
+        code: u32,
+        /// For people.
+        reason: String,
+    },
+}
+
+impl Message {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, String> {
+        let body = Body(bytes);
+        Ok(match body.u16(0) {
+            ACK => Self::Ack,
+            HELLO => Self::Hello(Hello {
+                name: body.text(2, NAME_BYTES),
+                min_version: body.u16(34),
+                max_version: body.u16(36),
+                max_region: body.u16(38),
+                max_ring_to_client: body.u16(40),
+                max_ring_to_server: body.u16(42),
+                max_log2_ring_size: body.part::<1>(44)[0],
+            }),
+            INIT => Self::Init(Init {
+                version: body.u16(2),
+                id: body.u32(4),
+                mode: body.part::<1>(8)[0],
+                secret: body.until_nul(9, SECRET_BYTES).to_vec(),
+                name: body.text(33, NAME_BYTES),
+            }),
+            ADD_REGION => {
+                Self::AddRegion(AddRegion { index: body.u16(2), bytes: u64::from_ne_bytes(body.part(4)) })
+            }
+            ADD_RING => Self::AddRing(AddRing {
+                to_server: body.u16(2) & TO_SERVER != 0,
+                index: body.u16(4),
+                region: body.u16(6),
+                offset: body.u32(8),
+                log2_size: body.part::<1>(12)[0],
+                private_header_bytes: body.u16(13),
+            }),
+            CONNECT => Self::Connect(body.text(2, NAME_BYTES)),
+            CONNECTED => Self::Connected(body.text(2, NAME_BYTES)),
+            DISCONNECT => Self::Disconnect { code: body.u32(2), reason: body.text(6, REASON_BYTES) },
+            other => return Err(format!("message type {other} is unknown")),
+        })
+    }
+
+    /// Writes a message. Texts too long for their field are cut.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let mut put = |at: usize, part: &[u8]| {
+            for (place, byte) in bytes.iter_mut().skip(at).zip(part) {
+                *place = *byte;
+            }
+        };
+        let kind = match self {
+            Self::Ack => ACK,
+            Self::Hello(hello) => {
+                put(2, text(&hello.name, NAME_BYTES));
+                put(34, &hello.min_version.to_ne_bytes());
+                put(36, &hello.max_version.to_ne_bytes());
+                put(38, &hello.max_region.to_ne_bytes());
+                put(40, &hello.max_ring_to_client.to_ne_bytes());
+                put(42, &hello.max_ring_to_server.to_ne_bytes());
+                put(44, &[hello.max_log2_ring_size]);
+                HELLO
+            }
+            Self::Init(init) => {
+                put(2, &init.version.to_ne_bytes());
+                put(4, &init.id.to_ne_bytes());
+                put(8, &[init.mode]);
+                put(9, init.secret.get(..SECRET_BYTES).unwrap_or(&init.secret));
+                put(33, text(&init.name, NAME_BYTES));
+                INIT
+            }
+            Self::AddRegion(region) => {
+                put(2, &region.index.to_ne_bytes());
+                put(4, &region.bytes.to_ne_bytes());
+                ADD_REGION
+            }
+            Self::AddRing(ring) => {
+                put(2, &(if ring.to_server { TO_SERVER } else { 0 }).to_ne_bytes());
+                put(4, &ring.index.to_ne_bytes());
+                put(6, &ring.region.to_ne_bytes());
+                put(8, &ring.offset.to_ne_bytes());
+                put(12, &[ring.log2_size]);
+                put(13, &ring.private_header_bytes.to_ne_bytes());
+                ADD_RING
+            }
+            Self::Connect(name) => {
+                put(2, text(name, NAME_BYTES));
+                CONNECT
+            }
+            Self::Connected(name) => {
+                put(2, text(name, NAME_BYTES));
+                CONNECTED
+            }
+            Self::Disconnect { code, reason } => {
+                put(2, &code.to_ne_bytes());
+                put(6, text(reason, REASON_BYTES));
+                DISCONNECT
+            }
+        };
+        put(0, &kind.to_ne_bytes());
+        bytes
+    }
+}
+
+/// As much of `text` as fits before a NUL, in whole characters.
+fn text(text: &str, field_bytes: usize) -> &[u8] {
+    text.get(..text.floor_char_boundary(field_bytes - 1)).unwrap_or(text).as_bytes()
+}
+
+/// The bytes of a message; all places named are constants within it.
+struct Body<'message>(&'message [u8; MESSAGE_BYTES]);
+
+impl Body<'_> {
+    fn part<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.part(at))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.part(at))
+    }
+
+    fn until_nul(&self, at: usize, bytes: usize) -> &[u8] {
+        let field = self.0.get(at..at + bytes).unwrap_or(&[]);
+        field.split(|&byte| byte == 0).next().unwrap_or(&[])
+    }
+
+    /// A text for people: what is no printable character is shown as one that says so.
+    fn text(&self, at: usize, bytes: usize) -> String {
+        let text = String::from_utf8_lossy(self.until_nul(at, bytes));
+        text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_those_of_memif_h() {
+        let ring = AddRing {
+            to_server: true,
+            index: 0x0102,
+            region: 3,
+            offset: 0x0A0B_0C0D,
+            log2_size: 10,
+            private_header_bytes: 0x1112,
+        };
+        let bytes = Message::AddRing(ring).to_bytes();
+        let expected = [5, 0, 1, 0, 2, 1, 3, 0, 0x0D, 0x0C, 0x0B, 0x0A, 10, 0x12, 0x11];
+        assert_eq!(bytes[..15], expected);
+        let init = Init { version: VERSION, id: 7, mode: 0, secret: b"sesame".to_vec(), name: "me".into() };
+        let bytes = Message::Init(init).to_bytes();
+        assert_eq!(bytes[..9], [3, 0, 0, 2, 7, 0, 0, 0, 0]);
+        assert_eq!((&bytes[9..16], &bytes[33..36]), (&b"sesame\0"[..], &b"me\0"[..]));
+    }
+
+    #[test]
+    fn texts_too_long_are_cut_at_a_character() {
+        let reason = "é".repeat(60);
+        let bytes = Message::Disconnect { code: 0, reason }.to_bytes();
+        assert_eq!(bytes[101], 0);
+        let Ok(Message::Disconnect { reason, .. }) = Message::parse(&bytes) else { panic!("no disconnect") };
+        assert_eq!(reason, "é".repeat(47));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_read_from_any_bytes_is_written_and_read_alike(
+            kind in 0u16..10,
+            rest in prop::collection::vec(any::<u8>(), MESSAGE_BYTES - 2),
+        ) {
+            let mut bytes = [0; MESSAGE_BYTES];
+            bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+            bytes[2..].copy_from_slice(&rest);
+            if let Ok(message) = Message::parse(&bytes) {
+                let again = Message::parse(&message.to_bytes());
+                // Replaced characters take more room, so that a text may be cut once.
+                prop_assert_eq!(again.clone(), Message::parse(&again.unwrap().to_bytes()));
+            } else {
+                prop_assert!(kind == 0 || kind > 8);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and find it by a UNIX socket.
+//!
+//! From strangers come: the messages of the socket ([`message`]), the regions and eventfds with them, and in shared memory head, tail, flags and
+//! descriptors of rings, and frames. Each is read once and checked; who breaks a rule has his connection closed and is told why.
+//!
+//! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's messages;
+//! - `server`, `client`: how a connection is made in either role; `connection`: the thread of a port;
+//! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: its ends; `own_region`: a client's memory; `queue`: what a worker serves.
+//!
+//! What memif.h calls master and slave are server and client here.
+
+mod channel;
+mod client;
+mod connection;
+mod fault;
+mod listener;
+pub mod message;
+mod own_region;
+mod queue;
+mod receive_ring;
+mod ring;
+mod server;
+#[cfg(test)]
+mod tests;
+mod transmit_ring;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ringroad_port::device_options::SocketRole;
+use ringroad_port::port_name::PortOptions;
+use ringroad_port::port_queue::{Capabilities, PortQueue};
+
+use crate::device::{Device, DeviceError};
+use crate::peer::handover::{Closer, handover};
+use crate::peer::socket::StopBell;
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+
+use client::Wish;
+use connection::Connections;
+use listener::{Door, Limits, Place};
+use own_region::RingPlan;
+use queue::{Line, MemifQueue, Rings};
+use ring::MAX_LOG2_SIZE;
+
+/// Most queues of a port.
+pub const MAX_QUEUES: u16 = 16;
+/// Descriptors of a client's ring where its name does not say.
+const DEFAULT_LOG2_RING_SIZE: u8 = 10;
+/// Size of a client's buffers where its name does not say, bytes.
+const DEFAULT_BUFFER_BYTES: u32 = 2048;
+
+/// Why a memif port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemifError {
+    /// Another port has the interface.
+    #[error("another port serves interface {id} at {}: choose another id", path.display())]
+    Taken {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Number of the interface.
+        id: u32,
+    },
+    /// The socket is there with other permissions.
+    #[error(
+        "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
+    )]
+    Mode {
+        /// Path of the socket.
+        path: PathBuf,
+    },
+    /// A ring that memif cannot have.
+    #[error("rings of {0} descriptors: memif has at most {most}", most = 1u32 << MAX_LOG2_SIZE)]
+    RingSize(u32),
+    /// Buffers that cannot be.
+    #[error("buffers of {0} bytes: choose from 64 to 65536")]
+    BufferBytes(u32),
+    /// More memory than offsets of 32 bits can name.
+    #[error("{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB")]
+    Memory {
+        /// Rings of both directions.
+        rings: u16,
+        /// Descriptors of each.
+        size: u32,
+        /// Size of a buffer, bytes.
+        buffer_bytes: u32,
+    },
+}
+
+/// The name by which peers know this program.
+fn program_name() -> String {
+    concat!("Ringroad ", env!("CARGO_PKG_VERSION")).to_owned()
+}
+
+/// Opens a port with `queues` queues at the socket `path`.
+///
+/// # Errors
+/// [`DeviceError`]: the socket cannot be had, the options make no sense, or the kernel has no descriptors or threads left.
+pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, DeviceError> {
+    let wishes = &options.device;
+    let id = wishes.id.unwrap_or(0);
+    let secret = wishes.secret.clone().unwrap_or_default().into_bytes();
+    let log2_ring_size = wishes.ring_size.map(log2_of).transpose()?;
+    let interface = format!("ringroad/{id}");
+
+    let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
+    let line = Arc::new(Line::new().map_err(|error| failed(error.into()))?);
+    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
+    let watch = Arc::new(PeerWatch::default());
+    let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
+    let (mut desks, mut closers) = (Vec::new(), Vec::new());
+    for number in 0..queues {
+        let wake = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
+        let (desk, held) = handover(wake.bell());
+        device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&wake), Arc::clone(&line))));
+        closers.push(desk.closer());
+        desks.push((desk, wake));
+    }
+    let connections =
+        Connections { queues: desks, watch: Arc::clone(&watch), line: Arc::clone(&line), stop: stop.clone() };
+    let builder = std::thread::Builder::new().name("memif".into());
+    let role = wishes.role.unwrap_or_default();
+    let (thread, place) = match role {
+        SocketRole::Server => {
+            let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
+            let door = Door::new(Limits { queues, max_log2_ring_size, secret }, line);
+            let place = Place::take(path, id, wishes.socket_mode, Arc::clone(&door))?;
+            let thread = builder.spawn(move || connections.serve(&door, id, &interface)).map_err(failed)?;
+            (thread, Some(place))
+        }
+        SocketRole::Client => {
+            let log2_ring_size = log2_ring_size.unwrap_or(DEFAULT_LOG2_RING_SIZE);
+            let buffer_bytes = options.buffer_bytes.unwrap_or(DEFAULT_BUFFER_BYTES);
+            check_memory(queues, log2_ring_size, buffer_bytes)?;
+            let wish = Wish { id, secret, queues, log2_ring_size, buffer_bytes, interface };
+            let path = path.to_owned();
+            (builder.spawn(move || connections.visit(&path, &wish)).map_err(failed)?, None)
+        }
+    };
+    let role = match role {
+        SocketRole::Server => "server",
+        SocketRole::Client => "client",
+    };
+    let mode = format!("memif {role}, interface {id} at {}", path.display());
+    let capabilities = Capabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
+    let mut device = Device::new(device_queues, capabilities);
+    device.peer = Some(watch);
+    device.keep = Some(Box::new(MemifPort { _place: place, stop, closers, thread: Some(thread) }));
+    Ok(device)
+}
+
+fn log2_of(size: u32) -> Result<u8, MemifError> {
+    let log2 = size.ilog2() as u8;
+    if log2 > MAX_LOG2_SIZE { Err(MemifError::RingSize(size)) } else { Ok(log2) }
+}
+
+fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), MemifError> {
+    if !(64..=65536).contains(&buffer_bytes) {
+        return Err(MemifError::BufferBytes(buffer_bytes));
+    }
+    let plan = RingPlan { rings: 2 * queues, log2_size, buffer_bytes };
+    let too_large = MemifError::Memory { rings: plan.rings, size: 1 << log2_size, buffer_bytes };
+    plan.region_bytes().map(|_| ()).ok_or(too_large)
+}
+
+/// Ends the connection and the thread of a port.
+#[derive(Debug)]
+struct MemifPort {
+    /// First of all nobody comes any more.
+    _place: Option<Place>,
+    stop: StopBell,
+    closers: Vec<Closer<Rings>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for MemifPort {
+    fn drop(&mut self) {
+        self.stop.ring();
+        self.closers.iter().for_each(Closer::close);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

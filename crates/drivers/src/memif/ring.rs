@@ -1,0 +1,249 @@
+//! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): where its parts are, and atomic access to them.
+//!
+//! In a ring to the server the client moves `head` behind frames that it put, and the server moves `tail` behind those that it has done with. In a
+//! ring to the client the client moves `head` behind empty buffers, and the server moves `tail` behind those that it has filled. Both run freely,
+//! modulo 2^16. All of it is written by the peer at will: whoever reads a value here checks it before use.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use ringroad_ring::foreign_memory::ForeignMemory;
+use ringroad_ring::shared::SharedBytes;
+
+/// Most descriptors of a ring, as a power of two: head and tail have 16 bits, and must differ by less than half of what these count.
+pub(super) const MAX_LOG2_SIZE: u8 = 14;
+/// `MEMIF_COOKIE`: what a ring begins with.
+const COOKIE: u32 = 0x03E3_1F20;
+/// Bytes in front of the descriptors: a line with cookie, flags and head, one with tail.
+const HEADER_BYTES: usize = 128;
+const DESCRIPTOR_BYTES: usize = 16;
+const FLAGS_AT: usize = 4;
+const HEAD_AT: usize = 6;
+const TAIL_AT: usize = 64;
+/// `MEMIF_RING_FLAG_MASK_INT`: its receiver does not want to be woken.
+const MASK_INTERRUPT: u16 = 1;
+/// `MEMIF_DESC_FLAG_NEXT`
+const NEXT: u16 = 1;
+
+/// The regions of a connection, in the order of their numbers.
+#[derive(Debug)]
+pub(super) struct Regions(Vec<ForeignMemory>);
+
+impl Regions {
+    pub(super) fn new(regions: Vec<ForeignMemory>) -> Arc<Self> {
+        Arc::new(Self(regions))
+    }
+
+    /// The `bytes` bytes at `offset` of region `region`, where all of them are there.
+    #[inline]
+    pub(super) fn part(&self, region: u16, offset: u32, bytes: usize) -> Option<SharedBytes<'_>> {
+        self.0.get(usize::from(region))?.part(offset as usize, bytes)
+    }
+
+    /// Whether a peer took back some of it.
+    #[inline]
+    pub(super) fn are_lost(&self) -> bool {
+        self.0.iter().any(ForeignMemory::is_lost)
+    }
+}
+
+/// A descriptor, read or to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    pub(super) has_next: bool,
+    pub(super) region: u16,
+    /// Bytes of the frame's part in the buffer; where the buffer is empty, its size.
+    pub(super) bytes: u32,
+    pub(super) offset: u32,
+}
+
+/// A ring, within its region.
+#[derive(Debug)]
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    mask: u16,
+    regions: Arc<Regions>,
+}
+
+// SAFETY: all access to the memory is atomic, and the regions stay mapped while the value lives.
+unsafe impl Send for Ring {}
+
+/// Bytes that a ring of 2^`log2_size` descriptors takes.
+pub(super) fn ring_bytes(log2_size: u8) -> usize {
+    HEADER_BYTES + (DESCRIPTOR_BYTES << log2_size)
+}
+
+impl Ring {
+    /// The ring of 2^`log2_size` descriptors at `offset` of `region`.
+    ///
+    /// # Errors
+    /// Why there can be none, for people.
+    pub(super) fn new(
+        regions: &Arc<Regions>,
+        region: u16,
+        offset: u32,
+        log2_size: u8,
+    ) -> Result<Self, String> {
+        if log2_size > MAX_LOG2_SIZE {
+            return Err(format!("a ring has 2^{log2_size} descriptors, more than 2^{MAX_LOG2_SIZE}"));
+        }
+        let part = regions
+            .part(region, offset, ring_bytes(log2_size))
+            .ok_or_else(|| format!("a ring lies outside region {region}"))?;
+        let start = NonNull::new(part.as_ptr()).ok_or("a ring lies nowhere")?;
+        if !start.cast::<AtomicU64>().is_aligned() {
+            return Err(format!("a ring begins at {offset}, which is no multiple of 8"));
+        }
+        Ok(Self { start, mask: ((1u32 << log2_size) - 1) as u16, regions: Arc::clone(regions) })
+    }
+
+    /// Writes what an empty ring begins with.
+    pub(super) fn init(&self) {
+        self.cookie().store(COOKIE, Ordering::Relaxed);
+        self.flags().store(0, Ordering::Relaxed);
+        self.head().store(0, Ordering::Relaxed);
+        self.tail().store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it begins as a ring does.
+    pub(super) fn has_cookie(&self) -> bool {
+        self.cookie().load(Ordering::Relaxed) == COOKIE
+    }
+
+    /// Number of descriptors.
+    #[inline]
+    pub(super) fn size(&self) -> u16 {
+        self.mask + 1
+    }
+
+    /// The place of the descriptor at `position`.
+    #[inline]
+    pub(super) fn slot(&self, position: u16) -> u16 {
+        position & self.mask
+    }
+
+    pub(super) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    fn cookie(&self) -> &AtomicU32 {
+        // SAFETY: the first 4 bytes of a ring that lies in its region, aligned, for as long as the region is borrowed through `self`.
+        unsafe { self.start.cast::<AtomicU32>().as_ref() }
+    }
+
+    #[inline]
+    fn half_word(&self, at: usize) -> &AtomicU16 {
+        // SAFETY: `at` is one of the constants above, within the header of a ring that was checked to lie in its region.
+        let place = unsafe { self.start.add(at) };
+        // SAFETY: as above; even offsets from an aligned start; the region stays mapped while `self` lives.
+        unsafe { place.cast::<AtomicU16>().as_ref() }
+    }
+
+    #[inline]
+    fn flags(&self) -> &AtomicU16 {
+        self.half_word(FLAGS_AT)
+    }
+
+    /// What the client moves.
+    #[inline]
+    pub(super) fn head(&self) -> &AtomicU16 {
+        self.half_word(HEAD_AT)
+    }
+
+    /// What the server moves.
+    #[inline]
+    pub(super) fn tail(&self) -> &AtomicU16 {
+        self.half_word(TAIL_AT)
+    }
+
+    /// As its receiver: says whether the sender is to wake it. A look at the ring that follows cannot miss what is put from here on.
+    pub(super) fn want_interrupt(&self, wanted: bool) {
+        self.flags().store(if wanted { 0 } else { MASK_INTERRUPT }, Ordering::Relaxed);
+        if wanted {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// As its sender, right after something was published: whether the receiver wants to be woken.
+    #[inline]
+    pub(super) fn wants_interrupt(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.flags().load(Ordering::Relaxed) & MASK_INTERRUPT == 0
+    }
+
+    /// The two words of the descriptor at `position`: flags, region and length; offset and metadata.
+    #[inline]
+    fn words(&self, position: u16) -> &[AtomicU64; 2] {
+        let at = HEADER_BYTES + usize::from(position & self.mask) * DESCRIPTOR_BYTES;
+        // SAFETY: a masked position is below the number of descriptors, all of which were checked to lie in the region.
+        let place = unsafe { self.start.add(at) };
+        // SAFETY: as above; multiples of 16 from an aligned start; the region stays mapped while `self` lives.
+        unsafe { place.cast::<[AtomicU64; 2]>().as_ref() }
+    }
+
+    /// The descriptor at `position`, each field read once.
+    #[inline]
+    pub(super) fn descriptor(&self, position: u16) -> Descriptor {
+        let [first, second] = self.words(position);
+        let (first, second) = (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed));
+        let [flags, region, low, high] = halves(first);
+        let [offset_low, offset_high, ..] = halves(second);
+        Descriptor {
+            has_next: flags & NEXT != 0,
+            region,
+            bytes: whole(low, high),
+            offset: whole(offset_low, offset_high),
+        }
+    }
+
+    /// Writes flags, region and length of the descriptor at `position`, where they differ; its offset stays.
+    #[inline]
+    pub(super) fn describe(&self, position: u16, descriptor: Descriptor) {
+        let [first, _] = self.words(position);
+        let flags = if descriptor.has_next { NEXT } else { 0 };
+        let word = word([flags, descriptor.region], descriptor.bytes);
+        if first.load(Ordering::Relaxed) != word {
+            first.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the whole descriptor at `position`, where it differs.
+    #[inline]
+    pub(super) fn describe_whole(&self, position: u16, descriptor: Descriptor) {
+        self.describe(position, descriptor);
+        let [_, second] = self.words(position);
+        let word = offset_word(descriptor.offset);
+        if second.load(Ordering::Relaxed) != word {
+            second.store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A word as the half-words that lie in memory.
+#[inline]
+fn halves(word: u64) -> [u16; 4] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes)
+}
+
+/// Two half-words, in the order in which they lie in memory, as one.
+#[inline]
+fn whole(first: u16, second: u16) -> u32 {
+    let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+#[inline]
+fn word([first, second]: [u16; 2], third: u32) -> u64 {
+    let ([a, b], [c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes(), third.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// An offset beside metadata of zero.
+#[inline]
+fn offset_word(offset: u32) -> u64 {
+    let [a, b, c, d] = offset.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
+}

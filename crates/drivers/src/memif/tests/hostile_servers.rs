@@ -1,0 +1,163 @@
+//! Servers that lie to our client.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use ringroad_ring::foreign_memory::ForeignMemory;
+use rustix::fs::ftruncate;
+use rustix::net::SocketType;
+
+use super::*;
+use crate::memif::channel::Channel;
+use crate::memif::message::{AddRing, Hello, Message, VERSION};
+use crate::memif::ring::{Descriptor, Regions, Ring};
+use crate::peer::socket::{PeerListener, StopBell};
+
+fn hello() -> Hello {
+    Hello {
+        name: "liar".into(),
+        min_version: VERSION,
+        max_version: VERSION,
+        max_region: 0,
+        max_ring_to_client: 0,
+        max_ring_to_server: 0,
+        max_log2_ring_size: 6,
+    }
+}
+
+/// A server made by hand, once a client has connected to it.
+struct Liar {
+    channel: Channel,
+    stop: StopBell,
+    file: OwnedFd,
+    to_server: Ring,
+    to_client: Ring,
+    _events: Vec<OwnedFd>,
+}
+
+fn accept(listener: &PeerListener, stop: &StopBell) -> Channel {
+    assert!(stop.wait([listener.as_fd()], Some(PATIENCE)).is_some_and(|ready| ready[0]), "no client");
+    Channel::new(listener.accept().unwrap().unwrap())
+}
+
+impl Liar {
+    fn connected(listener: &PeerListener) -> Self {
+        let stop = StopBell::new().unwrap();
+        let channel = accept(listener, &stop);
+        channel.send(&Message::Hello(hello()), None).unwrap();
+        let (mut file, mut rings, mut events) = (None, Vec::<AddRing>::new(), Vec::new());
+        loop {
+            let (message, descriptor) = channel.next(&stop).unwrap();
+            match message {
+                Message::Init(init) => assert_eq!((init.version, init.id), (VERSION, 0)),
+                Message::AddRegion(region) => file = Some((descriptor.unwrap(), region.bytes)),
+                Message::AddRing(ring) => {
+                    rings.push(ring);
+                    events.extend(descriptor);
+                }
+                Message::Connect(_) => break,
+                other => panic!("{other:?}"),
+            }
+            channel.send(&Message::Ack, None).unwrap();
+        }
+        channel.send(&Message::Connected("lie".into()), None).unwrap();
+        let (file, bytes) = file.unwrap();
+        let regions = Regions::new(vec![ForeignMemory::map(file.as_fd(), 0, bytes).unwrap()]);
+        let ring = |to_server| {
+            let shown = rings.iter().find(|ring| ring.to_server == to_server).unwrap();
+            Ring::new(&regions, shown.region, shown.offset, shown.log2_size).unwrap()
+        };
+        Self { channel, stop, file, to_server: ring(true), to_client: ring(false), _events: events }
+    }
+}
+
+#[test]
+fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
+    let (_folder, path) = socket();
+    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let mut client = Port::open(&path, "role=client");
+    type Lie = fn(&Liar);
+    let lies: [(&str, Lie); 5] = [
+        ("rx ring 0 was stopped: the peer moved its index", |liar| {
+            liar.to_client.tail().store(65, Ordering::Release)
+        }),
+        ("holds 4096 bytes, more than 2048", |liar| {
+            let lie = Descriptor { has_next: false, region: 0, bytes: 4096, offset: 0 };
+            liar.to_client.describe(0, lie);
+            liar.to_client.tail().store(1, Ordering::Release);
+        }),
+        ("more than 64 parts", |liar| {
+            for position in 0..64 {
+                let lie = Descriptor { has_next: true, region: 0, bytes: 1, offset: 0 };
+                liar.to_client.describe(position, lie);
+            }
+            liar.to_client.tail().store(64, Ordering::Release);
+        }),
+        ("tx ring 0 was stopped: the peer moved its index", |liar| {
+            liar.to_server.tail().store(9, Ordering::Release)
+        }),
+        ("tx ring 0 was stopped: the peer moved its index", |liar| {
+            liar.to_server.tail().store(u16::MAX, Ordering::Release)
+        }),
+    ];
+    for (why, lie) in lies {
+        let liar = Liar::connected(&listener);
+        assert!(ftruncate(&liar.file, 0).is_err(), "the memory can be shortened");
+        until("rings", || {
+            client.serve();
+            client.has_rings(0)
+        });
+        lie(&liar);
+        until("end", || {
+            client.receive(0);
+            client.device.queues[0].room(60);
+            !client.status().is_connected
+        });
+        let error = client.status().last_error.unwrap();
+        assert!(error.contains(why), "{why}: {error}");
+        assert_eq!(client.violations(), 1);
+        let Ok((Message::Disconnect { reason, .. }, _)) = liar.channel.receive() else { panic!("no word") };
+        assert!(error.starts_with(&reason) && !reason.is_empty(), "{reason}");
+        // What frames and descriptors a server changes in a client's memory decides nothing of where they lie.
+        drop(liar);
+    }
+}
+
+#[test]
+fn offsets_that_a_server_writes_lead_nowhere() {
+    let (_folder, path) = socket();
+    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let mut client = Port::open(&path, "role=client");
+    let liar = Liar::connected(&listener);
+    until("rings", || {
+        client.serve();
+        client.has_rings(0)
+    });
+    let lie = Descriptor { has_next: false, region: 77, bytes: 60, offset: u32::MAX };
+    liar.to_client.describe_whole(0, lie);
+    liar.to_client.tail().store(1, Ordering::Release);
+    assert_eq!(client.receive(0), [vec![0; 60]]);
+    // The slot is as it was before.
+    let given = liar.to_client.descriptor(0);
+    assert_eq!((given.region, given.bytes, given.has_next), (0, 2048, false));
+    assert_eq!(liar.to_client.head().load(Ordering::Acquire), 65);
+    assert!(liar.stop.wait([liar.channel.as_fd()], Some(Duration::ZERO)).is_some_and(|ready| !ready[0]));
+}
+
+#[test]
+fn greetings_that_make_no_sense_are_told() {
+    let (_folder, path) = socket();
+    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let client = Port::open(&path, "role=client");
+    let stop = StopBell::new().unwrap();
+    let old = Hello { min_version: 0x0100, max_version: 0x01FF, ..hello() };
+    for (message, why) in [
+        (Message::Hello(old), "versions 1 to 1"),
+        (Message::Connected(String::new()), "message connected"),
+        (Message::Disconnect { code: 1, reason: "go away".into() }, "the peer disconnected: go away"),
+    ] {
+        let channel = accept(&listener, &stop);
+        channel.send(&message, None).unwrap();
+        until("refusal", || client.status().last_error.is_some_and(|error| error.contains(why)));
+    }
+}
