@@ -1,0 +1,270 @@
+//! Commands run in a guest over its second serial port: `scripts/ringroad-commands` is the other end.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::error::GuestError;
+use crate::virtual_machine::{command_socket, until};
+
+/// Longest script, bytes. In base64 it fits what the guest's kernel keeps for a reader that is not there yet.
+const SCRIPT_BYTES_MAX: usize = 32 << 10;
+
+/// Longest wait between two looks at the stop flag.
+const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Says that the guest is up.
+const READY: &[u8] = b"ready\n";
+
+/// The channel of one guest. One at a time has it.
+#[derive(Debug)]
+pub struct CommandChannel {
+    socket: UnixStream,
+    received: Vec<u8>,
+    _turn: File,
+}
+
+impl CommandChannel {
+    /// Waits for the channel of the guest in `folder` to be free, and connects.
+    ///
+    /// # Errors
+    /// [`GuestError`]: the guest is gone, or `stop` was set.
+    pub fn connect(folder: &Path, stop: &AtomicBool) -> Result<Self, GuestError> {
+        let path = command_socket(folder);
+        let turn = File::create(path.with_extension("turn")).map_err(GuestError::file("make", &path))?;
+        until(stop, None, || flock(&turn, FlockOperation::NonBlockingLockExclusive).is_ok())?;
+        let socket = UnixStream::connect(&path).map_err(GuestError::file("connect to", &path))?;
+        Ok(Self { socket, received: Vec::new(), _turn: turn })
+    }
+
+    /// Waits until the guest says that it is up; it says so once, to whoever is connected. False where it did not by `end`.
+    ///
+    /// # Errors
+    /// [`GuestError`]: the guest is gone, or `stop` was set.
+    pub fn await_ready(&mut self, end: Instant, stop: &AtomicBool) -> Result<bool, GuestError> {
+        while find(&self.received, READY).is_none() {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            self.receive(stop)?;
+        }
+        self.received.clear();
+        Ok(true)
+    }
+
+    /// Runs `script` in the guest's shell, with no input, and passes on what it writes. Gives its exit status. Where `stop` is set
+    /// meanwhile, the script is ended.
+    ///
+    /// # Errors
+    /// [`GuestError`]: the guest is gone or does not begin within `patience`; `stop` was set; the script is too long; writing the output failed.
+    pub fn run(
+        &mut self,
+        script: &str,
+        output: &mut dyn Write,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<u8, GuestError> {
+        if script.len() > SCRIPT_BYTES_MAX {
+            return Err(GuestError::CommandTooLong { bytes: script.len(), most: SCRIPT_BYTES_MAX });
+        }
+        let mark = mark()?;
+        self.send(&format!("{mark} {}\n", base64(script.as_bytes())))?;
+        let end = Instant::now() + patience;
+        let begin = format!("{mark} begin\n");
+        // What comes before is left from somebody whose command was ended.
+        while find(&self.received, begin.as_bytes()).is_none() {
+            if Instant::now() >= end {
+                return Err(GuestError::NoAnswer(patience));
+            }
+            self.receive(stop)?;
+        }
+        let begun = find(&self.received, begin.as_bytes()).unwrap_or_default() + begin.len();
+        self.received.drain(..begun);
+        let result = self.pass_output(&mark, output, stop);
+        if result.is_err() {
+            // A request ends the one before. A guest that is gone needs none.
+            let _ = self.send(&format!("cancel {}\n", base64(b":")));
+        }
+        result
+    }
+
+    fn pass_output(
+        &mut self,
+        mark: &str,
+        output: &mut dyn Write,
+        stop: &AtomicBool,
+    ) -> Result<u8, GuestError> {
+        let marker = format!("\n{mark} end ").into_bytes();
+        loop {
+            let found = find(&self.received, &marker);
+            // The beginning of the marker may have come without its end.
+            let sure = found.unwrap_or_else(|| self.received.len().saturating_sub(marker.len()));
+            let written = output.write_all(self.received.get(..sure).unwrap_or_default());
+            written
+                .and_then(|()| output.flush())
+                .map_err(GuestError::file("write", Path::new("the output")))?;
+            self.received.drain(..sure);
+            if found.is_some() {
+                let status = self.received.get(marker.len()..).unwrap_or_default();
+                if let Some(length) = find(status, b"\n") {
+                    let text = String::from_utf8_lossy(status.get(..length).unwrap_or_default()).into_owned();
+                    self.received.clear();
+                    return text.parse().map_err(|_| GuestError::GuestGone);
+                }
+            }
+            self.receive(stop)?;
+        }
+    }
+
+    fn send(&mut self, text: &str) -> Result<(), GuestError> {
+        self.socket.write_all(text.as_bytes()).map_err(|_| GuestError::GuestGone)
+    }
+
+    /// Receives something, or nothing for a while.
+    fn receive(&mut self, stop: &AtomicBool) -> Result<(), GuestError> {
+        if stop.load(Ordering::Relaxed) {
+            return Err(GuestError::Interrupted);
+        }
+        // A signal ends the wait early.
+        if poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&LONGEST_WAIT)).unwrap_or(0) == 0 {
+            return Ok(());
+        }
+        let mut bytes = [0; 16 << 10];
+        match self.socket.read(&mut bytes) {
+            Ok(0) => Err(GuestError::GuestGone),
+            Ok(count) => {
+                self.received.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(_) => Err(GuestError::GuestGone),
+        }
+    }
+}
+
+/// A command of several words as a script: each word is what it is, whatever the shell would make of it.
+#[must_use]
+pub fn quoted(words: &[String]) -> String {
+    let quote = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// What no output has by accident.
+fn mark() -> Result<String, GuestError> {
+    let mut bytes = [0_u8; 16];
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|errno| GuestError::file("read", Path::new("/dev/urandom"))(errno.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let padded = group.iter().chain(std::iter::repeat(&0)).take(3);
+        let bits = padded.fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        for digit in 0..4_u32 {
+            let index = (bits >> (18 - 6 * digit) & 63) as usize;
+            let present = digit as usize <= group.len();
+            text.push(if present { char::from(ALPHABET[index]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::virtual_machine::command_socket;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A guest whose answer to each request is `answer`, with the request's mark for `@`, sent byte by byte; it then goes away.
+    fn guest(answer: &'static str) -> (tempfile::TempDir, CommandChannel) {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(command_socket(folder.path())).unwrap();
+        let channel = CommandChannel::connect(folder.path(), &AtomicBool::new(false)).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 64];
+            let length = stream.read(&mut request).unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let mark = request.split(' ').next().unwrap();
+            for byte in answer.replace('@', mark).bytes() {
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        });
+        (folder, channel)
+    }
+
+    fn run(channel: &mut CommandChannel) -> Result<(u8, String), GuestError> {
+        let mut output = Vec::new();
+        let status = channel.run("ls", &mut output, PATIENCE, &AtomicBool::new(false))?;
+        Ok((status, String::from_utf8(output).unwrap()))
+    }
+
+    #[test]
+    fn output_and_status_are_told_apart_from_what_came_before_them() {
+        let (_folder, mut channel) = guest("left over\n@ begin\none\ntwo\n\n@ end 3\n");
+        assert_eq!(run(&mut channel).unwrap(), (3, "one\ntwo\n".to_owned()));
+        let (_folder, mut channel) = guest("@ begin\n\n@ end 0\n");
+        assert_eq!(run(&mut channel).unwrap(), (0, String::new()));
+        let (_folder, mut channel) = guest("@ begin\nno newline, end 5\n @ end\n@ end 127\n");
+        assert_eq!(run(&mut channel).unwrap().0, 127);
+    }
+
+    #[test]
+    fn a_guest_that_goes_away_or_does_not_answer_or_lies_is_an_error() {
+        for answer in ["@ begin\nhalf", "", "@ begin\n\n@ end many\n"] {
+            let (_folder, mut channel) = guest(answer);
+            assert!(matches!(run(&mut channel), Err(GuestError::GuestGone)), "{answer}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(command_socket(folder.path())).unwrap();
+        let mut channel = CommandChannel::connect(folder.path(), &AtomicBool::new(false)).unwrap();
+        let silent = channel.run("ls", &mut Vec::new(), Duration::ZERO, &AtomicBool::new(false));
+        assert!(matches!(silent, Err(GuestError::NoAnswer(_))));
+        let interrupted = channel.run("ls", &mut Vec::new(), PATIENCE, &AtomicBool::new(true));
+        assert!(matches!(interrupted, Err(GuestError::Interrupted)));
+        let long = "x".repeat(SCRIPT_BYTES_MAX + 1);
+        let refused = channel.run(&long, &mut Vec::new(), PATIENCE, &AtomicBool::new(false));
+        assert!(matches!(refused, Err(GuestError::CommandTooLong { .. })));
+    }
+
+    #[test]
+    fn words_reach_the_guest_as_they_are() {
+        let words = ["echo", "it's", "$HOME; ls"].map(str::to_owned);
+        assert_eq!(quoted(&words), r"'echo' 'it'\''s' '$HOME; ls'");
+    }
+
+    #[test]
+    fn base64_is_that_of_its_definition() {
+        // RFC 4648, section 10.
+        for (plain, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a guest boots into: busybox, modules, and scripts, as one archive in memory.
+
+use std::fs;
+use std::net::IpAddr;
+
+use crate::archive::Archive;
+use crate::busybox::Busybox;
+use crate::error::GuestError;
+use crate::kernel::Kernel;
+use crate::kernel_modules::load_order;
+
+const INIT: &str = include_str!("scripts/init");
+const COMMANDS: &str = include_str!("scripts/ringroad-commands");
+const COMMAND: &str = include_str!("scripts/ringroad-command");
+
+/// Address with the bits of its network.
+pub type NetworkAddress = (IpAddr, u8);
+
+/// How a guest configures its interfaces `eth0`, `eth1`, ...
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NetworkSetup<'a> {
+    /// Name of the guest.
+    pub(crate) host: &'a str,
+    /// Address of each interface, if it gets one.
+    pub(crate) addresses: Vec<Option<NetworkAddress>>,
+    /// Join the first two in a bridge, which then has the first one's address.
+    pub(crate) bridge: bool,
+}
+
+impl NetworkSetup<'_> {
+    fn modules(&self) -> &'static [&'static str] {
+        if self.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
+    }
+
+    /// The commands. IPv6 addresses are used at once, without looking for another owner.
+    fn script(&self) -> String {
+        let mut script = "for setting in all default; do\n    \
+             echo 0 >/proc/sys/net/ipv6/conf/$setting/accept_dad\ndone\nip link set lo up\n"
+            .to_owned();
+        if self.bridge {
+            script += "brctl addbr br0\nbrctl addif br0 eth0\nbrctl addif br0 eth1\nip link set br0 up\n";
+        }
+        for (number, address) in self.addresses.iter().enumerate() {
+            let interface =
+                if self.bridge && number == 0 { "br0".to_owned() } else { format!("eth{number}") };
+            if let Some((address, bits)) = address {
+                script += &format!("ip address add {address}/{bits} dev {interface}\n");
+            }
+            script += &format!("ip link set eth{number} up\n");
+        }
+        script
+    }
+}
+
+/// Makes the archive.
+pub(crate) fn build(
+    kernel: &Kernel,
+    busybox: &Busybox,
+    network: &NetworkSetup<'_>,
+) -> Result<Vec<u8>, GuestError> {
+    let mut archive = Archive::default();
+    for folder in ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"] {
+        archive.folder(folder);
+    }
+    // The first program's standard streams: the kernel opens it before anything is mounted.
+    archive.character_device("dev/console", 0o600, (5, 1));
+    archive.file("init", 0o755, INIT.as_bytes());
+    archive.file("bin/ringroad-commands", 0o755, COMMANDS.as_bytes());
+    archive.file("bin/ringroad-command", 0o755, COMMAND.as_bytes());
+    let read = |path| fs::read(path).map_err(GuestError::file("read", path));
+    archive.file("bin/busybox", 0o755, &read(&busybox.program)?);
+    for library in &busybox.libraries {
+        archive.file(library.to_string_lossy().trim_start_matches('/'), 0o755, &read(library)?);
+    }
+    let mut order = String::new();
+    for module in load_order(kernel, network.modules())? {
+        archive.file(&format!("lib/modules/{}.ko", module.name), 0o644, &module.content);
+        order += &format!("{}\n", module.name);
+    }
+    archive.file("etc/ringroad/modules", 0o644, order.as_bytes());
+    archive.file("etc/ringroad/network", 0o644, network.script().as_bytes());
+    archive.file("etc/hostname", 0o644, network.host.as_bytes());
+    // Programs that ask who they are.
+    archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
+    archive.file("etc/group", 0o644, b"root:x:0:\n");
+    archive.symlink("var/run", "/run");
+    Ok(archive.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_get_their_addresses_and_a_bridge_takes_the_first_two() {
+        let address = |text: &str| Some((text.parse().unwrap(), 24));
+        let setup = |bridge| NetworkSetup {
+            host: "g",
+            addresses: vec![address("10.0.0.1"), None, address("fd00::3")],
+            bridge,
+        };
+        let plain = setup(false).script();
+        assert!(plain.ends_with(
+            "ip address add 10.0.0.1/24 dev eth0\nip link set eth0 up\nip link set eth1 up\n\
+             ip address add fd00::3/24 dev eth2\nip link set eth2 up\n"
+        ));
+        let bridged = setup(true).script();
+        assert!(bridged.contains("brctl addif br0 eth1\n"), "{bridged}");
+        assert!(bridged.contains("ip address add 10.0.0.1/24 dev br0\n"), "{bridged}");
+        assert!(bridged.contains("ip address add fd00::3/24 dev eth2\n"), "{bridged}");
+    }
+}

@@ -1,0 +1,120 @@
+//! The kernel of a guest: where one is found.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::GuestError;
+use crate::kernel_fetch;
+
+/// Environment variable that names a folder into which a linux-image package was unpacked.
+pub const KERNEL_VARIABLE: &str = "RINGROAD_KERNEL_DIR";
+/// Environment variable that names the folder for what is fetched.
+pub const CACHE_VARIABLE: &str = "RINGROAD_CACHE_DIR";
+
+/// A kernel with its modules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Such as `6.1.0-56-cloud-amd64`.
+    pub version: String,
+    /// The compressed image.
+    pub image: PathBuf,
+    /// The folder of its modules.
+    pub modules: PathBuf,
+}
+
+impl Kernel {
+    /// Finds one: below `folder` if that is given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot; else one that was
+    /// fetched before; else fetches Debian's kernel for clouds, once, and says so to `tell`.
+    ///
+    /// # Errors
+    /// [`GuestError`]: a folder that was named has none, or fetching failed.
+    pub fn find(folder: Option<&Path>, tell: impl FnMut(&str)) -> Result<Self, GuestError> {
+        let variable =
+            std::env::var_os(KERNEL_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        if let Some(folder) = folder.or(variable.as_deref()) {
+            return Self::newest_below(folder).ok_or_else(|| GuestError::NoKernel(folder.to_owned()));
+        }
+        if let Some(own) = Self::newest_below(Path::new("/")) {
+            return Ok(own);
+        }
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let cache = cache_folder(
+            variable(CACHE_VARIABLE).as_deref(),
+            variable("XDG_CACHE_HOME").as_deref(),
+            variable("HOME").as_deref(),
+        );
+        let kept = cache.join("kernel");
+        match Self::newest_below(&kept) {
+            Some(fetched) => Ok(fetched),
+            None => {
+                kernel_fetch::fetch(&cache, &kept, tell)?;
+                Self::newest_below(&kept).ok_or(GuestError::NoKernel(kept))
+            }
+        }
+    }
+
+    /// The newest kernel below `root` that can be read and has its modules there.
+    fn newest_below(root: &Path) -> Option<Self> {
+        let images = fs::read_dir(root.join("boot")).ok()?.flatten();
+        let whole = images.filter_map(|entry| {
+            let version = entry.file_name().to_str()?.strip_prefix("vmlinuz-")?.to_owned();
+            let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(&version));
+            let modules = folders.into_iter().find(|folder| folder.join("kernel").is_dir())?;
+            fs::File::open(entry.path()).ok()?;
+            Some(Self { version, image: entry.path(), modules })
+        });
+        whole.max_by_key(|kernel| numbers(&kernel.version))
+    }
+}
+
+/// The numbers in a version, which decide what is newer.
+fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    parts.map(|part| part.parse().unwrap_or(u64::MAX)).collect()
+}
+
+/// `$RINGROAD_CACHE_DIR`, else `ringroad` in the user's cache (XDG Base Directory Specification 0.8).
+fn cache_folder(own: Option<&OsStr>, xdg: Option<&OsStr>, home: Option<&OsStr>) -> PathBuf {
+    match (own, xdg.map(Path::new).filter(|folder| folder.is_absolute()), home) {
+        (Some(own), _, _) => PathBuf::from(own),
+        (None, Some(xdg), _) => xdg.join("ringroad"),
+        (None, None, home) => Path::new(home.unwrap_or(OsStr::new("/root"))).join(".cache/ringroad"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_kernel_that_has_its_modules_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("boot")).unwrap();
+        for version in ["6.1.0-9-amd64", "6.1.0-56-amd64", "7.0.0-1-amd64"] {
+            fs::write(root.path().join("boot").join(format!("vmlinuz-{version}")), "").unwrap();
+        }
+        assert_eq!(Kernel::newest_below(root.path()), None);
+        fs::create_dir_all(root.path().join("lib/modules/6.1.0-9-amd64/kernel")).unwrap();
+        fs::create_dir_all(root.path().join("usr/lib/modules/6.1.0-56-amd64/kernel")).unwrap();
+        let found = Kernel::newest_below(root.path()).unwrap();
+        assert_eq!(found.version, "6.1.0-56-amd64");
+        assert!(found.modules.ends_with("usr/lib/modules/6.1.0-56-amd64"));
+    }
+
+    #[test]
+    fn a_folder_without_a_kernel_is_named() {
+        let error = Kernel::find(Some(Path::new("/nonexistent")), |_| ()).unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent has no boot/vmlinuz-VERSION"), "{error}");
+    }
+
+    #[test]
+    fn what_is_fetched_lies_in_the_user_s_cache_unless_a_folder_is_named() {
+        let folder = |own: Option<&str>, xdg: Option<&str>| {
+            cache_folder(own.map(OsStr::new), xdg.map(OsStr::new), Some(OsStr::new("/home/u")))
+        };
+        assert_eq!(folder(Some("c"), Some("/x")), Path::new("c"));
+        assert_eq!(folder(None, Some("/x")), Path::new("/x/ringroad"));
+        assert_eq!(folder(None, Some("relative")), Path::new("/home/u/.cache/ringroad"));
+    }
+}

@@ -1,0 +1,27 @@
+//! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records by which every kind of guest is found
+//! again and cleaned up after.
+//!
+//! A virtual machine is Debian's kernel with an initramfs that is made for it: busybox, the modules it needs, and a script that configures
+//! its interfaces. Each interface is a virtio-net device whose rings a vhost-user port of the switch serves. Here is nothing that knows the
+//! daemon: whoever starts a guest attaches its ports first and detaches them at its end.
+
+mod archive;
+pub mod busybox;
+pub mod command_channel;
+pub mod console;
+pub mod error;
+mod initramfs;
+pub mod kernel;
+mod kernel_fetch;
+mod kernel_modules;
+pub mod process;
+pub mod program;
+mod qemu;
+pub mod record;
+pub mod testpmd;
+pub mod virtual_machine;
+
+pub use error::GuestError;
+pub use kernel::Kernel;
+pub use record::{GuestKind, GuestRecord, Registry};
+pub use virtual_machine::{Accelerator, NetworkDevice, Plan, VirtualMachine};

@@ -1,0 +1,123 @@
+//! Processes that outlive who started them: recognised by number and time of start, watched and ended by a descriptor.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::GuestError;
+
+/// A process that cannot be taken for a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since the machine did (field 22 of proc(5)'s stat).
+    pub start_ticks: u64,
+}
+
+impl ProcessIdentity {
+    /// The process that has this number now; `None` where none runs.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The program's name, in parentheses, may hold spaces and parentheses.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        let start_ticks = fields.nth(18)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(Self { pid, start_ticks })
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn own() -> Self {
+        let pid = std::process::id();
+        Self::of(pid).unwrap_or(Self { pid, start_ticks: 0 })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// A descriptor that becomes readable when it ends; `None` where it has.
+    #[must_use]
+    pub fn descriptor(self) -> Option<OwnedFd> {
+        let descriptor = pidfd_open(Pid::from_raw(self.pid.cast_signed())?, PidfdFlags::empty()).ok()?;
+        // The number may have been given to another process before it was opened, but not after.
+        self.is_running().then_some(descriptor)
+    }
+
+    /// Asks it to end with SIGTERM, waits, and kills it after `patience`.
+    ///
+    /// # Errors
+    /// [`GuestError::Killed`] where it had to be.
+    pub fn end(self, patience: Duration) -> Result<(), GuestError> {
+        let Some(descriptor) = self.descriptor() else { return Ok(()) };
+        // It may end in between.
+        let _ = pidfd_send_signal(&descriptor, Signal::TERM);
+        if ends_within(&descriptor, patience) {
+            return Ok(());
+        }
+        let _ = pidfd_send_signal(&descriptor, Signal::KILL);
+        // A killed process ends, if not at once.
+        let _ = ends_within(&descriptor, patience);
+        Err(GuestError::Killed { pid: self.pid, waited: patience })
+    }
+}
+
+/// Waits until the process of a descriptor has ended, at most for `patience`.
+#[must_use]
+pub fn ends_within(descriptor: &OwnedFd, patience: Duration) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(descriptor, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            result => return result.is_ok_and(|ready| ready > 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_and_not_by_its_number_alone() {
+        let own = ProcessIdentity::own();
+        assert!(own.is_running() && own.descriptor().is_some());
+        let former = ProcessIdentity { start_ticks: own.start_ticks + 1, ..own };
+        assert!(!former.is_running() && former.descriptor().is_none());
+        assert!(former.end(Duration::from_secs(9)).is_ok(), "there is nothing to end");
+    }
+
+    #[test]
+    fn a_process_that_ends_when_asked_is_not_killed_and_one_that_does_not_is() {
+        let mut obedient = Command::new("sleep").arg("1000").spawn().unwrap();
+        let identity = ProcessIdentity::of(obedient.id()).unwrap();
+        identity.end(Duration::from_secs(30)).unwrap();
+        assert!(!identity.is_running(), "nobody has waited for it yet");
+        obedient.wait().unwrap();
+
+        // It waits for its input, which this test holds, so that nothing is left behind.
+        let mut deaf = Command::new("sh")
+            .args(["-c", "trap '' TERM; echo; read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut trapped = [0];
+        std::io::Read::read_exact(deaf.stdout.as_mut().unwrap(), &mut trapped).unwrap();
+        let killed = ProcessIdentity::of(deaf.id()).unwrap().end(Duration::from_millis(1)).unwrap_err();
+        assert!(matches!(killed, GuestError::Killed { .. }), "{killed}");
+        deaf.wait().unwrap();
+    }
+}

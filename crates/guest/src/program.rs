@@ -1,0 +1,64 @@
+//! Programs of this machine, found, and run to their end.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::error::GuestError;
+
+/// Finds `program` in PATH, or says which Debian `package` has it.
+///
+/// # Errors
+/// [`GuestError::ProgramMissing`].
+pub fn find(program: &'static str, package: &'static str) -> Result<PathBuf, GuestError> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&search)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or(GuestError::ProgramMissing { program, package })
+}
+
+/// Runs a command to its end and gives what it wrote on standard output.
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, GuestError> {
+    let words = || {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let program = command.get_program().to_string_lossy().into_owned();
+    let text = words();
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|source| GuestError::Start { program, source })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = last_lines(&String::from_utf8_lossy(&output.stderr), 3);
+    Err(GuestError::Failed { command: text, said })
+}
+
+/// The last lines of a text, on one line.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_is_named_with_its_package() {
+        let error = find("rr-no-such-program", "rr-package").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rr-no-such-program is not installed; on Debian: apt-get install rr-package"
+        );
+        assert!(find("sh", "dash").is_ok());
+    }
+
+    #[test]
+    fn a_command_that_fails_is_told_with_its_last_words() {
+        let failed =
+            output_of(Command::new("sh").args(["-c", "echo a >&2; echo b >&2; exit 3"])).unwrap_err();
+        assert!(failed.to_string().ends_with("failed: a | b"), "{failed}");
+        assert_eq!(output_of(Command::new("echo").arg("x")).unwrap(), b"x\n");
+    }
+}

@@ -1,0 +1,131 @@
+//! QEMU's command line for a guest (qemu(1)).
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::kernel::Kernel;
+use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, Plan, command_socket};
+
+/// What the kernel is told: the console, no chatter, and that a panic ends the machine at once.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
+
+/// The arguments, for a plan whose accelerator is decided: with KVM or emulated.
+pub(crate) fn arguments(plan: &Plan, kvm: bool, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    let mut option = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
+    // The switch maps the guest's memory, so all of it is one shared file.
+    option("-M", "q35,memory-backend=memory".into());
+    option("-object", format!("memory-backend-memfd,id=memory,size={}M,share=on", plan.memory_mib).into());
+    option("-accel", if kvm { "kvm" } else { "tcg" }.into());
+    option("-cpu", if kvm { "host" } else { "max" }.into());
+    option("-m", plan.memory_mib.to_string().into());
+    option("-smp", plan.cpus.to_string().into());
+    option("-display", "none".into());
+    let console = server("console", &plan.folder.join(CONSOLE_SOCKET));
+    option("-chardev", joined(&[console, ",logfile=".into(), escaped(&plan.folder.join(CONSOLE_LOG))]));
+    option("-serial", "chardev:console".into());
+    option("-chardev", server("command", &command_socket(&plan.folder)));
+    option("-serial", "chardev:command".into());
+    for (number, device) in plan.devices.iter().enumerate() {
+        let port = format!("socket,id=port{number},reconnect=1,path=");
+        option("-chardev", joined(&[port.into(), escaped(&device.socket)]));
+        let net = format!("vhost-user,id=net{number},chardev=port{number},queues={}", plan.queues);
+        option("-netdev", net.into());
+        let [a, b, c, d, e, f] = device.mac;
+        let mut card = format!(
+            "virtio-net-pci,netdev=net{number},mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x},packed={}",
+            if plan.packed { "on" } else { "off" }
+        );
+        if plan.queues > 1 {
+            card += ",mq=on";
+        }
+        // QEMU 7.2 crashes when a vhost-user device with MSI-X comes up and no KVM delivers the interrupts.
+        if !kvm {
+            card += ",vectors=0";
+        }
+        option("-device", card.into());
+    }
+    option("-kernel", kernel.image.clone().into());
+    option("-initrd", initramfs.into());
+    option("-append", KERNEL_ARGUMENTS.into());
+    arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+    arguments
+}
+
+/// A character device that listens on a socket and lets the guest start without anybody there.
+fn server(id: &str, path: &Path) -> OsString {
+    joined(&[format!("socket,id={id},server=on,wait=off,path=").into(), escaped(path)])
+}
+
+fn joined(parts: &[OsString]) -> OsString {
+    parts.iter().fold(OsString::new(), |mut whole, part| {
+        whole.push(part);
+        whole
+    })
+}
+
+/// A path as part of an option: commas separate suboptions, and two of them are one.
+fn escaped(path: &Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let doubled = path.as_os_str().as_bytes().iter().flat_map(|byte| {
+        let count = if *byte == b',' { 2 } else { 1 };
+        std::iter::repeat_n(*byte, count)
+    });
+    OsString::from_vec(doubled.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::virtual_machine::{Accelerator, NetworkDevice};
+
+    fn plan() -> Plan {
+        Plan {
+            name: "g".into(),
+            folder: "/run/g,h".into(),
+            devices: vec![NetworkDevice {
+                socket: "/run/p0.sock".into(),
+                mac: [2, 0, 0, 0, 0xab, 1],
+                address: None,
+            }],
+            bridge: false,
+            memory_mib: 256,
+            cpus: 2,
+            queues: 1,
+            packed: false,
+            accelerator: Accelerator::Auto,
+        }
+    }
+
+    fn line(plan: &Plan, kvm: bool) -> String {
+        let kernel = Kernel { version: "6.1".into(), image: "/k/vmlinuz".into(), modules: "/k/m".into() };
+        let words = arguments(plan, kvm, &kernel, Path::new("/run/initramfs"));
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_emulated_guest_shares_its_memory_and_its_card_has_no_message_interrupts() {
+        let line = line(&plan(), false);
+        for part in [
+            "-M q35,memory-backend=memory -object memory-backend-memfd,id=memory,size=256M,share=on",
+            "-accel tcg -cpu max",
+            "-chardev socket,id=port0,reconnect=1,path=/run/p0.sock -netdev vhost-user,id=net0,chardev=port0,queues=1",
+            "-device virtio-net-pci,netdev=net0,mac=02:00:00:00:ab:01,packed=off,vectors=0 ",
+            "-kernel /k/vmlinuz -initrd /run/initramfs -append console=ttyS0",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(line.contains("path=/run/g,,h/console.sock,logfile=/run/g,,h/console.log"), "{line}");
+    }
+
+    #[test]
+    fn queues_packed_rings_and_kvm_are_asked_for() {
+        let line = line(&Plan { queues: 2, packed: true, ..plan() }, true);
+        assert!(
+            line.contains(
+                "queues=2 -device virtio-net-pci,netdev=net0,mac=02:00:00:00:ab:01,packed=on,mq=on "
+            )
+        );
+        assert!(line.contains("-accel kvm -cpu host"), "{line}");
+    }
+}

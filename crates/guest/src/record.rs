@@ -1,0 +1,319 @@
+//! Records of running guests, so that each is found again by its name, and cleaned up after by whoever comes next.
+//!
+//! A guest has a folder of its own, which only its user may enter, below the runtime directory: its record, its sockets, its logs. A
+//! record whose process is gone is stale: nobody was left to take the guest's ports away.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ringroad_control::socket_path::socket_path;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::error::GuestError;
+use crate::process::ProcessIdentity;
+
+/// Environment variable that names the runtime directory.
+pub const RUNTIME_VARIABLE: &str = "RINGROAD_RUNTIME_DIR";
+
+/// The record's file in a guest's folder.
+const RECORD_FILE: &str = "guest.json";
+/// Longest name of a guest, bytes.
+const NAME_BYTES_MAX: usize = 32;
+/// Longest path of a socket, bytes (unix(7), less the final zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// What a guest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum GuestKind {
+    /// A virtual machine.
+    Vm,
+    /// A network namespace.
+    Container,
+    /// DPDK's testpmd.
+    Testpmd,
+}
+
+impl GuestKind {
+    /// In a word, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vm => "vm",
+            Self::Container => "container",
+            Self::Testpmd => "testpmd",
+        }
+    }
+}
+
+/// What is known of a running guest, and what has to go with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestRecord {
+    /// What it is.
+    pub kind: GuestKind,
+    /// The process with which it ends.
+    pub process: ProcessIdentity,
+    /// Socket of the daemon that serves its ports.
+    pub daemon_socket: PathBuf,
+    /// The daemon itself: a later one on that socket has nothing of this guest. `None` where it cannot be seen.
+    pub daemon: Option<ProcessIdentity>,
+    /// Ports attached for it.
+    pub ports: Vec<String>,
+    /// Network namespace made for it.
+    pub namespace: Option<String>,
+    /// Interface made for it in the daemon's network namespace.
+    pub interface: Option<String>,
+    /// Addresses of its interfaces, in order, as `10.0.0.1/24`.
+    pub addresses: Vec<String>,
+}
+
+/// All guests of a runtime directory.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+/// Keeps others from claiming and cleaning while it lives.
+#[derive(Debug)]
+pub struct RegistryLock {
+    _folder: File,
+}
+
+impl Registry {
+    /// The one of this process: `$RINGROAD_RUNTIME_DIR`, else the folder of the daemon's default socket.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let runtime = match std::env::var_os(RUNTIME_VARIABLE).filter(|folder| !folder.is_empty()) {
+            Some(folder) => PathBuf::from(folder),
+            None => {
+                let (xdg, uid) = (std::env::var_os("XDG_RUNTIME_DIR"), rustix::process::geteuid().as_raw());
+                let socket = socket_path(None, xdg.as_deref(), uid);
+                socket.parent().map(Path::to_owned).unwrap_or_default()
+            }
+        };
+        Self { folder: std::path::absolute(&runtime).unwrap_or(runtime).join("guests") }
+    }
+
+    /// The folder of a guest.
+    #[must_use]
+    pub fn folder_of(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Makes the folder, and keeps others out of it until the lock is dropped.
+    ///
+    /// # Errors
+    /// [`GuestError::File`].
+    pub fn lock(&self) -> Result<RegistryLock, GuestError> {
+        let make = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        make.map_err(GuestError::file("make", &self.folder))?;
+        let folder = File::open(&self.folder).map_err(GuestError::file("open", &self.folder))?;
+        let metadata = folder.metadata().map_err(GuestError::file("look at", &self.folder))?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            let foreign = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user");
+            return Err(GuestError::file("use", &self.folder)(foreign));
+        }
+        rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockExclusive))
+            .map_err(|errno| GuestError::file("lock", &self.folder)(errno.into()))?;
+        Ok(RegistryLock { _folder: folder })
+    }
+
+    /// Makes a guest's folder with its record. Stale records are expected to be gone.
+    ///
+    /// # Errors
+    /// [`GuestError`]: a name that is none, or is taken.
+    pub fn claim(
+        &self,
+        _lock: &RegistryLock,
+        name: &str,
+        record: &GuestRecord,
+    ) -> Result<PathBuf, GuestError> {
+        check_name(name)?;
+        let folder = self.folder_of(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let taken = self.read(name)?;
+                let (kind, pid) = (taken.kind.name(), taken.process.pid);
+                return Err(GuestError::NameTaken { name: name.to_owned(), kind, pid });
+            }
+            Err(error) => return Err(GuestError::file("make", &folder)(error)),
+        }
+        self.write(name, record)?;
+        Ok(folder)
+    }
+
+    /// Replaces a guest's record.
+    ///
+    /// # Errors
+    /// [`GuestError::File`].
+    pub fn write(&self, name: &str, record: &GuestRecord) -> Result<(), GuestError> {
+        let (file, new) = (self.folder_of(name).join(RECORD_FILE), self.folder_of(name).join("guest.new"));
+        let text =
+            serde_json::to_vec(record).map_err(|error| GuestError::file("write", &new)(error.into()))?;
+        fs::write(&new, text).map_err(GuestError::file("write", &new))?;
+        fs::rename(&new, &file).map_err(GuestError::file("replace", &file))
+    }
+
+    /// A guest's record.
+    ///
+    /// # Errors
+    /// [`GuestError::BadRecord`].
+    pub fn read(&self, name: &str) -> Result<GuestRecord, GuestError> {
+        let path = self.folder_of(name).join(RECORD_FILE);
+        let bad = |reason: String| GuestError::BadRecord { path: path.clone(), reason };
+        let text = fs::read(&path).map_err(|error| bad(error.to_string()))?;
+        serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))
+    }
+
+    /// Names of all guests, stale ones too, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// All guests whose record can be read, stale ones too, by name.
+    #[must_use]
+    pub fn guests(&self) -> Vec<(String, GuestRecord)> {
+        let guests = self.names().into_iter().filter_map(|name| {
+            let record = self.read(&name).ok()?;
+            Some((name, record))
+        });
+        guests.collect()
+    }
+
+    /// A running guest of that kind.
+    ///
+    /// # Errors
+    /// [`GuestError::NoSuchGuest`].
+    pub fn running(&self, name: &str, kind: GuestKind) -> Result<GuestRecord, GuestError> {
+        let mut running = self.guests();
+        running.retain(|(_, record)| record.kind == kind && record.process.is_running());
+        match running.iter().position(|(other, _)| other == name) {
+            Some(at) => Ok(running.swap_remove(at).1),
+            None => {
+                let existing = running.into_iter().map(|(name, _)| name).collect();
+                Err(GuestError::NoSuchGuest { name: name.to_owned(), existing })
+            }
+        }
+    }
+
+    /// Removes a guest's folder.
+    ///
+    /// # Errors
+    /// [`GuestError::File`].
+    pub fn remove(&self, name: &str) -> Result<(), GuestError> {
+        let folder = self.folder_of(name);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(GuestError::file("remove", &folder)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether `path` fits a socket's address.
+///
+/// # Errors
+/// [`GuestError::PathTooLong`].
+pub fn check_socket_path(path: &Path) -> Result<(), GuestError> {
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err(GuestError::PathTooLong(path.to_owned()));
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<(), GuestError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let good = name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain);
+    if good { Ok(()) } else { Err(GuestError::BadName(name.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(process: ProcessIdentity) -> GuestRecord {
+        GuestRecord {
+            kind: GuestKind::Vm,
+            process,
+            daemon_socket: "/run/r.sock".into(),
+            daemon: None,
+            ports: vec!["vale0:a".into()],
+            namespace: None,
+            interface: None,
+            addresses: Vec::new(),
+        }
+    }
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry { folder: folder.path().join("guests") };
+        (folder, registry)
+    }
+
+    #[test]
+    fn a_name_is_claimed_once_and_its_record_read_again() {
+        let (_folder, registry) = registry();
+        let own = record(ProcessIdentity::own());
+        let lock = registry.lock().unwrap();
+        let folder = registry.claim(&lock, "a", &own).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(registry.running("a", GuestKind::Vm).unwrap(), own);
+        let taken = registry.claim(&lock, "a", &own).unwrap_err().to_string();
+        assert!(taken.starts_with("a guest a runs already (vm, process"), "{taken}");
+        let other = registry.running("b", GuestKind::Vm).unwrap_err().to_string();
+        assert_eq!(other, "no virtual machine b runs; there are: a");
+        registry.remove("a").unwrap();
+        assert!(registry.names().is_empty());
+    }
+
+    #[test]
+    fn a_record_of_a_process_that_is_gone_is_no_running_guest() {
+        let (_folder, registry) = registry();
+        let own = ProcessIdentity::own();
+        let gone = record(ProcessIdentity { start_ticks: own.start_ticks + 1, ..own });
+        registry.claim(&registry.lock().unwrap(), "a", &gone).unwrap();
+        assert!(registry.running("a", GuestKind::Vm).is_err());
+        assert_eq!(registry.guests(), [("a".to_owned(), gone)]);
+    }
+
+    #[test]
+    fn a_record_that_is_none_is_told_and_not_taken_for_a_guest() {
+        let (_folder, registry) = registry();
+        let lock = registry.lock().unwrap();
+        registry.claim(&lock, "a", &record(ProcessIdentity::own())).unwrap();
+        fs::write(registry.folder_of("a").join(RECORD_FILE), "{\"kind\":").unwrap();
+        assert!(registry.guests().is_empty());
+        assert!(matches!(
+            registry.claim(&lock, "a", &record(ProcessIdentity::own())),
+            Err(GuestError::BadRecord { .. })
+        ));
+    }
+
+    #[test]
+    fn names_of_guests_are_names_of_files_and_nothing_else() {
+        for name in ["a", "web-1", "0.b_c"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", ".", "..", ".a", "-a", "a/b", "a b", "ä", &"x".repeat(33)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_socket_s_path_must_fit_its_address() {
+        assert!(check_socket_path(Path::new(&"x".repeat(107))).is_ok());
+        assert!(matches!(check_socket_path(Path::new(&"x".repeat(108))), Err(GuestError::PathTooLong(_))));
+    }
+}

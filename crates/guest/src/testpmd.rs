@@ -1,0 +1,174 @@
+//! The command line of DPDK's testpmd as a guest (testpmd's user guide, DPDK 22.11).
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::GuestError;
+use crate::program;
+
+/// Memory of the process: its packet buffers and rings.
+const MEBIBYTES: u64 = 256;
+/// Packet buffers: several times what all rings hold.
+const BUFFERS: u32 = 16_384;
+/// Descriptors of a ring.
+const DESCRIPTORS: u32 = 1024;
+/// Where the kernel tells of its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
+const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+/// How its ports are joined with the switch's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// virtio-user at testpmd's end, vhost-user at the switch's.
+    VhostUser,
+    /// memif.
+    Memif,
+}
+
+/// A testpmd to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// A socket for each port; somebody listens on it.
+    pub sockets: Vec<PathBuf>,
+    /// What is spoken there.
+    pub transport: Transport,
+    /// `--forward-mode`.
+    pub forward: String,
+    /// Processors: the first for its main thread, the others to forward on; one alone does both.
+    pub cores: Vec<usize>,
+    /// Queue pairs of each port.
+    pub queues: u16,
+    /// Packed rings (virtio 1.1).
+    pub packed: bool,
+    /// Memory of 2 MiB pages.
+    pub huge_pages: bool,
+    /// Distinguishes its files from those of other DPDK programs.
+    pub prefix: String,
+    /// Further arguments for testpmd itself.
+    pub extra: Vec<OsString>,
+}
+
+/// Finds the program.
+///
+/// # Errors
+/// [`GuestError::ProgramMissing`].
+pub fn find() -> Result<PathBuf, GuestError> {
+    program::find("dpdk-testpmd", "dpdk-dev")
+}
+
+/// Whether enough 2 MiB pages are free.
+#[must_use]
+pub fn has_huge_pages() -> bool {
+    let free = fs::read_to_string(FREE_HUGEPAGES).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    free.is_some_and(|pages| pages * 2 >= MEBIBYTES)
+}
+
+impl Plan {
+    /// The arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let (main, forwarding) = match self.cores.as_slice() {
+            [] => (0, vec![0]),
+            [only] => (*only, vec![*only]),
+            [main, others @ ..] => (*main, others.to_vec()),
+        };
+        let lcores = std::iter::once(main).chain(forwarding.iter().copied()).enumerate();
+        let lcores: Vec<_> = lcores.map(|(lcore, cpu)| format!("{lcore}@{cpu}")).collect();
+        let mut arguments: Vec<OsString> = vec![
+            "--lcores".into(),
+            lcores.join(",").into(),
+            "--no-pci".into(),
+            "-m".into(),
+            MEBIBYTES.to_string().into(),
+            format!("--file-prefix={}", self.prefix).into(),
+        ];
+        // The two exclude each other.
+        let memory: &[&str] =
+            if self.huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge"] };
+        arguments.extend(memory.iter().map(OsString::from));
+        arguments.extend((0..).zip(&self.sockets).map(|(number, socket)| self.device(number, socket)));
+        arguments.push("--".into());
+        let options = [
+            format!("--forward-mode={}", self.forward),
+            format!("--nb-cores={}", forwarding.len()),
+            format!("--rxq={}", self.queues),
+            format!("--txq={}", self.queues),
+            format!("--rxd={DESCRIPTORS}"),
+            format!("--txd={DESCRIPTORS}"),
+            format!("--total-num-mbufs={BUFFERS}"),
+            "--no-mlockall".to_owned(),
+        ];
+        arguments.extend(options.map(OsString::from));
+        arguments.extend(self.extra.iter().cloned());
+        arguments
+    }
+
+    fn device(&self, number: usize, socket: &std::path::Path) -> OsString {
+        let mut device: OsString = match self.transport {
+            Transport::VhostUser => format!("--vdev=net_virtio_user{number},path="),
+            Transport::Memif => {
+                format!("--vdev=net_memif{number},role=client,id=0,socket-abstract=no,socket=")
+            }
+        }
+        .into();
+        device.push(socket);
+        if self.transport == Transport::VhostUser {
+            device.push(format!(",queues={},queue_size={DESCRIPTORS}", self.queues));
+            if self.packed {
+                device.push(",packed_vq=1");
+            }
+        }
+        device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(plan: &Plan) -> String {
+        let words = plan.arguments();
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn plan(transport: Transport) -> Plan {
+        Plan {
+            sockets: vec!["/run/p0".into(), "/run/p1".into()],
+            transport,
+            forward: "macswap".into(),
+            cores: vec![0, 1],
+            queues: 2,
+            packed: true,
+            huge_pages: false,
+            prefix: "rr7".into(),
+            extra: vec!["--stats-period=1".into()],
+        }
+    }
+
+    #[test]
+    fn vhost_user_ports_are_devices_of_virtio_user() {
+        let line = line(&plan(Transport::VhostUser));
+        assert!(
+            line.starts_with("--lcores 0@0,1@1 --no-pci -m 256 --file-prefix=rr7 --no-huge --vdev"),
+            "{line}"
+        );
+        assert!(
+            line.contains("--vdev=net_virtio_user1,path=/run/p1,queues=2,queue_size=1024,packed_vq=1 -- "),
+            "{line}"
+        );
+        assert!(line.contains("-- --forward-mode=macswap --nb-cores=1 --rxq=2 --txq=2"), "{line}");
+        assert!(line.ends_with("--no-mlockall --stats-period=1"), "{line}");
+    }
+
+    #[test]
+    fn memif_ports_are_clients_and_one_processor_is_enough() {
+        let line = line(&Plan { cores: vec![1], huge_pages: true, ..plan(Transport::Memif) });
+        assert!(line.starts_with("--lcores 0@1,1@1 "), "{line}");
+        assert!(
+            line.contains("--in-memory --single-file-segments --vdev=net_memif0,role=client,id=0,"),
+            "{line}"
+        );
+        assert!(line.contains("socket-abstract=no,socket=/run/p1 -- "), "{line}");
+        assert!(!line.contains("--no-huge"), "{line}");
+    }
+}

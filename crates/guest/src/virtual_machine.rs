@@ -1,0 +1,292 @@
+//! A virtual machine: started, awaited, ended.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
+use serde::Serialize;
+
+use crate::busybox::Busybox;
+use crate::command_channel::CommandChannel;
+use crate::error::GuestError;
+pub use crate::initramfs::NetworkAddress;
+use crate::initramfs::{self, NetworkSetup};
+use crate::kernel::Kernel;
+use crate::process::ProcessIdentity;
+use crate::program::{self, last_lines};
+use crate::qemu;
+use crate::record::check_socket_path;
+
+/// The console's socket and log in a guest's folder.
+pub(crate) const CONSOLE_SOCKET: &str = "console.sock";
+pub(crate) const CONSOLE_LOG: &str = "console.log";
+/// What QEMU says.
+const QEMU_LOG: &str = "qemu.log";
+
+/// How long QEMU may take to end once asked.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// Time between looks at what announces nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The socket of the channel for commands in a guest's folder.
+pub(crate) fn command_socket(folder: &Path) -> PathBuf {
+    folder.join("command.sock")
+}
+
+/// How the guest's processor comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Accelerator {
+    /// KVM where it can run a guest, else emulation.
+    #[default]
+    Auto,
+    /// By the machine's own processor.
+    Kvm,
+    /// Emulated (TCG): works everywhere and is slow.
+    Tcg,
+}
+
+impl Accelerator {
+    /// Whether KVM it is. Where the processor has no extension for virtual machines, /dev/kvm is served by something that runs only
+    /// kernels made for it.
+    fn is_kvm(self) -> bool {
+        match self {
+            Self::Kvm => true,
+            Self::Tcg => false,
+            Self::Auto => {
+                let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+                OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+                    && flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm")
+            }
+        }
+    }
+}
+
+/// An interface of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkDevice {
+    /// Socket of the vhost-user port that serves it; somebody listens on it.
+    pub socket: PathBuf,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// Its address, if it gets one.
+    pub address: Option<NetworkAddress>,
+}
+
+/// A guest to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Its name, which is its host name too.
+    pub name: String,
+    /// Its folder, which is there.
+    pub folder: PathBuf,
+    /// Its interfaces, `eth0` first.
+    pub devices: Vec<NetworkDevice>,
+    /// Join the first two in a bridge, which has the first one's address.
+    pub bridge: bool,
+    /// Memory, MiB.
+    pub memory_mib: u32,
+    /// Processors.
+    pub cpus: u16,
+    /// Queue pairs of each interface.
+    pub queues: u16,
+    /// Offer packed rings (virtio 1.1).
+    pub packed: bool,
+    /// How its processors come to be.
+    pub accelerator: Accelerator,
+}
+
+/// What a started guest runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acceleration {
+    /// KVM.
+    Kvm,
+    /// Emulation.
+    Tcg,
+}
+
+/// A running machine; dropping it ends it, unless it was let go.
+#[derive(Debug)]
+pub struct VirtualMachine {
+    qemu: Child,
+    process: ProcessIdentity,
+    folder: PathBuf,
+    acceleration: Acceleration,
+    let_go: bool,
+}
+
+impl VirtualMachine {
+    /// Starts QEMU. Where the guest does not `outlive` this process, it ends with the thread that calls.
+    ///
+    /// # Errors
+    /// [`GuestError`]: something is not installed, or QEMU cannot be started.
+    pub fn start(plan: &Plan, kernel: &Kernel, outlive: bool) -> Result<Self, GuestError> {
+        if std::env::consts::ARCH != "x86_64" {
+            return Err(GuestError::Architecture(std::env::consts::ARCH));
+        }
+        let program = program::find("qemu-system-x86_64", "qemu-system-x86")?;
+        let network = NetworkSetup {
+            host: &plan.name,
+            addresses: plan.devices.iter().map(|device| device.address).collect(),
+            bridge: plan.bridge,
+        };
+        let archive = initramfs::build(kernel, &Busybox::find()?, &network)?;
+        let initramfs = plan.folder.join("initramfs");
+        fs::write(&initramfs, archive).map_err(GuestError::file("write", &initramfs))?;
+        let log = plan.folder.join(QEMU_LOG);
+        let log_file = File::create(&log).map_err(GuestError::file("make", &log))?;
+        for socket in [CONSOLE_SOCKET, "command.sock"] {
+            check_socket_path(&plan.folder.join(socket))?;
+        }
+        let kvm = plan.accelerator.is_kvm();
+        let mut command = Command::new(&program);
+        command.args(qemu::arguments(plan, kvm, kernel, &initramfs));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
+        tie(&mut command, outlive);
+        let start = |source| GuestError::Start { program: program.display().to_string(), source };
+        let qemu = command.spawn().map_err(start)?;
+        let pid = qemu.id();
+        let process = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_ticks: 0 });
+        let acceleration = if kvm { Acceleration::Kvm } else { Acceleration::Tcg };
+        Ok(Self { qemu, process, folder: plan.folder.clone(), acceleration, let_go: false })
+    }
+
+    /// QEMU's process.
+    #[must_use]
+    pub fn process(&self) -> ProcessIdentity {
+        self.process
+    }
+
+    /// What its processors are.
+    #[must_use]
+    pub fn acceleration(&self) -> Acceleration {
+        self.acceleration
+    }
+
+    /// Waits until the guest is up with its network configured, and gives the channel for commands.
+    ///
+    /// # Errors
+    /// [`GuestError`]: QEMU ended, `limit` passed, or `stop` was set. Says what QEMU and the console said last.
+    pub fn await_up(&mut self, limit: Duration, stop: &AtomicBool) -> Result<CommandChannel, GuestError> {
+        let end = Instant::now() + limit;
+        let socket = command_socket(&self.folder);
+        let listens = || socket.exists() || !self.process.is_running();
+        let there = until(stop, Some(end), listens)? && self.process.is_running();
+        let up = match CommandChannel::connect(&self.folder, stop) {
+            Ok(mut channel) if there => match channel.await_ready(end, stop) {
+                Ok(true) => return Ok(channel),
+                other => other,
+            },
+            Err(GuestError::Interrupted) => return Err(GuestError::Interrupted),
+            _ => Ok(false),
+        };
+        let last_words = self.last_words();
+        match up {
+            Err(GuestError::Interrupted) => Err(GuestError::Interrupted),
+            Err(_) => Err(GuestError::EndedEarly { last_words }),
+            Ok(_) if !self.process.is_running() => Err(GuestError::EndedEarly { last_words }),
+            Ok(_) => Err(GuestError::NotUp { waited: limit, last_words }),
+        }
+    }
+
+    /// Whether the machine has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.qemu.try_wait(), Ok(None))
+    }
+
+    /// Ends the machine.
+    ///
+    /// # Errors
+    /// [`GuestError::Killed`].
+    pub fn end(mut self) -> Result<(), GuestError> {
+        self.end_now()
+    }
+
+    /// Lets the machine run on without this process.
+    pub fn let_go(mut self) {
+        self.let_go = true;
+    }
+
+    fn end_now(&mut self) -> Result<(), GuestError> {
+        self.let_go = true;
+        let ended = self.process.end(END_PATIENCE);
+        // It has ended or was killed.
+        let _ = self.qemu.wait();
+        ended
+    }
+
+    /// What QEMU and the console said last.
+    fn last_words(&self) -> String {
+        let read = |file: &str| {
+            let bytes = fs::read(self.folder.join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let words =
+            [("QEMU", last_lines(&read(QEMU_LOG), 3)), ("the console", last_lines(&read(CONSOLE_LOG), 6))];
+        let said = words.into_iter().filter(|(_, said)| !said.is_empty());
+        let text = said.map(|(who, said)| format!("{who} said: {said}")).collect::<Vec<_>>().join(", ");
+        if text.is_empty() { "neither QEMU nor the console said anything".to_owned() } else { text }
+    }
+}
+
+impl Drop for VirtualMachine {
+    fn drop(&mut self) {
+        if !self.let_go {
+            // Nobody is left to tell.
+            let _ = self.end_now();
+        }
+    }
+}
+
+/// Ends a machine that was let go.
+///
+/// # Errors
+/// [`GuestError::Killed`].
+pub fn end_detached(process: ProcessIdentity) -> Result<(), GuestError> {
+    process.end(END_PATIENCE)
+}
+
+/// Looks until `done`, `end` or `stop`; says whether it is done.
+pub(crate) fn until(
+    stop: &AtomicBool,
+    end: Option<Instant>,
+    mut done: impl FnMut() -> bool,
+) -> Result<bool, GuestError> {
+    loop {
+        if done() {
+            return Ok(true);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(GuestError::Interrupted);
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Makes the command's process one of its own session, which no terminal's keys reach; one that does not `outlive` this process is killed
+/// when the calling thread ends.
+#[allow(unsafe_code)]
+pub(crate) fn tie(command: &mut Command, outlive: bool) {
+    let parent = rustix::process::getpid();
+    let before = move || {
+        setsid()?;
+        if !outlive {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() != Some(parent) {
+                // It ended before it could be asked.
+                return Err(io::Error::from(io::ErrorKind::Interrupted));
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(before) };
+}
