@@ -8,8 +8,8 @@ use ringroad::{OpenOptions, Port};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, demo, detach, doctor, down, fwd, r#gen, link, list, macs, man, otg,
-    recv, reload, replay, run, script, status, top, trial, unlink, up,
+    attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, link, list, macs,
+    man, otg, recv, reload, replay, run, script, status, testpmd, top, trial, unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), null:size=60
 /// (frames without end), pcap:FILE, eth0 (a network interface), eth0^ (its host stack) or tap:NAME. Commands that need the daemon start it.
 ///
-/// Exit status: 0 done, 1 failed, 2 used wrongly; that of the program with run. With --json a failure is an object {"error", "advice"} on standard
+/// Exit status: 0 done, 1 failed, 2 used wrongly; that of the program with run, container and vm exec. With --json a failure is an object {"error", "advice"} on standard
 /// error.
 #[derive(Debug, Parser)]
 #[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
@@ -77,6 +77,12 @@ pub(crate) enum Command {
     Link(link::Link),
     /// Take namespaces off the switch that `ringroad link` joined
     Unlink(unlink::Unlink),
+    /// Start a small virtual machine on the switch, and deal with those that run
+    Vm(Box<vm::Vm>),
+    /// Run a command in a network namespace of its own on the switch
+    Container(container::Container),
+    /// Run DPDK's testpmd on ports of the switch
+    Testpmd(testpmd::Testpmd),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned

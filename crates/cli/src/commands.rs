@@ -4,12 +4,14 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod completions;
+pub(crate) mod container;
 pub(crate) mod demo;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
+mod guests;
 pub(crate) mod link;
 pub(crate) mod list;
 pub(crate) mod macs;
@@ -21,10 +23,12 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod status;
+pub(crate) mod testpmd;
 pub(crate) mod top;
 pub(crate) mod trial;
 pub(crate) mod unlink;
 pub(crate) mod up;
+pub(crate) mod vm;
 
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
@@ -50,6 +54,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),
         Command::Otg(verb) => verb.run(global, output),
+        Command::Container(verb) => verb.run(global, output),
+        Command::Testpmd(verb) => verb.run(global, output),
+        Command::Vm(verb) => verb.run(global, output),
         Command::Recv(verb) => verb.run(global, output),
         Command::Fwd(verb) => verb.run(global, output),
         Command::Capture(verb) => verb.run(global, output),

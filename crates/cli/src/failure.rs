@@ -30,6 +30,8 @@ enum Kind {
     BrokenPipe,
     NotFound,
     NotExecutable,
+    /// The status of a program that was run; it has said itself what there is to say.
+    Program(u8),
 }
 
 impl Failure {
@@ -50,6 +52,14 @@ impl Failure {
     /// A program to run cannot be: the status that shells have for it.
     pub(crate) fn not_executable(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::NotExecutable, ..Self::new(message, advice) }
+    }
+
+    /// A program that was run did not succeed.
+    pub(crate) fn status(status: u8) -> Self {
+        Self {
+            kind: Kind::Program(status),
+            ..Self::new(format!("the program ended with status {status}"), "")
+        }
     }
 
     /// Writing results failed; a reader that went away is no failure.
@@ -73,6 +83,11 @@ impl Failure {
         self.kind == Kind::BrokenPipe
     }
 
+    /// Whether there is something to tell the user.
+    pub(crate) fn is_worth_telling(&self) -> bool {
+        !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_))
+    }
+
     pub(crate) fn exit_status(&self) -> u8 {
         match self.kind {
             Kind::BrokenPipe => 0,
@@ -80,6 +95,7 @@ impl Failure {
             Kind::Usage => 2,
             Kind::NotExecutable => 126,
             Kind::NotFound => 127,
+            Kind::Program(status) => status,
         }
     }
 
@@ -144,6 +160,7 @@ macro_rules! from_words {
 }
 
 from_words!(
+    ringroad_guest::GuestError,
     ringroad_netdev::NamespaceError,
     ringroad_netdev::NetdevError,
     ringroad::PortError,

@@ -27,9 +27,10 @@ fn main() -> ExitCode {
     let output = output::Output::new(&arguments.global);
     match commands::run(&arguments, &output) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            output.failure(&failure);
+            if failure.is_worth_telling() {
+                output.failure(&failure);
+            }
             ExitCode::from(failure.exit_status())
         }
     }

@@ -1,12 +1,18 @@
 //! Processes that outlive who started them: recognised by number and time of start, watched and ended by a descriptor.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+    setsid,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::error::GuestError;
@@ -84,9 +90,29 @@ pub fn ends_within(descriptor: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
+/// Gives the process of `command` a session of its own, which no terminal's keys reach.
+#[allow(unsafe_code)]
+pub fn in_own_session(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
+}
+
+/// Has the process of `command` killed when the thread that starts it ends, however it does (prctl(2), `PR_SET_PDEATHSIG`).
+#[allow(unsafe_code)]
+pub fn end_with_caller(command: &mut Command) {
+    let caller = getpid();
+    let before = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The caller may have ended before that.
+        if getppid() == Some(caller) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes system calls only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(before) };
+}
+
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     use super::*;
 
@@ -115,7 +141,7 @@ mod tests {
             .spawn()
             .unwrap();
         let mut trapped = [0];
-        std::io::Read::read_exact(deaf.stdout.as_mut().unwrap(), &mut trapped).unwrap();
+        io::Read::read_exact(deaf.stdout.as_mut().unwrap(), &mut trapped).unwrap();
         let killed = ProcessIdentity::of(deaf.id()).unwrap().end(Duration::from_millis(1)).unwrap_err();
         assert!(matches!(killed, GuestError::Killed { .. }), "{killed}");
         deaf.wait().unwrap();

@@ -1,14 +1,11 @@
 //! A virtual machine: started, awaited, ended.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use serde::Serialize;
 
 use crate::busybox::Busybox;
@@ -17,7 +14,7 @@ use crate::error::GuestError;
 pub use crate::initramfs::NetworkAddress;
 use crate::initramfs::{self, NetworkSetup};
 use crate::kernel::Kernel;
-use crate::process::ProcessIdentity;
+use crate::process::{ProcessIdentity, end_with_caller, in_own_session};
 use crate::program::{self, last_lines};
 use crate::qemu;
 use crate::record::check_socket_path;
@@ -147,7 +144,10 @@ impl VirtualMachine {
         let mut command = Command::new(&program);
         command.args(qemu::arguments(plan, kvm, kernel, &initramfs));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
-        tie(&mut command, outlive);
+        in_own_session(&mut command);
+        if !outlive {
+            end_with_caller(&mut command);
+        }
         let start = |source| GuestError::Start { program: program.display().to_string(), source };
         let qemu = command.spawn().map_err(start)?;
         let pid = qemu.id();
@@ -269,24 +269,4 @@ pub(crate) fn until(
         }
         std::thread::sleep(LOOK_EVERY);
     }
-}
-
-/// Makes the command's process one of its own session, which no terminal's keys reach; one that does not `outlive` this process is killed
-/// when the calling thread ends.
-#[allow(unsafe_code)]
-pub(crate) fn tie(command: &mut Command, outlive: bool) {
-    let parent = rustix::process::getpid();
-    let before = move || {
-        setsid()?;
-        if !outlive {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            if getppid() != Some(parent) {
-                // It ended before it could be asked.
-                return Err(io::Error::from(io::ErrorKind::Interrupted));
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec the closure makes system calls only; it neither allocates nor takes a lock.
-    unsafe { command.pre_exec(before) };
 }

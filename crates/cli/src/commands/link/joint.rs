@@ -1,5 +1,6 @@
 //! The veth pair between a namespace and the daemon's: made, found again, removed.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -39,16 +40,25 @@ pub(in crate::commands) fn parse(text: &str) -> Result<Namespace, Failure> {
     }
 }
 
-/// What to put before a command so that it runs in `namespace`.
-pub(super) fn command_prefix(namespace: &Namespace) -> String {
+/// The words before a command that make it run in `namespace`.
+pub(in crate::commands) fn launcher(namespace: &Namespace) -> Vec<OsString> {
     match namespace {
-        Namespace::Named(name) => format!("ip netns exec {name} "),
-        other => format!("nsenter --net={} ", other.path().display()),
+        Namespace::Named(name) => ["ip", "netns", "exec", name].map(OsString::from).into(),
+        other => {
+            let mut file = OsString::from("--net=");
+            file.push(other.path());
+            vec!["nsenter".into(), file]
+        }
     }
 }
 
+/// The same as a person types it.
+pub(super) fn command_prefix(namespace: &Namespace) -> String {
+    launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
+}
+
 /// Makes sure that `namespace` can be entered and that `inner` is free there; gives device and inode of the namespace.
-pub(super) fn look(namespace: &Namespace, inner: &str) -> Result<(u64, u64), Failure> {
+pub(in crate::commands) fn look(namespace: &Namespace, inner: &str) -> Result<(u64, u64), Failure> {
     let file = rustix::fs::fstat(namespace.open()?)
         .map_err(|errno| Failure::new(format!("looking at {namespace}: {errno}"), ""))?;
     match in_namespace(namespace, || link_by_name(inner))? {
@@ -65,7 +75,7 @@ impl Joint {
     /// Makes the pair, with the outer end up and the inner end ready to be set up.
     ///
     /// Frames leave the inner end complete, since nothing behind it would complete them. The host stack has nothing to say on the outer end.
-    pub(super) fn make(
+    pub(in crate::commands) fn make(
         outside: &Namespace,
         namespace: &Namespace,
         inner: &str,
@@ -116,7 +126,7 @@ impl Joint {
     }
 
     /// Sets the inner end up, with an address if it gets one.
-    pub(super) fn set_inner_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
+    pub(in crate::commands) fn set_inner_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
         in_namespace(&self.namespace, || {
             address.map_or(Ok(()), |address| add_address(&self.inner, address, bits))?;
             set_up(&self.inner, true)
@@ -125,7 +135,11 @@ impl Joint {
     }
 
     /// Waits until both ends carry frames.
-    pub(super) fn await_carrier(&self, outside: &Namespace, limit: Duration) -> Result<(), Failure> {
+    pub(in crate::commands) fn await_carrier(
+        &self,
+        outside: &Namespace,
+        limit: Duration,
+    ) -> Result<(), Failure> {
         in_namespace(outside, || wait_running(&self.outer, limit))??;
         in_namespace(&self.namespace, || wait_running(&self.inner, limit))??;
         Ok(())

@@ -1,0 +1,210 @@
+//! `ringroad container`: a network namespace as a guest of a switch.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ringroad_guest::GuestKind;
+use ringroad_netdev::link_change::{add_address, set_mac, set_up};
+use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::{Namespace, in_namespace};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::commands::guests::addresses::{InterfaceAddress, MacAddress};
+use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
+use crate::commands::guests::{Guest, ip};
+use crate::commands::link::joint::{self, Joint};
+use crate::commands::link::outside;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// An interface that does not carry frames after this long never will.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Run a command in a network namespace of its own on the switch
+///
+/// The namespace is called like the container, and has an interface that is the port of the switch: a TAP that the daemon makes in it, or one end
+/// of a veth pair whose other end the daemon serves by AF_XDP. All of it goes when the command ends. With --netns an existing namespace gets the
+/// interface, such as that of a docker container: --netns PID. Needs root, of the daemon too. See docs/guests.md.
+///
+/// Exit status: that of the command.
+#[derive(Debug, Args)]
+pub(crate) struct Container {
+    /// Name of the container
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Port of a switch that the interface becomes
+    #[arg(long, value_name = "PORT")]
+    port: String,
+    /// What the interface is
+    #[arg(long, value_name = "HOW", default_value = "tap")]
+    via: Via,
+    /// Address of the interface
+    #[arg(long, value_name = "ADDRESS/BITS")]
+    address: Option<InterfaceAddress>,
+    /// Hardware address of the interface
+    #[arg(long, value_name = "MAC")]
+    mac: Option<MacAddress>,
+    /// Name of the interface [default: eth0, with --netns rr0]
+    #[arg(long = "name", value_name = "IFACE")]
+    interface: Option<String>,
+    /// Use this namespace, and leave it: a name from ip netns list, or a process in it
+    #[arg(long, value_name = "NAME|PID")]
+    netns: Option<String>,
+    /// Leave namespace, interface and port as they are at the end
+    #[arg(long)]
+    keep: bool,
+    /// The command [default: $SHELL]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Via {
+    /// A TAP made by the daemon inside the namespace
+    Tap,
+    /// A veth pair whose outer end the daemon serves by AF_XDP
+    Veth,
+}
+
+#[derive(Debug, Serialize)]
+struct StartedContainer {
+    ready: bool,
+    name: String,
+    namespace: String,
+    interface: String,
+    port: String,
+    mode: String,
+    address: Option<String>,
+}
+
+impl Container {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        // From here on a signal ends the command and not what cleans up after it.
+        let signals = HeldSignals::hold()?;
+        let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
+        let namespace = match &self.netns {
+            Some(text) => joint::parse(text)?,
+            None => self.make_namespace(&mut guest)?,
+        };
+        let interface =
+            self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
+        joint::look(&namespace, interface)?;
+        let mode = match self.via {
+            Via::Tap => self.join_by_tap(&mut guest, &namespace, interface)?,
+            Via::Veth => self.join_by_veth(&mut guest, &namespace, interface)?,
+        };
+        let address = self.address.map(|address| address.to_string());
+        guest.note(|record| record.addresses.extend(address.clone()))?;
+        let started = StartedContainer {
+            ready: true,
+            name: self.name.clone(),
+            namespace: namespace.to_string(),
+            interface: interface.to_owned(),
+            port: self.port.clone(),
+            mode,
+            address,
+        };
+        if output.is_json() {
+            output.result(&started, |_| String::new())?;
+        } else {
+            let address = started.address.as_deref().unwrap_or("no address");
+            output.note(&format!("{interface} in {namespace}: {}, {}, {address}", self.port, started.mode));
+        }
+
+        let mut child = self.command(&namespace).spawn().map_err(|error| {
+            Failure::not_executable(
+                format!("entering {namespace}: {error}"),
+                "on Debian: apt-get install iproute2 util-linux",
+            )
+        })?;
+        let ended = signals.wait_for(&mut child, Keys::Shared)?;
+        if self.keep {
+            let kept = guest.keep()?;
+            let mut ways = vec![format!("ringroad detach {}", self.port)];
+            ways.extend(kept.interface.map(|outer| format!("ip link delete {outer}")));
+            ways.extend(kept.namespace.map(|namespace| format!("ip netns delete {namespace}")));
+            output.note(&format!("kept; to remove it: {}", ways.join(" && ")));
+        } else {
+            guest.end()?;
+        }
+        match exit_status(ended.status) {
+            0 => Ok(()),
+            status => Err(Failure::status(status)),
+        }
+    }
+
+    fn make_namespace(&self, guest: &mut Guest) -> Result<Namespace, Failure> {
+        let namespace = Namespace::Named(self.name.clone());
+        if namespace.path().exists() {
+            return Err(Failure::new(
+                format!("there is {namespace} already"),
+                format!("use it with --netns {0}, or choose another name", self.name),
+            ));
+        }
+        ip(&["netns", "add", &self.name])?;
+        guest.note(|record| record.namespace = Some(self.name.clone()))?;
+        in_namespace(&namespace, || set_up("lo", true))??;
+        Ok(namespace)
+    }
+
+    /// The daemon makes the interface where it is to be.
+    fn join_by_tap(
+        &self,
+        guest: &mut Guest,
+        namespace: &Namespace,
+        interface: &str,
+    ) -> Result<String, Failure> {
+        let within = self.netns.as_deref().unwrap_or(&self.name);
+        let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
+        let port = guest.attach(&self.port, format!("tap:{interface}@netns={within}{mac}"))?;
+        in_namespace(namespace, || -> Result<(), Failure> {
+            if let Some(InterfaceAddress((address, bits))) = self.address {
+                add_address(interface, address, bits)?;
+            }
+            set_up(interface, true)?;
+            wait_running(interface, CARRIER_PATIENCE)?;
+            Ok(())
+        })??;
+        Ok(port.mode)
+    }
+
+    fn join_by_veth(
+        &self,
+        guest: &mut Guest,
+        namespace: &Namespace,
+        interface: &str,
+    ) -> Result<String, Failure> {
+        let (outside, _) = outside(guest.daemon())?;
+        let joint = Joint::make(&outside, namespace, interface, None)?;
+        guest.note(|record| record.interface = Some(joint.outer.clone()))?;
+        let port = guest.attach(&self.port, format!("xdp:{}", joint.outer))?;
+        if let Some(MacAddress(mac)) = self.mac {
+            in_namespace(namespace, || set_mac(interface, mac))??;
+        }
+        let (address, bits) = match self.address {
+            Some(InterfaceAddress((address, bits))) => (Some(address), bits),
+            None => (None::<IpAddr>, 0),
+        };
+        joint.set_inner_up(address, bits)?;
+        joint.await_carrier(&outside, CARRIER_PATIENCE)?;
+        Ok(port.mode)
+    }
+
+    fn command(&self, namespace: &Namespace) -> Command {
+        let mut words = joint::launcher(namespace);
+        if self.command.is_empty() {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            words.push(shell.unwrap_or_else(|| "/bin/sh".into()));
+        } else {
+            words.extend(self.command.iter().cloned());
+        }
+        let mut words = words.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command
+    }
+}

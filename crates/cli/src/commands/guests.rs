@@ -1,0 +1,189 @@
+//! What guests of all kinds have in common: ports that come and go with them, records for whoever comes next, a process to wait for.
+
+pub(super) mod addresses;
+pub(super) mod foreground;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ringroad_control::message::{AttachedPort, ErrorKind, PortWish};
+use ringroad_control::{Connection, ControlError, Reply, Request};
+use ringroad_guest::process::ProcessIdentity;
+use ringroad_guest::record::RegistryLock;
+use ringroad_guest::{GuestKind, GuestRecord, Registry};
+use ringroad_netdev::link_change::delete_link;
+use ringroad_netdev::{Namespace, in_namespace};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// A guest in the making, or running in the foreground. What was made for it goes when it is dropped.
+#[derive(Debug)]
+pub(super) struct Guest {
+    registry: Registry,
+    name: String,
+    record: GuestRecord,
+    folder: PathBuf,
+    daemon: Connection,
+    handed_over: bool,
+}
+
+impl Guest {
+    /// Takes the name for a guest that ends with this process, once what killed guests left behind is gone. Starts the daemon where none runs.
+    pub(super) fn claim(
+        global: &Global,
+        output: &Output,
+        name: &str,
+        kind: GuestKind,
+    ) -> Result<Self, Failure> {
+        let registry = Registry::of_environment();
+        let socket = global.socket_path();
+        let daemon_socket = std::path::absolute(&socket).unwrap_or(socket);
+        ringroad::ensure_daemon(&daemon_socket)?;
+        let daemon = global.connect()?;
+        let record = GuestRecord {
+            kind,
+            process: ProcessIdentity::own(),
+            daemon_socket,
+            daemon: identity(&daemon),
+            ports: Vec::new(),
+            namespace: None,
+            interface: None,
+            addresses: Vec::new(),
+        };
+        let lock = registry.lock()?;
+        clean_stale(&registry, &lock, output);
+        let folder = registry.claim(&lock, name, &record)?;
+        Ok(Self { registry, name: name.to_owned(), record, folder, daemon, handed_over: false })
+    }
+
+    /// Its own folder, for sockets among other things.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The connection to the daemon.
+    pub(super) fn daemon(&mut self) -> &mut Connection {
+        &mut self.daemon
+    }
+
+    /// Attaches a port for it.
+    pub(super) fn attach(&mut self, port: &str, driver: String) -> Result<AttachedPort, Failure> {
+        let wish = PortWish::default();
+        let request = Request::Attach { name: port.to_owned(), driver: Some(driver), host: false, wish };
+        let attached = match self.daemon.request(&request)?.0 {
+            Reply::Attached(ports) => ports.into_iter().next(),
+            reply => return Err(Failure::reply(&reply)),
+        };
+        let attached = attached.ok_or_else(|| Failure::new("the daemon attached no port", ""))?;
+        self.note(|record| record.ports.push(attached.name.clone()))?;
+        Ok(attached)
+    }
+
+    /// Adds to what has to go with it, or is told of it.
+    pub(super) fn note(&mut self, change: impl FnOnce(&mut GuestRecord)) -> Result<(), Failure> {
+        change(&mut self.record);
+        Ok(self.registry.write(&self.name, &self.record)?)
+    }
+
+    /// Removes all that was made for it.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        self.handed_over = true;
+        release(&self.registry, &self.name, &self.record)
+    }
+
+    /// Leaves all in place: whoever ends the guest removes it.
+    pub(super) fn hand_over(mut self) -> GuestRecord {
+        self.handed_over = true;
+        self.record.clone()
+    }
+
+    /// Forgets it, and leaves what was made to its user.
+    pub(super) fn keep(mut self) -> Result<GuestRecord, Failure> {
+        self.handed_over = true;
+        self.registry.remove(&self.name)?;
+        Ok(self.record.clone())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if !self.handed_over {
+            // Another failure is on its way to the user; what stays is taken away by the next guest.
+            let _ = release(&self.registry, &self.name, &self.record);
+        }
+    }
+}
+
+/// Removes what was made for guests that were killed.
+pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Output) {
+    for (name, record) in registry.guests() {
+        if record.process.is_running() {
+            continue;
+        }
+        match release(registry, &name, &record) {
+            Ok(()) => {
+                output.note(&format!("cleaned up after {name} ({}), which has ended", record.kind.name()))
+            }
+            Err(failure) => output.note(&format!("cleaning up after {name}: {failure}")),
+        }
+    }
+}
+
+/// Removes what was made for a guest. What is gone already is no failure.
+pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
+    if !record.ports.is_empty() {
+        match Connection::connect(&record.daemon_socket) {
+            // A later daemon has nothing of this guest.
+            Ok(mut daemon) if identity(&daemon) == record.daemon => {
+                daemon.hello("ringroad")?;
+                for port in &record.ports {
+                    detach(&mut daemon, port)?;
+                }
+            }
+            Ok(_) | Err(ControlError::DaemonNotRunning { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if let Some(interface) = &record.interface {
+        let daemon = record.daemon.filter(|daemon| daemon.is_running());
+        let outside = daemon.map_or(Namespace::Current, |daemon| Namespace::OfProcess(daemon.pid));
+        match in_namespace(&outside, || delete_link(interface))? {
+            Err(error) if error.is_no_interface() => {}
+            result => result?,
+        }
+    }
+    if let Some(namespace) = &record.namespace
+        && Namespace::Named(namespace.clone()).open().is_ok()
+    {
+        ip(&["netns", "delete", namespace])?;
+    }
+    Ok(registry.remove(name)?)
+}
+
+fn detach(daemon: &mut Connection, port: &str) -> Result<(), Failure> {
+    match daemon.request(&Request::Detach { name: port.to_owned() }) {
+        Ok((Reply::Done, _)) => Ok(()),
+        Err(ControlError::Refused(error)) if error.kind == ErrorKind::NoSuchPort => Ok(()),
+        Ok((reply, _)) => Err(Failure::reply(&reply)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn identity(daemon: &Connection) -> Option<ProcessIdentity> {
+    daemon.daemon().pid.and_then(ProcessIdentity::of)
+}
+
+/// Runs ip(8).
+pub(super) fn ip(arguments: &[&str]) -> Result<(), Failure> {
+    let words = arguments.join(" ");
+    let output = Command::new("ip").args(arguments).output().map_err(|error| {
+        Failure::new(format!("running ip {words}: {error}"), "on Debian: apt-get install iproute2")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("ip {words}: {}", said.trim()), "it needs root"))
+}

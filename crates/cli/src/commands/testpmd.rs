@@ -1,0 +1,160 @@
+//! `ringroad testpmd`: DPDK's testpmd as a guest of a switch.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use clap::{Args, ValueEnum};
+use ringroad_guest::GuestKind;
+use ringroad_guest::process::end_with_caller;
+use ringroad_guest::record::check_socket_path;
+use ringroad_guest::testpmd::{self, Plan, Transport};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::commands::guests::Guest;
+use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Run DPDK's testpmd on ports of the switch
+///
+/// Attaches each port by vhost-user or memif, starts dpdk-testpmd with a virtio-user or memif device for each, and removes the ports when it
+/// ends: at Ctrl-C, or at enter where it says so. Its memory is of free 2 MiB pages where there are enough (256 MiB), else of
+/// ordinary ones. What stands behind -- goes to testpmd as it is, such as --stats-period=1 or --txpkts=64.
+#[derive(Debug, Args)]
+pub(crate) struct Testpmd {
+    /// Port of a switch; may be given several times
+    #[arg(long = "port", value_name = "PORT", required = true)]
+    ports: Vec<String>,
+    /// How its ports are joined with the switch
+    #[arg(long, value_name = "HOW", default_value = "vhost-user")]
+    via: Via,
+    /// What it does: io, mac, macswap, rxonly, txonly, flowgen, icmpecho, csum, noisy, ...
+    #[arg(long, value_name = "MODE", default_value = "io")]
+    forward: String,
+    /// Processors: the first for its main thread, the others to forward on [default: the first and the last allowed]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Queue pairs of each port
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    queues: u16,
+    /// Use ordinary pages also where 2 MiB pages are free
+    #[arg(long)]
+    no_huge: bool,
+    /// Use virtio's packed rings
+    #[arg(long)]
+    packed: bool,
+    /// Further arguments for testpmd; -i gives its command line
+    #[arg(last = true, value_name = "EXTRA")]
+    extra: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Via {
+    /// virtio-user in testpmd, vhost-user in the daemon
+    VhostUser,
+    /// memif
+    Memif,
+}
+
+#[derive(Debug, Serialize)]
+struct StartedTestpmd {
+    started: bool,
+    pid: u32,
+    ports: Vec<String>,
+    command: Vec<String>,
+}
+
+impl Testpmd {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        if self.packed && self.via == Via::Memif {
+            return Err(Failure::usage(
+                "memif has no packed rings",
+                "leave out --packed, or use --via vhost-user",
+            ));
+        }
+        let program = testpmd::find()?;
+        let signals = HeldSignals::hold()?;
+        let name = format!("testpmd-{}", std::process::id());
+        let mut guest = Guest::claim(global, output, &name, GuestKind::Testpmd)?;
+        let mut sockets = Vec::new();
+        for (number, port) in self.ports.iter().enumerate() {
+            let socket = guest.folder().join(format!("port{number}.sock"));
+            check_socket_path(&socket)?;
+            let kind = match self.via {
+                Via::VhostUser => "vhost-user",
+                Via::Memif => "memif",
+            };
+            let queues = if self.queues > 1 { format!("@queues={}", self.queues) } else { String::new() };
+            guest.attach(port, format!("{kind}:{}{queues}", socket.display()))?;
+            sockets.push(socket);
+        }
+        let plan = Plan {
+            sockets,
+            transport: match self.via {
+                Via::VhostUser => Transport::VhostUser,
+                Via::Memif => Transport::Memif,
+            },
+            forward: self.forward.clone(),
+            cores: if self.cores.is_empty() { outermost_processors() } else { self.cores.clone() },
+            queues: self.queues,
+            packed: self.packed,
+            huge_pages: !self.no_huge && testpmd::has_huge_pages(),
+            prefix: name,
+            extra: self.extra.clone(),
+        };
+        // Line by line even into a pipe: whoever reads it waits for what it says.
+        let mut words: Vec<OsString> = vec!["-oL".into(), program.into()];
+        words.extend(plan.arguments());
+        let mut command = Command::new("stdbuf");
+        // Its files lie beside its sockets.
+        command.args(&words).env("RUNTIME_DIRECTORY", guest.folder());
+        let keys = if io::stdin().is_terminal() { Keys::Shared } else { Keys::PassedOn };
+        if keys == Keys::PassedOn {
+            // It ends when its input does, so it gets one that lasts as long as this process.
+            command.process_group(0).stdin(Stdio::piped());
+        }
+        if output.is_json() {
+            let stderr = io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(stderr.map_err(|error| Failure::new(format!("standard error: {error}"), ""))?);
+        }
+        end_with_caller(&mut command);
+        let mut child = command.spawn().map_err(|error| {
+            Failure::not_found(format!("running stdbuf: {error}"), "on Debian: apt-get install coreutils")
+        })?;
+        if output.is_json() {
+            let command = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            let started =
+                StartedTestpmd { started: true, pid: child.id(), ports: self.ports.clone(), command };
+            output.result(&started, |_| String::new())?;
+        }
+        // `wait` would close its input.
+        let input = child.stdin.take();
+        let ended = signals.wait_for(&mut child, keys)?;
+        drop(input);
+        guest.end()?;
+        match exit_status(ended.status) {
+            0 => Ok(()),
+            // It ends by the signal that ends it.
+            _ if ended.asked_to => Ok(()),
+            status => Err(Failure::new(
+                format!("dpdk-testpmd ended with status {status}"),
+                "what it said stands above; ringroad testpmd -- --help shows its options",
+            )),
+        }
+    }
+}
+
+/// The first and the last processor that this process may run on.
+fn outermost_processors() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let allowed = |cpu: &usize| allowed.as_ref().is_none_or(|set| set.is_set(*cpu));
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(allowed);
+    match (cpus.next(), cpus.next_back()) {
+        (Some(first), Some(last)) => vec![first, last],
+        (first, _) => first.into_iter().collect(),
+    }
+}

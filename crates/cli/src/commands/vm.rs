@@ -1,0 +1,60 @@
+//! `ringroad vm`: virtual machines as guests of a switch.
+
+mod console;
+mod exec;
+mod kernel;
+mod list;
+mod start;
+mod stop;
+
+use clap::{Args, Subcommand};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Start a small virtual machine on the switch, and deal with those that run
+///
+/// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed, nothing is written to a disk. Each port becomes an
+/// interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and Ctrl-] ends the guest; with --detach it goes
+/// on without. Ports go with their guest. Without KVM the guest is emulated, and its speed says nothing of the switch. See docs/guests.md.
+///
+/// Exit status: with --run that of the first script that fails; of exec that of the command.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Vm {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    start: Option<start::Start>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the guests that run: virtual machines, containers, testpmd
+    List(list::List),
+    /// Join this terminal with a guest's console; Ctrl-] leaves it
+    Console(console::Console),
+    /// Run a command in a guest's shell
+    Exec(exec::Exec),
+    /// End a guest and remove its ports
+    Stop(stop::Stop),
+    /// Find the kernel for guests, or fetch it
+    Kernel(kernel::FindKernel),
+}
+
+impl Vm {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match (&self.verb, &self.start) {
+            (Some(Verb::List(verb)), _) => verb.run(output),
+            (Some(Verb::Console(verb)), _) => verb.run(output),
+            (Some(Verb::Exec(verb)), _) => verb.run(output),
+            (Some(Verb::Stop(verb)), _) => verb.run(output),
+            (Some(Verb::Kernel(verb)), _) => verb.run(output),
+            (None, Some(start)) => start.run(global, output),
+            (None, None) => {
+                Err(Failure::usage("a guest needs a name", "such as: ringroad vm a --port vale0:a"))
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `ringroad vm kernel`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ringroad_guest::Kernel;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Find the kernel for guests, or fetch it
+///
+/// The first of: below --kernel, below $RINGROAD_KERNEL_DIR, this machine's own in /boot, one fetched before, Debian's linux-image-cloud-amd64 fetched and unpacked
+/// into $RINGROAD_CACHE_DIR or ringroad in the user's cache.
+#[derive(Debug, Args)]
+pub(super) struct FindKernel {
+    /// Folder into which a linux-image package was unpacked
+    #[arg(long, value_name = "DIR")]
+    kernel: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundKernel {
+    version: String,
+    image: PathBuf,
+    modules: PathBuf,
+}
+
+impl FindKernel {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
+        let found = FoundKernel { version: kernel.version, image: kernel.image, modules: kernel.modules };
+        output.result(&found, |found| {
+            format!("{}: {}, modules in {}", found.version, found.image.display(), found.modules.display())
+        })
+    }
+}

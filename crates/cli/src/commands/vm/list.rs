@@ -1,0 +1,55 @@
+//! `ringroad vm list`.
+
+use clap::Args;
+use ringroad_guest::{GuestKind, Registry};
+use serde::Serialize;
+
+use crate::commands::guests::clean_stale;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::table::Columns;
+
+/// List the guests that run: virtual machines, containers, testpmd
+///
+/// What guests that were killed have left behind is removed on the way.
+#[derive(Debug, Args)]
+pub(super) struct List {}
+
+#[derive(Debug, Serialize)]
+struct ListedGuest {
+    name: String,
+    kind: GuestKind,
+    pid: u32,
+    ports: Vec<String>,
+    addresses: Vec<String>,
+}
+
+impl List {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let registry = Registry::of_environment();
+        clean_stale(&registry, &registry.lock()?, output);
+        let running = registry.guests().into_iter().filter(|(_, record)| record.process.is_running());
+        let guests: Vec<_> = running
+            .map(|(name, record)| ListedGuest {
+                name,
+                kind: record.kind,
+                pid: record.process.pid,
+                ports: record.ports,
+                addresses: record.addresses,
+            })
+            .collect();
+        output.result(&guests, |guests| {
+            let mut columns = Columns::new(&["guest", "kind", ">process", "ports", "addresses"]);
+            for guest in guests {
+                columns.row([
+                    guest.name.clone(),
+                    guest.kind.name().to_owned(),
+                    guest.pid.to_string(),
+                    guest.ports.join(" "),
+                    guest.addresses.join(" "),
+                ]);
+            }
+            columns.lines_or("no guests")
+        })
+    }
+}

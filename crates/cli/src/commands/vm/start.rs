@@ -1,0 +1,263 @@
+//! `ringroad vm NAME`: a guest started.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ringroad_guest::command_channel::CommandChannel;
+use ringroad_guest::console::{self, Left};
+use ringroad_guest::record::check_socket_path;
+use ringroad_guest::virtual_machine::Acceleration;
+use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, Plan, VirtualMachine};
+use serde::Serialize;
+
+use crate::arguments::{Global, seconds};
+use crate::commands::guests::Guest;
+use crate::commands::guests::addresses::{InterfaceAddress, MacAddress, mac_of};
+use crate::commands::vm::exec::run_script;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::run::StopFlag;
+
+/// How long a guest may take to boot unless asked otherwise: emulated on a busy machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Time between looks at a guest that nobody is on the console of.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Accel {
+    /// KVM where it can run a guest, else tcg
+    #[default]
+    Auto,
+    /// The machine's own processor
+    Kvm,
+    /// Emulation: works everywhere and is slow
+    Tcg,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Start {
+    /// Name of the guest
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Port of a switch that becomes the guest's next interface; may be given several times
+    #[arg(long = "port", value_name = "PORT")]
+    ports: Vec<String>,
+    /// Address of the next interface; may be given several times
+    #[arg(long = "address", value_name = "ADDRESS/BITS")]
+    addresses: Vec<InterfaceAddress>,
+    /// Hardware address of the next interface; may be given several times [default: made from the port's name]
+    #[arg(long = "mac", value_name = "MAC")]
+    macs: Vec<MacAddress>,
+    /// Join the first two interfaces in a bridge: the guest forwards between two ports
+    #[arg(long)]
+    bridge: bool,
+    /// Memory, MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
+    memory: u32,
+    /// Processors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=255))]
+    cpus: u16,
+    /// Queue pairs of each interface; the guest uses as many as it has processors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    queues: u16,
+    /// Use virtio's packed rings
+    #[arg(long)]
+    packed: bool,
+    /// Folder into which a linux-image package was unpacked [default: see ringroad vm kernel --help]
+    #[arg(long, value_name = "DIR")]
+    kernel: Option<PathBuf>,
+    /// What runs the guest's processors
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    accel: Accel,
+    /// Shell script to run in the guest once it is up, in place of the console; the guest ends after the last. May be given several times
+    #[arg(long = "run", value_name = "SCRIPT")]
+    scripts: Vec<PathBuf>,
+    /// Let the guest run on in the background once it is up
+    #[arg(long)]
+    detach: bool,
+    /// Give up a guest that has not booted after so many seconds [default: 60]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    boot_timeout: Option<Duration>,
+}
+
+/// A guest that is up.
+#[derive(Debug, Serialize)]
+struct StartedGuest {
+    ready: bool,
+    name: String,
+    pid: u32,
+    accelerator: Acceleration,
+    kernel: String,
+    console: PathBuf,
+    interfaces: Vec<StartedInterface>,
+}
+
+#[derive(Debug, Serialize)]
+struct StartedInterface {
+    name: String,
+    port: String,
+    mac: String,
+    address: Option<String>,
+}
+
+impl Start {
+    pub(super) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        self.check()?;
+        let scripts = self.scripts.iter().map(|path| {
+            fs::read_to_string(path)
+                .map_err(|error| Failure::new(format!("reading {}: {error}", path.display()), ""))
+        });
+        let scripts: Vec<String> = scripts.collect::<Result<_, _>>()?;
+        let stop = StopFlag::on_signals()?;
+        let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
+        let mut guest = Guest::claim(global, output, &self.name, GuestKind::Vm)?;
+        let devices = self.attach(&mut guest)?;
+        let plan = Plan {
+            name: self.name.clone(),
+            folder: guest.folder().to_owned(),
+            devices,
+            bridge: self.bridge,
+            memory_mib: self.memory,
+            cpus: self.cpus,
+            queues: self.queues,
+            packed: self.packed,
+            accelerator: match self.accel {
+                Accel::Auto => Accelerator::Auto,
+                Accel::Kvm => Accelerator::Kvm,
+                Accel::Tcg => Accelerator::Tcg,
+            },
+        };
+        let mut machine = VirtualMachine::start(&plan, &kernel, self.detach)?;
+        guest.note(|record| record.process = machine.process())?;
+        let mut channel = machine.await_up(self.boot_timeout.unwrap_or(BOOT_LIMIT), &stop.shared())?;
+        let started = self.started(&plan, &machine, &kernel);
+        if output.is_json() {
+            output.result(&started, |_| String::new())?;
+        } else {
+            output.note(&text(&started));
+        }
+        let status = run_scripts(&mut channel, &scripts, output, &stop)?;
+        drop(channel);
+        if self.detach {
+            guest.hand_over();
+            machine.let_go();
+            let (console, stop) =
+                (format!("ringroad vm console {0}", self.name), format!("ringroad vm stop {0}", self.name));
+            output.note(&format!("it goes on in the background: {console}, {stop}"));
+        } else {
+            if scripts.is_empty() {
+                self.attend(&mut machine, &plan, output, &stop)?;
+            }
+            // The guest first: a port that goes under it would be an error in its log.
+            let ended = machine.end();
+            guest.end()?;
+            ended?;
+        }
+        if status == 0 { Ok(()) } else { Err(Failure::status(status)) }
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let interfaces = self.ports.len();
+        for (count, what) in [(self.addresses.len(), "addresses"), (self.macs.len(), "hardware addresses")] {
+            if count > interfaces {
+                let problem = format!("{count} {what} for {interfaces} interfaces");
+                return Err(Failure::usage(problem, "each --port makes one interface"));
+            }
+        }
+        if self.bridge && interfaces < 2 {
+            return Err(Failure::usage("a bridge needs two interfaces", "give two ports with --port"));
+        }
+        Ok(())
+    }
+
+    /// Attaches the ports: the daemon listens on a socket for each.
+    fn attach(&self, guest: &mut Guest) -> Result<Vec<NetworkDevice>, Failure> {
+        let mut devices = Vec::new();
+        for (number, port) in self.ports.iter().enumerate() {
+            let socket = guest.folder().join(format!("port{number}.sock"));
+            check_socket_path(&socket)?;
+            let queues = if self.queues > 1 { format!("@queues={}", self.queues) } else { String::new() };
+            guest.attach(port, format!("vhost-user:{}{queues}", socket.display()))?;
+            let mac = self.macs.get(number).map_or_else(|| mac_of(port), |mac| mac.0);
+            let address = self.addresses.get(number).map(|address| address.0);
+            devices.push(NetworkDevice { socket, mac, address });
+        }
+        let addresses: Vec<_> = self.addresses.iter().map(InterfaceAddress::to_string).collect();
+        guest.note(|record| record.addresses = addresses)?;
+        Ok(devices)
+    }
+
+    fn started(&self, plan: &Plan, machine: &VirtualMachine, kernel: &Kernel) -> StartedGuest {
+        let interfaces = plan.devices.iter().zip(&self.ports).enumerate().map(|(number, (device, port))| {
+            StartedInterface {
+                name: format!("eth{number}"),
+                port: port.clone(),
+                mac: MacAddress(device.mac).to_string(),
+                address: device.address.map(|(address, bits)| format!("{address}/{bits}")),
+            }
+        });
+        StartedGuest {
+            ready: true,
+            name: self.name.clone(),
+            pid: machine.process().pid,
+            accelerator: machine.acceleration(),
+            kernel: kernel.version.clone(),
+            console: console::socket(&plan.folder),
+            interfaces: interfaces.collect(),
+        }
+    }
+
+    /// Keeps a guest company until it or its user ends it.
+    fn attend(
+        &self,
+        machine: &mut VirtualMachine,
+        plan: &Plan,
+        output: &Output,
+        stop: &StopFlag,
+    ) -> Result<(), Failure> {
+        if !output.is_json() {
+            output.note("the console, by enter; Ctrl-] ends the guest");
+            if console::attach(&plan.folder, &stop.shared())? == Left::Ended {
+                output.note(&format!("\n{} has ended", self.name));
+            }
+            return Ok(());
+        }
+        // Standard output is for JSON, so the console stays on its socket.
+        while !stop.is_set() && !machine.has_ended() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}
+
+/// Runs the scripts until one fails, and gives its status.
+fn run_scripts(
+    channel: &mut CommandChannel,
+    scripts: &[String],
+    output: &Output,
+    stop: &StopFlag,
+) -> Result<u8, Failure> {
+    for script in scripts {
+        let status = run_script(channel, script, output, stop)?;
+        if status != 0 {
+            return Ok(status);
+        }
+    }
+    Ok(0)
+}
+
+fn text(guest: &StartedGuest) -> String {
+    let how = match guest.accelerator {
+        Acceleration::Kvm => "with KVM",
+        Acceleration::Tcg => "emulated (TCG)",
+    };
+    let mut text = format!("{}: up, {how}, Linux {}", guest.name, guest.kernel);
+    for interface in &guest.interfaces {
+        let address = interface.address.as_deref().unwrap_or("no address");
+        text += &format!("\n  {}: {}, {}, {address}", interface.name, interface.port, interface.mac);
+    }
+    text
+}
