@@ -1,5 +1,6 @@
 //! The thread that listens to a guest's front end.
 
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use ringroad_port::device_options::SocketRole;
-use rustix::net::SocketType;
-use vhost::vhost_user::{BackendReqHandler, Error};
+use rustix::net::{RecvFlags, SocketType};
+use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
 
 use super::back_end::BackEnd;
 use super::vring::Vring;
@@ -16,6 +17,14 @@ use crate::device::DeviceError;
 use crate::peer::handover::Closer;
 use crate::peer::socket::{PeerListener, StopBell};
 use crate::peer::watch::PeerWatch;
+
+/// A message's request, flags and length of what follows, each of four bytes.
+const HEADER_BYTES: usize = 12;
+const SET_VRING_ENABLE: u32 = 18;
+/// Flags of a message: the protocol's version, that it is a reply, that one is needed.
+const VERSION: u32 = 1;
+const REPLY: u32 = 1 << 2;
+const NEED_REPLY: u32 = 1 << 3;
 
 /// A port's connection. Ends with the value.
 #[derive(Debug)]
@@ -150,11 +159,54 @@ impl Host {
                 Some(false) => continue,
                 Some(true) => {}
             }
-            match handler.handle_request() {
+            let result = match self.switch_ring(&wait) {
+                Ok(true) => continue,
+                Ok(false) => handler.handle_request(),
+                Err(error) => Err(error),
+            };
+            match result {
                 Ok(()) => {}
                 Err(Error::Disconnected) => return (None, Some(())),
                 Err(error) => return (Some(format!("the guest's front end: {error}")), Some(())),
             }
         }
     }
+
+    /// Takes the next message if it is `VHOST_USER_SET_VRING_ENABLE`, and says whether it was.
+    ///
+    /// QEMU enables rings before it acknowledges the feature bit of that message, which the `vhost` crate takes for an offence.
+    fn switch_ring(&self, mut socket: &UnixStream) -> Result<bool, Error> {
+        let mut header = [0; HEADER_BYTES];
+        let peeked = rustix::net::recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL);
+        let (_, count) = peeked.map_err(|errno| Error::SocketError(errno.into()))?;
+        let [request, flags, size] = words(&header);
+        if count < HEADER_BYTES || (request, size) != (SET_VRING_ENABLE, 8) {
+            return Ok(false);
+        }
+        let mut message = [0; HEADER_BYTES + 8];
+        socket.read_exact(&mut message).map_err(Error::SocketError)?;
+        let [_, _, _, index, value] = words(&message);
+        let switched = match value {
+            0 | 1 => {
+                let mut back_end = self.back_end.lock().unwrap_or_else(PoisonError::into_inner);
+                back_end.set_vring_enable(index, value == 1)
+            }
+            _ => Err(Error::InvalidParam),
+        };
+        if flags & NEED_REPLY != 0 {
+            let reply = [SET_VRING_ENABLE, VERSION | REPLY, 8, u32::from(switched.is_err()), 0];
+            let bytes: Vec<u8> = reply.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            socket.write_all(&bytes).map_err(Error::SocketError)?;
+        }
+        switched.map(|()| true)
+    }
+}
+
+/// The words that a message begins with, in the machine's byte order.
+fn words<const N: usize>(message: &[u8]) -> [u32; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(message.chunks_exact(4)) {
+        *word = bytes.try_into().map_or(0, u32::from_ne_bytes);
+    }
+    words
 }
