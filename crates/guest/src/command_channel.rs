@@ -20,6 +20,9 @@ const SCRIPT_BYTES_MAX: usize = 32 << 10;
 /// Longest wait between two looks at the stop flag.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// How long the guest may take to end a command whose user is gone.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Says that the guest is up.
 const READY: &[u8] = b"ready\n";
 
@@ -75,24 +78,39 @@ impl CommandChannel {
             return Err(GuestError::CommandTooLong { bytes: script.len(), most: SCRIPT_BYTES_MAX });
         }
         let mark = mark()?;
-        self.send(&format!("{mark} {}\n", base64(script.as_bytes())))?;
+        let begun = self.begin(&mark, script, patience, stop);
+        let result = begun.and_then(|()| self.pass_output(&mark, output, stop));
+        if matches!(result, Err(GuestError::Interrupted | GuestError::File { .. })) {
+            // A request ends the one before. Hanging up before it has arrived would cut it off.
+            let _ = self.begin(&format!("{mark}-end"), ":", END_PATIENCE, &AtomicBool::new(false));
+        }
+        result
+    }
+
+    /// Sends a request and waits until the guest begins with it.
+    fn begin(
+        &mut self,
+        mark: &str,
+        script: &str,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), GuestError> {
+        // A line that was cut off before ends here. The dot shows that this one was not.
+        let request = format!("\n{mark} {} .\n", base64(script.as_bytes()));
+        self.socket.write_all(request.as_bytes()).map_err(|_| GuestError::GuestGone)?;
         let end = Instant::now() + patience;
         let begin = format!("{mark} begin\n");
         // What comes before is left from somebody whose command was ended.
-        while find(&self.received, begin.as_bytes()).is_none() {
+        loop {
+            if let Some(at) = find(&self.received, begin.as_bytes()) {
+                self.received.drain(..at + begin.len());
+                return Ok(());
+            }
             if Instant::now() >= end {
                 return Err(GuestError::NoAnswer(patience));
             }
             self.receive(stop)?;
         }
-        let begun = find(&self.received, begin.as_bytes()).unwrap_or_default() + begin.len();
-        self.received.drain(..begun);
-        let result = self.pass_output(&mark, output, stop);
-        if result.is_err() {
-            // A request ends the one before. A guest that is gone needs none.
-            let _ = self.send(&format!("cancel {}\n", base64(b":")));
-        }
-        result
     }
 
     fn pass_output(
@@ -121,10 +139,6 @@ impl CommandChannel {
             }
             self.receive(stop)?;
         }
-    }
-
-    fn send(&mut self, text: &str) -> Result<(), GuestError> {
-        self.socket.write_all(text.as_bytes()).map_err(|_| GuestError::GuestGone)
     }
 
     /// Receives something, or nothing for a while.
@@ -203,7 +217,8 @@ mod tests {
             let mut request = [0; 64];
             let length = stream.read(&mut request).unwrap();
             let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            let mark = request.split(' ').next().unwrap();
+            assert!(request.ends_with(" bHM= .\n"), "{request}");
+            let mark = request.split_whitespace().next().unwrap();
             for byte in answer.replace('@', mark).bytes() {
                 if stream.write_all(&[byte]).is_err() {
                     return;
