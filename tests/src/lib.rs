@@ -8,4 +8,5 @@ pub mod frames;
 pub mod network;
 pub mod service;
 pub mod site;
+pub mod testpmd;
 pub mod transfer;

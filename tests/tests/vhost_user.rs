@@ -1,0 +1,290 @@
+//! vhost-user ports: a real DPDK guest (testpmd over `net_virtio_user`) between two switches, and what comes and goes.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ringroad::{Interest, Port};
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use ringroad_tests::network::finished;
+use ringroad_tests::testpmd::Testpmd;
+use rustix::process::Signal;
+
+/// A daemon with two switches, a guest's port on each, and a program's on each.
+struct Site {
+    daemon: Daemon,
+}
+
+impl Site {
+    fn new(options: &str) -> Self {
+        let site = Self { daemon: Daemon::start() };
+        site.attach(options);
+        site
+    }
+
+    fn attach(&self, options: &str) {
+        for number in 0..2 {
+            let driver = format!("vhost-user:{}{options}", self.socket(number).display());
+            finished(&mut self.daemon.ringroad(&["attach", &port(number), "--driver", &driver]));
+        }
+    }
+
+    fn socket(&self, number: usize) -> PathBuf {
+        self.daemon.folder().join(format!("guest{number}"))
+    }
+
+    /// A guest that forwards between the two, with `device` as further options of its cards.
+    fn guest(&self, device: &str) -> Testpmd {
+        let device = |number: usize| {
+            let path = self.socket(number);
+            format!("net_virtio_user{number},path={},{device}", path.display())
+        };
+        Testpmd::start(self.daemon.folder(), &[device(0), device(1)], &[])
+    }
+
+    fn await_guest(&self) {
+        self.daemon.await_status("guest in service", |status| {
+            let guests = status.ports.iter().filter_map(|port| port.peer.as_ref());
+            guests.filter(|peer| peer.active_queues > 0).count() == 2
+        });
+    }
+}
+
+fn port(number: usize) -> String {
+    format!("vale{number}:guest")
+}
+
+/// Sends frames of many lengths through the guest and compares what comes.
+fn carry(from: &mut Port, to: &mut Port, seed: u8, frames: usize) {
+    let source = station(seed);
+    let make = |number: usize| {
+        let length = [60, 61, 64, 128, 777, 1500, 1514][number % 7];
+        let mut frame = numbered([0xFF; 6], source, number as u64, length);
+        for (offset, byte) in frame.iter_mut().enumerate().skip(22) {
+            *byte = (number * 31 + offset * 7) as u8;
+        }
+        frame
+    };
+    // What comes while the guest still sets its cards up is lost; the first frame that passes shows that it is done.
+    let probe = numbered([0xFF; 6], station(250), u64::MAX, 60);
+    let deadline = Instant::now() + PATIENCE.unwrap();
+    loop {
+        assert!(Instant::now() < deadline, "nothing passes the guest");
+        from.tx().send(&probe).unwrap();
+        from.sync().unwrap();
+        if to.wait(Interest::Rx, Some(Duration::from_millis(20))).unwrap() {
+            break;
+        }
+    }
+    let (mut sent, mut came) = (0, 0);
+    let mut frame = Vec::new();
+    while came < frames {
+        // No more under way than fit everywhere: a switch drops where a ring is full, and so does the guest.
+        while sent < frames && sent - came < 100 && from.tx().send(&make(sent)).unwrap() {
+            sent += 1;
+        }
+        from.sync().unwrap();
+        assert!(to.wait(Interest::Rx, PATIENCE).unwrap(), "{came} of {sent} frames came through");
+        while to.rx().receive(&mut frame).is_some() {
+            if number_of(&frame, source).is_some() {
+                assert!(frame == make(came), "frame {came} of {} bytes came changed", frame.len());
+                came += 1;
+            }
+            frame.clear();
+        }
+    }
+}
+
+#[test]
+fn frames_pass_a_guest_with_rings_of_every_kind() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let kinds = [
+        ("", "queues=1", "split rings"),
+        ("", "queues=1,mrg_rxbuf=0", "split rings"),
+        ("", "queues=1,in_order=0,queue_size=1024,packed_vq=1", "packed rings"),
+        ("", "queues=1,mrg_rxbuf=0,packed_vq=1", "packed rings"),
+        ("@offloads=0", "queues=1,queue_size=64", "split rings"),
+        ("@packed=0", "queues=1,vectorized=1", "split rings"),
+    ];
+    for (seed, (options, device, agreed)) in (0u8..).zip(kinds) {
+        let site = Site::new(options);
+        let _guest = site.guest(device);
+        site.await_guest();
+        let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+        carry(&mut a, &mut b, 2 * seed, 3000);
+        carry(&mut b, &mut a, 2 * seed + 1, 3000);
+        let status = await_conserved(&site.daemon);
+        for number in 0..2 {
+            let report = status.ports.iter().find(|report| report.name == port(number)).unwrap();
+            let peer = report.peer.as_ref().unwrap();
+            assert!(peer.connected && peer.agreed.contains(agreed), "{peer:?}");
+            assert_eq!((report.counters.violations, &report.error), (0, &None), "{device}");
+        }
+    }
+}
+
+#[test]
+fn each_queue_of_a_guest_that_uses_fewer_than_there_are_gets_frames() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let site = Site::new("@queues=4");
+    let device = |number: usize, queues| {
+        let path = site.socket(number);
+        format!("net_virtio_user{number},path={},queues={queues}", path.display())
+    };
+    let options = ["--rxq=2", "--txq=2", "--disable-rss"];
+    let _guest = Testpmd::start(site.daemon.folder(), &[device(0, 2), device(1, 2)], &options);
+    site.daemon.await_status("two queues in use", |status| {
+        let guests = status.ports.iter().filter_map(|port| port.peer.as_ref());
+        guests.filter(|peer| peer.active_queues == 2).count() == 2
+    });
+    let mut from = site.daemon.open("vale0:a@queues=4");
+    let mut to = site.daemon.open("vale1:b");
+    // The other side is learned, so that each queue's frames go to a queue of the guest and not all to the first.
+    let known = station(1);
+    carry(&mut to, &mut from, 1, 100);
+    for (number, queue) in from.queues().iter_mut().enumerate() {
+        assert!(queue.tx().send(&numbered(known, station(100 + number as u8), number as u64, 60)).unwrap());
+        queue.sync().unwrap();
+        let frame = receive(&mut to);
+        assert_eq!(number_of(&frame, station(100 + number as u8)), Some(number as u64));
+    }
+    await_conserved(&site.daemon);
+}
+
+#[test]
+fn guests_killed_in_mid_flow_come_back_and_disturb_nobody() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let site = Site::new("");
+    let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+    let (mut c, mut d) = (site.daemon.open("vale2:c"), site.daemon.open("vale2:d"));
+    for round in 0..3 {
+        let mut guest = site.guest("queues=1,packed_vq=1");
+        site.await_guest();
+        carry(&mut a, &mut b, round, 1000);
+        // As many frames as there is room for are under way when it dies.
+        for number in 0..500 {
+            a.tx().send(&numbered([0xFF; 6], station(99), number, 60)).unwrap();
+        }
+        a.sync().unwrap();
+        guest.kill();
+        carry(&mut c, &mut d, 50 + round, 1000);
+        site.daemon.await_status("end of the guest", |status| {
+            status.ports.iter().filter_map(|port| port.peer.as_ref()).all(|peer| !peer.connected)
+        });
+        // With nobody there frames are counted as such, and the rest goes on.
+        let before =
+            site.daemon.port(&port(0)).unwrap().counters.drops.get("not_bound").copied().unwrap_or(0);
+        send(&mut a, &numbered([0xFF; 6], station(98), 0, 60));
+        a.sync().unwrap();
+        site.daemon.await_status("frame nobody takes", |status| {
+            let report = status.ports.iter().find(|report| report.name == port(0)).unwrap();
+            report.counters.drops.get("not_bound").copied().unwrap_or(0) > before
+        });
+    }
+    await_conserved(&site.daemon);
+}
+
+#[test]
+fn a_daemon_killed_in_mid_flow_is_found_again_by_guests_that_listen() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let site = Site::new("@role=client");
+    let guest_paths = [site.socket(0), site.socket(1)];
+    let _guest = site.guest("queues=1,server=1");
+    site.await_guest();
+    let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+    carry(&mut a, &mut b, 1, 1000);
+    for number in 0..500 {
+        a.tx().send(&numbered([0xFF; 6], station(99), number, 60)).unwrap();
+    }
+    a.sync().unwrap();
+    let Site { mut daemon } = site;
+    daemon.signal(Signal::KILL);
+    assert!(!daemon.await_end());
+    let next = Daemon::start();
+    for (number, path) in guest_paths.iter().enumerate() {
+        let driver = format!("vhost-user:{}@role=client", path.display());
+        finished(&mut next.ringroad(&["attach", &port(number), "--driver", &driver]));
+    }
+    let next = Site { daemon: next };
+    next.await_guest();
+    let (mut a, mut b) = (next.daemon.open("vale0:a"), next.daemon.open("vale1:b"));
+    carry(&mut a, &mut b, 2, 1000);
+    carry(&mut b, &mut a, 3, 1000);
+    await_conserved(&next.daemon);
+}
+
+/// A message of the protocol: request, flags, payload (docs/interop/vhost-user.rst).
+fn message(request: u32, payload: &[u8]) -> Vec<u8> {
+    [request, 1, payload.len() as u32]
+        .map(u32::to_ne_bytes)
+        .concat()
+        .into_iter()
+        .chain(payload.iter().copied())
+        .collect()
+}
+
+#[test]
+fn front_ends_that_speak_garbage_are_told_of_and_forgotten() {
+    let site = Site::new("");
+    let last_error = |part: &str| {
+        site.daemon.await_status(part, |status| {
+            let report = status.ports.iter().find(|report| report.name == port(0)).unwrap();
+            let peer = report.peer.as_ref().unwrap();
+            !peer.connected && peer.last_error.as_ref().is_some_and(|error| error.contains(part))
+        });
+    };
+    let say = |bytes: &[u8]| {
+        let mut socket = UnixStream::connect(site.socket(0)).unwrap();
+        let _ = socket.write_all(bytes);
+        // It ends the connection: we need not.
+        let _ = socket.read_to_end(&mut Vec::new());
+    };
+    say(&[0xA5; 4096]);
+    last_error("front end");
+    say(&message(2, &(1u64 << 63).to_ne_bytes()));
+    last_error("features that were not offered");
+    // Ring 9 of a port with two.
+    say(&message(8, &[9u32, 64].map(u32::to_ne_bytes).concat()));
+    last_error("no ring 9");
+    say(&message(8, &[0u32, 70_000].map(u32::to_ne_bytes).concat()));
+    last_error("1 to 32768 entries");
+    // Half a message, and then nothing more: the port can be taken away all the same.
+    let mut socket = UnixStream::connect(site.socket(0)).unwrap();
+    socket.write_all(&message(8, &[0; 8])[..5]).unwrap();
+    site.daemon.await_status("connection", |status| {
+        status.ports.iter().filter_map(|port| port.peer.as_ref()).any(|peer| peer.connected)
+    });
+    finished(&mut site.daemon.ringroad(&["detach", &port(0)]));
+    assert!(!site.socket(0).exists());
+    let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale0:b"));
+    carry(&mut a, &mut b, 1, 100);
+}
+
+#[test]
+fn sockets_that_cannot_be_had_are_refused_with_what_to_do() {
+    let site = Site::new("");
+    let refused = |driver: &str, part: &str| {
+        let output = site.daemon.ringroad(&["attach", "vale0:x", "--driver", driver]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(part), "{driver}: {error}");
+    };
+    let taken = format!("vhost-user:{}", site.socket(0).display());
+    refused(&taken, "listens");
+    refused("vhost-user:/nonexistent/folder/socket", "No such file");
+    refused(&format!("vhost-user:{}", site.daemon.folder().join("config.toml").display()), "is no socket");
+    refused(&format!("vhost-user:/tmp/{}", "x".repeat(200)), "107 bytes");
+    refused("vhost-user:", "path");
+    refused("vhost-user:/tmp/s@id=3", "no option id");
+}
