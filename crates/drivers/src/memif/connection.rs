@@ -98,10 +98,8 @@ impl Connections {
 
     fn carry_frames(&self, channel: &Channel, made: Made, knock: impl Fn()) -> End {
         self.line.forget();
-        self.watch.connected();
         let is_used = |rings: &&Rings| rings.receive.is_some() || rings.transmit.is_some();
         let active = made.rings.iter().filter(is_used).count();
-        self.watch.agreed(made.agreed, active as u16);
         for ((desk, wake), rings) in self.queues.iter().zip(made.rings) {
             if let Some(receive) = &rings.receive
                 && let Err(error) = wake.add(receive.event())
@@ -110,6 +108,8 @@ impl Connections {
             }
             desk.exchange(Some(rings));
         }
+        self.watch.connected();
+        self.watch.agreed(made.agreed, active as u16);
         loop {
             match self.stop.wait([channel.as_fd(), self.line.bell().as_fd()], None) {
                 None => return End::Stopped,
