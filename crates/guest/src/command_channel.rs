@@ -21,7 +21,7 @@ const SCRIPT_BYTES_MAX: usize = 32 << 10;
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How long the guest may take to end a command whose user is gone.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Says that the guest is up.
 const READY: &[u8] = b"ready\n";

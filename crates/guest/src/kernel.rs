@@ -44,14 +44,18 @@ impl Kernel {
             variable("XDG_CACHE_HOME").as_deref(),
             variable("HOME").as_deref(),
         );
-        let kept = cache.join("kernel");
-        match Self::newest_below(&kept) {
-            Some(fetched) => Ok(fetched),
-            None => {
-                kernel_fetch::fetch(&cache, &kept, tell)?;
-                Self::newest_below(&kept).ok_or(GuestError::NoKernel(kept))
-            }
+        Self::fetched_into(&cache.join("kernel"), tell)
+    }
+
+    /// Debian's kernel for clouds in `folder`: fetched and unpacked there, unless one is there already.
+    ///
+    /// # Errors
+    /// [`GuestError`]: it cannot be fetched.
+    pub fn fetched_into(folder: &Path, tell: impl FnMut(&str)) -> Result<Self, GuestError> {
+        if Self::newest_below(folder).is_none() {
+            kernel_fetch::fetch(folder, tell)?;
         }
+        Self::newest_below(folder).ok_or_else(|| GuestError::NoKernel(folder.to_owned()))
     }
 
     /// The newest kernel below `root` that can be read and has its modules there.

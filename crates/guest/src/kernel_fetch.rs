@@ -10,12 +10,11 @@ use crate::program::{self, output_of};
 /// The package that depends on the newest kernel for virtual machines.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// Fetches and unpacks the kernel into the folder `into`, by way of a folder of its own in `cache`: `into` is whole or not there.
-pub(crate) fn fetch(cache: &Path, into: &Path, mut tell: impl FnMut(&str)) -> Result<(), GuestError> {
+/// Fetches and unpacks the kernel into the folder `into`, by way of one beside it: `into` is whole or not there.
+pub(crate) fn fetch(into: &Path, mut tell: impl FnMut(&str)) -> Result<(), GuestError> {
     program::find("apt-get", "apt")?;
     let package = newest_package()?;
-    fs::create_dir_all(cache).map_err(GuestError::file("make", cache))?;
-    let work = cache.join(format!("kernel.{}", std::process::id()));
+    let work = into.with_extension(std::process::id().to_string());
     let fetched = fetch_into(&package, &work, into, &mut tell);
     // What is left is of no use to anybody.
     let _ = fs::remove_dir_all(&work);

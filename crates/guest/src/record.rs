@@ -109,13 +109,23 @@ impl Registry {
     /// # Errors
     /// [`GuestError::File`].
     pub fn lock(&self) -> Result<RegistryLock, GuestError> {
-        let make = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        make.map_err(GuestError::file("make", &self.folder))?;
+        // The folder of the daemon's socket may be for others too.
+        let runtime = self.folder.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(runtime).map_err(GuestError::file("make", runtime))?;
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(GuestError::file("make", &self.folder)(error));
+            }
+            _ => {}
+        }
         let folder = File::open(&self.folder).map_err(GuestError::file("open", &self.folder))?;
-        let metadata = folder.metadata().map_err(GuestError::file("look at", &self.folder))?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
-            let foreign = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user");
-            return Err(GuestError::file("use", &self.folder)(foreign));
+        // Anybody can make a folder in /tmp first.
+        for path in [runtime, &self.folder] {
+            let owner = fs::metadata(path).map_err(GuestError::file("look at", path))?.uid();
+            if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+                let foreign = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user");
+                return Err(GuestError::file("use", path)(foreign));
+            }
         }
         rustix::io::retry_on_intr(|| flock(&folder, FlockOperation::LockExclusive))
             .map_err(|errno| GuestError::file("lock", &self.folder)(errno.into()))?;
@@ -137,6 +147,11 @@ impl Registry {
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Whoever made it ended before there was anything to clean up.
+                if !folder.join(RECORD_FILE).exists() {
+                    self.write(name, record)?;
+                    return Ok(folder);
+                }
                 let taken = self.read(name)?;
                 let (kind, pid) = (taken.kind.name(), taken.process.pid);
                 return Err(GuestError::NameTaken { name: name.to_owned(), kind, pid });
@@ -286,6 +301,15 @@ mod tests {
         registry.claim(&registry.lock().unwrap(), "a", &gone).unwrap();
         assert!(registry.running("a", GuestKind::Vm).is_err());
         assert_eq!(registry.guests(), [("a".to_owned(), gone)]);
+    }
+
+    #[test]
+    fn a_folder_without_a_record_is_taken_over() {
+        let (_folder, registry) = registry();
+        let lock = registry.lock().unwrap();
+        fs::create_dir(registry.folder_of("a")).unwrap();
+        registry.claim(&lock, "a", &record(ProcessIdentity::own())).unwrap();
+        assert_eq!(registry.guests().len(), 1);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub(super) struct FindKernel {
     /// Folder into which a linux-image package was unpacked
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
+    /// Fetch Debian's into this folder, whatever else there is, unless it has one
+    #[arg(long, value_name = "DIR", conflicts_with = "kernel")]
+    fetch: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,7 +32,11 @@ struct FoundKernel {
 
 impl FindKernel {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
+        let tell = |line: &str| output.note(line);
+        let kernel = match &self.fetch {
+            Some(folder) => Kernel::fetched_into(folder, tell)?,
+            None => Kernel::find(self.kernel.as_deref(), tell)?,
+        };
         let found = FoundKernel { version: kernel.version, image: kernel.image, modules: kernel.modules };
         output.result(&found, |found| {
             format!("{}: {}, modules in {}", found.version, found.image.display(), found.modules.display())

@@ -1,0 +1,312 @@
+//! Guests on a switch: virtual machines under QEMU, network namespaces, DPDK's testpmd, each started by one command.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ringroad::{Interest, Port};
+use ringroad_tests::command::stderr;
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::service::Service;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A command whose guests are recorded beside the daemon's files, and boot the kernel that `make e2e` fetched.
+fn command(daemon: &Daemon, arguments: &[&str]) -> Command {
+    let kernel =
+        std::env::var("RINGROAD_KERNEL_DIR").expect("make e2e names a kernel in RINGROAD_KERNEL_DIR");
+    let mut command = daemon.ringroad(arguments);
+    command.env("RINGROAD_RUNTIME_DIR", daemon.folder()).env("RINGROAD_KERNEL_DIR", kernel);
+    command
+}
+
+fn run(daemon: &Daemon, arguments: &[&str]) -> String {
+    finished(&mut command(daemon, arguments))
+}
+
+/// Starts guests side by side and waits until all are up.
+fn start_guests(daemon: &Daemon, guests: &[&[&str]]) {
+    let start = |guest: &&[&str]| {
+        let mut command = command(daemon, &["vm", "--detach", "--accel", "tcg"]);
+        command.args(*guest).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let starting: Vec<Child> = guests.iter().map(start).collect();
+    let ended: Vec<Output> = starting.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    for output in &ended {
+        assert!(output.status.success(), "{}", stderr(output));
+    }
+}
+
+/// Ends detached guests also where a test fails.
+struct Guests<'a>(&'a Daemon, &'a [&'a str]);
+
+impl Drop for Guests<'_> {
+    fn drop(&mut self) {
+        for guest in self.1 {
+            let _ = command(self.0, &["vm", "stop", guest]).output();
+        }
+    }
+}
+
+fn running(daemon: &Daemon) -> Vec<Value> {
+    serde_json::from_str::<Value>(&run(daemon, &["--json", "vm", "list"]))
+        .unwrap()
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+fn await_process_end(pid: u64) {
+    let end = Instant::now() + PATIENCE.unwrap();
+    let running = || {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        state.is_ok_and(|state| !state.contains(") Z "))
+    };
+    while running() {
+        assert!(Instant::now() < end, "process {pid} goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends frames from one port to the other until one gets there, and then `count` that must all get there, in order.
+fn assert_joined(sender: &mut Port, receiver: &mut Port, count: u64) {
+    let (from, to) = (station(1), station(2));
+    let end = Instant::now() + PATIENCE.unwrap();
+    let mut frame = Vec::new();
+    // Who forwards has no sign for being ready.
+    loop {
+        send(sender, &numbered(to, from, u64::MAX, 60));
+        sender.tx().sync().unwrap();
+        let came = receiver.wait(Interest::Rx, Some(Duration::from_millis(20))).unwrap();
+        if came && receiver.rx().receive(&mut frame).is_some() && number_of(&frame, from).is_some() {
+            break;
+        }
+        assert!(Instant::now() < end, "no frame came");
+    }
+    for number in 0..count {
+        send(sender, &numbered(to, from, number, 60 + (number as usize * 37) % 1400));
+        sender.tx().sync().unwrap();
+        let mut received = receive_from(receiver, from);
+        while number_of(&received, from) == Some(u64::MAX) {
+            received = receive_from(receiver, from);
+        }
+        // What a guest sends on is at least as long as Ethernet wants it.
+        assert_eq!(number_of(&received, from), Some(number));
+    }
+}
+
+#[test]
+fn two_virtual_machines_reach_each_other_and_a_file_is_the_same_at_the_other_end() {
+    let daemon = Daemon::start();
+    start_guests(
+        &daemon,
+        &[
+            &["a", "--port", "vale0:a", "--address", "10.0.0.1/24"],
+            &[
+                "b",
+                "--port",
+                "vale0:b",
+                "--address",
+                "10.0.0.2/24",
+                "--address",
+                "10.1.0.2/24",
+                "--port",
+                "vale1:b",
+            ],
+        ],
+    );
+    let _guests = Guests(&daemon, &["a", "b"]);
+    let guests = running(&daemon);
+    assert_eq!(guests.len(), 2, "{guests:?}");
+    assert_eq!(guests[1]["ports"], serde_json::json!(["vale0:b", "vale1:b"]));
+
+    let told = run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", "20", "10.0.0.2"]);
+    assert!(told.contains("3 packets received"), "{told}");
+    // A file of the guest's own making, fetched over TCP.
+    let served = run(
+        &daemon,
+        &["vm", "exec", "b", "head -c 4000000 /dev/urandom >/tmp/file; sha256sum </tmp/file; httpd -h /tmp"],
+    );
+    let fetched = run(&daemon, &["vm", "exec", "a", "wget -q -O - http://10.0.0.2/file | sha256sum"]);
+    assert_eq!(fetched, served);
+    assert_eq!(served.trim().len(), 67, "{served}");
+    await_conserved(&daemon);
+
+    let failed =
+        command(&daemon, &["vm", "exec", "a", "--", "sh", "-c", "echo one two; exit 7"]).output().unwrap();
+    assert_eq!((failed.status.code(), failed.stdout.as_slice()), (Some(7), &b"one two\n"[..]));
+    assert!(failed.stderr.is_empty(), "{}", stderr(&failed));
+    let json = run(&daemon, &["--json", "vm", "exec", "b", "cat /sys/class/net/eth1/operstate"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&json).unwrap(),
+        serde_json::json!({"status": 0, "output": "up\n"})
+    );
+
+    let taken = command(&daemon, &["vm", "a", "--port", "vale0:x"]).output().unwrap();
+    assert!(stderr(&taken).contains("a guest a runs already"), "{}", stderr(&taken));
+    run(&daemon, &["vm", "stop", "a"]);
+    run(&daemon, &["vm", "stop", "b"]);
+    guests.iter().for_each(|guest| await_process_end(guest["pid"].as_u64().unwrap()));
+    assert!(daemon.status().ports.is_empty());
+    assert!(running(&daemon).is_empty());
+}
+
+#[test]
+fn a_virtual_machine_as_a_bridge_joins_two_switches() {
+    let daemon = Daemon::start();
+    start_guests(&daemon, &[&["dut", "--port", "vale0:dut", "--port", "vale1:dut", "--bridge"]]);
+    let _guests = Guests(&daemon, &["dut"]);
+    let (mut one, mut other) = (daemon.open("vale0:end"), daemon.open("vale1:end"));
+    assert_joined(&mut one, &mut other, 100);
+    drop((one, other));
+    await_conserved(&daemon);
+}
+
+#[test]
+fn a_guest_ends_with_its_command_and_what_it_left_goes_with_the_next() {
+    let daemon = Daemon::start();
+    let script = daemon.folder().join("script");
+    std::fs::write(&script, "ip link show eth0 >/dev/null && echo from the guest; exit 3\n").unwrap();
+    let script = script.display().to_string();
+    let ended = command(&daemon, &["vm", "s", "--port", "vale0:s", "--run", &script]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{}", stderr(&ended));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "from the guest\n");
+    assert!(daemon.status().ports.is_empty());
+
+    let mut foreground = Service::start(command(&daemon, &["--json", "vm", "k", "--port", "vale0:k"]));
+    let up: Value = serde_json::from_str(&foreground.await_line("\"ready\":true")).unwrap();
+    foreground.signal(Signal::KILL);
+    // QEMU has nobody any more.
+    await_process_end(up["pid"].as_u64().unwrap());
+    assert_eq!(daemon.status().ports.len(), 1);
+    assert!(running(&daemon).is_empty());
+    assert!(daemon.status().ports.is_empty(), "what was left is gone");
+}
+
+#[test]
+fn a_guest_that_does_not_come_up_is_told_and_leaves_nothing() {
+    let daemon = Daemon::start();
+    let slow =
+        command(&daemon, &["vm", "g", "--port", "vale0:g", "--boot-timeout", "0.01"]).output().unwrap();
+    assert_eq!(slow.status.code(), Some(1));
+    assert!(stderr(&slow).contains("the guest was not up within"), "{}", stderr(&slow));
+    let mut nowhere = command(&daemon, &["vm", "g", "--port", "vale0:g", "--kernel", "/nonexistent"]);
+    assert!(stderr(&nowhere.output().unwrap()).contains("has no boot/vmlinuz-VERSION"));
+    let mut bare = command(&daemon, &["vm", "g", "--port", "vale0:g"]);
+    let told = stderr(&bare.env("PATH", "/nonexistent").output().unwrap());
+    assert!(told.contains("apt-get install qemu-system-x86"), "{told}");
+    assert!(daemon.status().ports.is_empty());
+    assert!(running(&daemon).is_empty());
+}
+
+#[test]
+fn containers_by_tap_and_by_veth_reach_each_other() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let name = |what: &str| format!("rrc{}-{what}", std::process::id());
+    let (tap, veth, docker) = (name("t"), name("v"), NetworkNamespace::new());
+    let start = |name: &str, port: &str, more: &[&str]| {
+        let mut arguments = vec!["--json", "container", name, "--port", port];
+        arguments.extend(more);
+        let mut service = Service::start(command(&daemon, &arguments));
+        service.await_line("\"ready\":true");
+        service
+    };
+    let sleep = ["--", "sleep", "1000"];
+    let mut first = start(
+        &tap,
+        "vale0:t",
+        &[&["--address", "10.79.0.1/24", "--mac", "02:00:00:00:79:01"], &sleep[..]].concat(),
+    );
+    let mut second =
+        start(&veth, "vale0:v", &[&["--address", "10.79.0.2/24", "--via", "veth"], &sleep[..]].concat());
+    assert_eq!(running(&daemon).len(), 2);
+    let told = run(
+        &daemon,
+        &[
+            "container",
+            "p",
+            "--netns",
+            docker.name(),
+            "--port",
+            "vale0:p",
+            "--address",
+            "10.79.0.3/24",
+            "--",
+            "sh",
+            "-c",
+            "ping -c 2 -W 9 10.79.0.1 && ping -c 2 -W 9 10.79.0.2",
+        ],
+    );
+    assert_eq!(told.matches(" 2 received").count() + told.matches("2 packets received").count(), 2, "{told}");
+    let inside =
+        Command::new("ip").args(["netns", "exec", &veth, "ping", "-c", "1", "-W", "9", "10.79.0.1"]).output();
+    assert!(inside.unwrap().status.success());
+    let links = docker.inside(|| ringroad_netdev::link::links().unwrap());
+    assert_eq!(links.len(), 1, "the namespace stays and its interface does not: {links:?}");
+    let failed =
+        command(&daemon, &["container", &name("f"), "--port", "vale0:f", "--", "sh", "-c", "exit 5"]);
+    assert_eq!({ failed }.output().unwrap().status.code(), Some(5));
+    let again = command(&daemon, &["container", &tap, "--port", "vale0:x"]).output().unwrap();
+    assert!(stderr(&again).contains("runs already"), "{}", stderr(&again));
+
+    for service in [&mut first, &mut second] {
+        service.signal(Signal::TERM);
+        assert_eq!(service.await_end().0.code(), Some(128 + 15));
+    }
+    for name in [&tap, &veth] {
+        assert!(!Path::new("/run/netns").join(name).exists(), "{name} is left");
+    }
+    assert!(daemon.status().ports.is_empty());
+    assert_eq!(outside.inside(|| ringroad_netdev::link::links().unwrap()).len(), 1);
+}
+
+#[test]
+fn a_killed_container_is_cleaned_up_after() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let name = format!("rrc{}-k", std::process::id());
+    let mut service = Service::start(command(
+        &daemon,
+        &["--json", "container", &name, "--port", "vale0:k", "--", "sleep", "3"],
+    ));
+    service.await_line("\"ready\":true");
+    service.signal(Signal::KILL);
+    // Its record is stale once it is reaped.
+    drop(service);
+    assert!(running(&daemon).is_empty());
+    assert!(daemon.status().ports.is_empty());
+    assert!(!Path::new("/run/netns").join(&name).exists());
+}
+
+/// Frames from one switch to the other through testpmd.
+fn through_testpmd(via: &str) {
+    let daemon = Daemon::start();
+    let ports = ["--port", "vale0:dut", "--port", "vale1:dut"];
+    let mut arguments = vec!["testpmd", "--via", via, "--no-huge", "--cores", "0,1"];
+    arguments.extend(ports);
+    let mut testpmd = Service::start(command(&daemon, &arguments));
+    testpmd.await_line("Press enter to exit");
+    let (mut one, mut other) = (daemon.open("vale0:end"), daemon.open("vale1:end"));
+    assert_joined(&mut one, &mut other, 200);
+    drop((one, other));
+    testpmd.signal(Signal::TERM);
+    let (status, told) = testpmd.await_end();
+    assert!(status.success(), "{told}");
+    assert!(daemon.status().ports.is_empty());
+    assert!(running(&daemon).is_empty());
+}
+
+#[test]
+fn testpmd_forwards_between_two_switches_over_vhost_user() {
+    through_testpmd("vhost-user");
+}
