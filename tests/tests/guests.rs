@@ -1,6 +1,7 @@
 //! Guests on a switch: virtual machines under QEMU, network namespaces, DPDK's testpmd, each started by one command.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -188,6 +189,22 @@ fn a_guest_ends_with_its_command_and_what_it_left_goes_with_the_next() {
 }
 
 #[test]
+fn a_terminal_is_on_the_console_until_it_leaves_and_the_guest_ends_with_it() {
+    let daemon = Daemon::start();
+    let mut vm = command(&daemon, &["vm", "t", "--port", "vale0:t"]);
+    let mut vm = vm.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut keys = vm.stdin.take().unwrap();
+    keys.write_all(b"echo $((6 * 7)) from the console\n").unwrap();
+    let mut screen = BufReader::new(vm.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(screen.any(|line| line.contains("42 from the console")), "the console ended before");
+    keys.write_all(b"\x1dnot for the guest").unwrap();
+    let ended = vm.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    assert!(daemon.status().ports.is_empty());
+    assert!(running(&daemon).is_empty());
+}
+
+#[test]
 fn a_guest_that_does_not_come_up_is_told_and_leaves_nothing() {
     let daemon = Daemon::start();
     let slow =
@@ -309,4 +326,9 @@ fn through_testpmd(via: &str) {
 #[test]
 fn testpmd_forwards_between_two_switches_over_vhost_user() {
     through_testpmd("vhost-user");
+}
+
+#[test]
+fn testpmd_forwards_between_two_switches_over_memif() {
+    through_testpmd("memif");
 }
