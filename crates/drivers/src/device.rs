@@ -88,6 +88,14 @@ pub enum DeviceError {
         "{0} is not a device: devices are interfaces (eth0), tap:, vhost-user:, virtio-user:, memif:, null: and pcap: ports"
     )]
     NotADevice(String),
+    /// The driver cannot do what the name wishes.
+    #[error("{name} cannot have {what}")]
+    NotDone {
+        /// The port.
+        name: String,
+        /// What it cannot have, and what to do about it.
+        what: &'static str,
+    },
     /// The driver has no such number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
     Queues {

@@ -12,6 +12,7 @@
 //! | [`tap`] | `tap:t0` | a TAP interface |
 //! | [`vhost_user`] | `vhost-user:SOCKET` | a guest's virtio-net card |
 //! | [`memif`] | `memif:SOCKET` | a program that speaks memif: DPDK, VPP, libmemif |
+//! | [`virtio_user`] | `virtio-user:` | a virtio network card for a vhost-user back end |
 //!
 //! A driver never uses another driver, but that host rings lead through a TAP. `nic` chooses among those of an interface. [`registry`] is where they are named for the rest.
 
@@ -34,3 +35,4 @@ pub mod tap;
 #[cfg(test)]
 mod test_network;
 pub mod vhost_user;
+pub mod virtio_user;

@@ -15,6 +15,7 @@ use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
 use crate::shm::ShmRegion;
 use crate::vhost_user;
+use crate::virtio_user;
 
 /// A driver's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,11 @@ pub const DRIVERS: &[DriverEntry] = &[
         name: "memif",
         names: "memif:SOCKET",
         about: "a program that speaks memif: DPDK, VPP, libmemif",
+    },
+    DriverEntry {
+        name: "virtio_user",
+        names: "virtio-user:PATH",
+        about: "a virtio network card for a vhost-user back end",
     },
 ];
 
@@ -103,6 +109,15 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
             asked => Err(DeviceError::Queues { driver: "memif", most: memif::MAX_QUEUES, asked }),
         },
         PortBase::Tap { .. } | PortBase::HostStack { .. } => {
+            Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
+        }
+        PortBase::Socket { protocol: SocketProtocol::VirtioUser, .. } => {
+            if name.options.device.packed == Some(true) {
+                return Err(DeviceError::NotDone {
+                    name: name.base.to_string(),
+                    what: "packed rings; leave packed=1 out for split ones",
+                });
+            }
             Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
         }
         PortBase::Socket { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
@@ -156,6 +171,9 @@ pub fn open_device(
             memif::open(path, &name.options, plan.queues)
         }
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
+        PortBase::Socket { protocol: SocketProtocol::VirtioUser, path } => {
+            virtio_user::open(path, &name.options.device, plan.queues)
+        }
         PortBase::Interface { interface, mechanism } => {
             nic::open_interface(interface, *mechanism, &name.options.device, plan, role, home)
         }

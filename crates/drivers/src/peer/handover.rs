@@ -90,6 +90,12 @@ impl<T> Desk<T> {
         shared.wanted = None;
         shared.back.take()
     }
+
+    /// What the worker had when it ended; `None` while there is one.
+    pub(crate) fn left_behind(&self) -> Option<T> {
+        let mut shared = self.shared.lock();
+        if shared.is_gone { shared.back.take() } else { None }
+    }
 }
 
 impl<T> Held<T> {

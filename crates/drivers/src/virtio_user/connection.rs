@@ -1,0 +1,359 @@
+//! The thread of a virtio-user port: finds the back end, agrees with it on features and memory (the vhost-user protocol, as its front end), gives the
+//! rings to the workers, and takes them back when the connection ends. Then it begins anew.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringroad_ring::eventfd;
+use ringroad_virtqueue::layout::features::{
+    EVENT_IDX, NET_CSUM, NET_GUEST_CSUM, NET_GUEST_ECN, NET_GUEST_TSO4, NET_GUEST_TSO6, NET_HOST_ECN,
+    NET_HOST_TSO4, NET_HOST_TSO6, NET_MQ, NET_MRG_RXBUF, PROTOCOL_FEATURES, VERSION_1,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::SocketType;
+use vhost::vhost_user::message::VhostUserProtocolFeatures;
+use vhost::vhost_user::{Frontend, VhostUserFrontend};
+use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::memory::CardMemory;
+use super::queue::QueueRings;
+use super::receive_ring::ReceiveRing;
+use super::send_ring::SendRing;
+use crate::peer::handover::Desk;
+use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+
+/// How long a back end may take for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between a connection that ended badly and the next.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long a port that ends waits for the back end to take the last frames.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// What a frame may be sent with unfinished, if all of it was agreed.
+const HOST_OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN;
+/// What may be received so.
+const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
+
+/// How the two come together.
+#[derive(Debug)]
+pub(super) enum Meeting {
+    /// The back end comes to us.
+    Listen(PeerListener),
+    /// It is at this path.
+    Connect(PathBuf),
+}
+
+/// One queue, as the thread sees it.
+#[derive(Debug)]
+pub(super) struct QueueDesk {
+    pub(super) desk: Desk<QueueRings>,
+    pub(super) wakes: Arc<WakeSet>,
+}
+
+/// What the thread owns.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) meeting: Meeting,
+    pub(super) queues: Vec<QueueDesk>,
+    pub(super) entries: u16,
+    pub(super) offloads: bool,
+    pub(super) watch: Arc<PeerWatch>,
+    pub(super) stop: StopBell,
+    pub(super) fault_bell: Arc<OwnedFd>,
+}
+
+/// Whether the port goes on after a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Again,
+    Stop,
+}
+
+/// The eventfds of one ring: what we write, and what the back end does.
+#[derive(Debug)]
+struct RingEvents {
+    kick: OwnedFd,
+    call: OwnedFd,
+}
+
+impl Connection {
+    /// Serves until the stop bell is rung.
+    pub(super) fn run(mut self) {
+        while let Some(socket) = self.meet() {
+            self.watch.connected();
+            match self.converse(socket) {
+                Ok(Next::Stop) => return,
+                Ok(Next::Again) => self.watch.disconnected(None),
+                Err(why) => {
+                    self.watch.disconnected(Some(why));
+                    if self.stop.wait([], Some(RETRY)).is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn meet(&self) -> Option<OwnedFd> {
+        match &self.meeting {
+            Meeting::Connect(path) => {
+                let failed = |why| self.watch.disconnected(Some(why));
+                self.stop.await_server(path, SocketType::STREAM, failed)
+            }
+            Meeting::Listen(listener) => loop {
+                self.stop.wait([listener.as_fd()], None)?;
+                match listener.accept() {
+                    Ok(Some(socket)) => return Some(socket),
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.watch.disconnected(Some(format!("accepting a back end: {error}")));
+                        self.stop.wait([], Some(RETRY))?;
+                    }
+                }
+            },
+        }
+    }
+
+    /// One connection, from its first message to its end.
+    fn converse(&mut self, socket: OwnedFd) -> Result<Next, String> {
+        let stream = UnixStream::from(socket);
+        let failed = |error: std::io::Error| format!("preparing the connection: {error}");
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        eventfd::drain(&*self.fault_bell);
+
+        let mut session = Session::agree(&stream, self.queues.len(), self.offloads)?;
+        let memory = CardMemory::new(2 * self.queues.len(), self.entries).map_err(failed)?;
+        let mut events = Vec::with_capacity(2 * self.queues.len());
+        for _ in 0..2 * self.queues.len() {
+            events.push(RingEvents::new().map_err(|error| failed(error.into()))?);
+        }
+        // The rings are whole before the back end sees them.
+        let mut rings = Vec::with_capacity(self.queues.len());
+        for queue in 0..self.queues.len() {
+            rings.push(self.make_rings(&memory, queue, &events, session.features).map_err(failed)?);
+        }
+        session.set_up(&memory, &events, self.entries)?;
+        self.watch.agreed(session.in_words(), self.queues.len() as u16);
+
+        for (number, (queue, rings)) in self.queues.iter().zip(rings).enumerate() {
+            for events in events.iter().skip(2 * number).take(2) {
+                queue.wakes.add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
+            }
+            queue.desk.exchange(Some(rings));
+        }
+        let ended = self.stop.wait([stream.as_fd(), self.fault_bell.as_fd()], None);
+        if ended.is_none() {
+            self.linger(&events);
+            return Ok(Next::Stop);
+        }
+        let mut fault = None;
+        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
+            let rings = queue.desk.exchange(None);
+            fault = fault.or(rings.and_then(|rings| rings.fault));
+            for events in events {
+                queue.wakes.remove(events.call.as_fd());
+            }
+        }
+        match (fault, ended) {
+            (Some(fault), _) => Err(format!("the back end broke a rule of virtio: {fault}; connecting anew")),
+            (None, Some([true, _])) if has_message(&stream) => {
+                Err("the back end sent a message that nobody asked for; connecting anew".to_owned())
+            }
+            _ => Ok(Next::Again),
+        }
+    }
+
+    fn make_rings(
+        &self,
+        memory: &Arc<CardMemory>,
+        queue: usize,
+        events: &[RingEvents],
+        features: u64,
+    ) -> std::io::Result<QueueRings> {
+        let missing = || std::io::Error::other("there are fewer rings than queues need");
+        let (receive, send) = (2 * queue, 2 * queue + 1);
+        let has_event_indexes = features & EVENT_IDX != 0;
+        let kick = |ring: usize| events.get(ring).ok_or_else(missing)?.kick.try_clone();
+        let mut rings = QueueRings {
+            receive: ReceiveRing::new(
+                memory.ring(receive).ok_or_else(missing)?,
+                has_event_indexes,
+                features & NET_MRG_RXBUF != 0,
+                features & GUEST_OFFLOADS != 0,
+            ),
+            send: SendRing::new(memory.ring(send).ok_or_else(missing)?, has_event_indexes),
+            receive_kick: kick(receive)?,
+            send_kick: kick(send)?,
+            takes_unfinished: features & HOST_OFFLOADS == HOST_OFFLOADS,
+            fault: None,
+            fault_bell: Arc::clone(&self.fault_bell),
+        };
+        // Nobody listens yet; the back end looks at its rings when it is told of them.
+        rings.receive.publish();
+        Ok(rings)
+    }
+
+    /// Waits a little for the back end to take what was sent last, where the workers have left it behind.
+    fn linger(&self, events: &[RingEvents]) {
+        let deadline = Instant::now() + LINGER;
+        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
+            let (Some(mut rings), [_, send]) = (queue.desk.left_behind(), events) else { continue };
+            if rings.send.publish() {
+                eventfd::ring(&rings.send_kick);
+            }
+            while rings.fault.is_none() && rings.send.arm_for_all() == Ok(false) {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let left = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+                let mut wait = [PollFd::new(&send.call, PollFlags::IN)];
+                if !matches!(poll(&mut wait, Some(&left)), Ok(1..)) {
+                    break;
+                }
+                eventfd::drain(&send.call);
+            }
+        }
+    }
+}
+
+/// Whether a readable socket has a message, rather than its end.
+fn has_message(stream: &UnixStream) -> bool {
+    let mut byte = [0];
+    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+    matches!(rustix::net::recv(stream, &mut byte, flags), Ok((_, 1..)))
+}
+
+impl RingEvents {
+    fn new() -> rustix::io::Result<Self> {
+        Ok(Self { kick: eventfd::create()?, call: eventfd::create()? })
+    }
+}
+
+/// What was agreed with a back end.
+struct Session {
+    front_end: Frontend,
+    features: u64,
+    has_protocol_features: bool,
+}
+
+fn at(step: &'static str) -> impl Fn(vhost::Error) -> String {
+    move |error| format!("{step}: {error}")
+}
+
+impl Session {
+    /// Agrees on features.
+    fn agree(stream: &UnixStream, queues: usize, offloads: bool) -> Result<Self, String> {
+        let rings = 2 * queues as u64;
+        let clone = || stream.try_clone().map_err(|error| format!("preparing the connection: {error}"));
+        let mut front_end = Frontend::from_stream(clone()?, rings);
+        front_end.set_owner().map_err(at("greeting the back end"))?;
+        let offered = front_end.get_features().map_err(at("asking the back end for its features"))?;
+        if offered & VERSION_1 == 0 {
+            return Err("the back end does not speak virtio 1.0 or later (VIRTIO_F_VERSION_1)".to_owned());
+        }
+        let mut wanted = VERSION_1 | EVENT_IDX | NET_MRG_RXBUF | PROTOCOL_FEATURES;
+        if queues > 1 {
+            wanted |= NET_MQ;
+        }
+        if offloads {
+            wanted |= HOST_OFFLOADS | GUEST_OFFLOADS;
+        }
+        let mut features = wanted & offered;
+        if features & NET_MRG_RXBUF == 0 {
+            // Long frames do not fit into one buffer.
+            features &= !(GUEST_OFFLOADS & !NET_GUEST_CSUM);
+        }
+        let has_protocol_features = features & PROTOCOL_FEATURES != 0;
+        if has_protocol_features {
+            let asked = at("agreeing on vhost-user's own features");
+            let known = VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK;
+            let agreed = front_end.get_protocol_features().map_err(&asked)? & known;
+            front_end.set_protocol_features(agreed).map_err(&asked)?;
+            if queues > 1 && agreed.contains(VhostUserProtocolFeatures::MQ) {
+                let most = front_end.get_queue_num().map_err(&asked)?;
+                if most < queues as u64 {
+                    return Err(too_few_queues(most, queues));
+                }
+                // The crate takes the answer for a number of rings; of a network card it is one of pairs. One more look at what was agreed gives
+                // another the same state.
+                front_end = Frontend::from_stream(clone()?, rings);
+                front_end.get_features().map_err(&asked)?;
+                front_end.get_protocol_features().map_err(&asked)?;
+                front_end.set_protocol_features(agreed).map_err(&asked)?;
+            }
+            if agreed.contains(VhostUserProtocolFeatures::REPLY_ACK) {
+                front_end.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);
+            }
+        }
+        if queues > 1 && features & NET_MQ == 0 {
+            return Err(too_few_queues(1, queues));
+        }
+        front_end.set_features(features).map_err(at("agreeing on features"))?;
+        Ok(Self { front_end, features, has_protocol_features })
+    }
+
+    /// Tells the back end of the memory and the rings, and lets it begin.
+    fn set_up(&mut self, memory: &CardMemory, events: &[RingEvents], entries: u16) -> Result<(), String> {
+        let region = VhostUserMemoryRegionInfo {
+            guest_phys_addr: memory.guest_base(),
+            memory_size: memory.bytes(),
+            userspace_addr: memory.guest_base(),
+            mmap_offset: 0,
+            mmap_handle: memory.raw_file(),
+        };
+        self.front_end.set_mem_table(&[region]).map_err(at("giving the back end the memory"))?;
+        let failed = at("giving the back end the rings");
+        for (ring, events) in events.iter().enumerate() {
+            let Some(addresses) = memory.addresses(ring) else { break };
+            let config = VringConfigData {
+                queue_max_size: entries,
+                queue_size: entries,
+                flags: 0,
+                desc_table_addr: addresses.descriptors,
+                used_ring_addr: addresses.used,
+                avail_ring_addr: addresses.avail,
+                log_addr: None,
+            };
+            self.front_end.set_vring_num(ring, entries).map_err(&failed)?;
+            self.front_end.set_vring_base(ring, 0).map_err(&failed)?;
+            self.front_end.set_vring_addr(ring, &config).map_err(&failed)?;
+            self.front_end.set_vring_call(ring, &crate_event(&events.call)?).map_err(&failed)?;
+            self.front_end.set_vring_kick(ring, &crate_event(&events.kick)?).map_err(&failed)?;
+        }
+        if self.has_protocol_features {
+            for ring in 0..events.len() {
+                self.front_end.set_vring_enable(ring, true).map_err(at("letting the back end begin"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn in_words(&self) -> String {
+        let named = [
+            (NET_MRG_RXBUF, "mergeable"),
+            (EVENT_IDX, "event-idx"),
+            (NET_MQ, "multi-queue"),
+            (NET_CSUM, "checksum offload"),
+            (NET_HOST_TSO4, "segmentation offload"),
+        ];
+        let parts = named.iter().filter(|(bit, _)| self.features & bit != 0).map(|&(_, name)| name);
+        std::iter::once("split rings").chain(parts).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn too_few_queues(most: u64, queues: usize) -> String {
+    format!("the back end has {most} queue(s), and the port {queues}: open it with @queues={most}")
+}
+
+/// A copy of an eventfd in the type that the vhost crate wants.
+fn crate_event(event: &OwnedFd) -> Result<EventFd, String> {
+    let clone = event.try_clone().map_err(|error| format!("copying an eventfd: {error}"))?;
+    // SAFETY: the descriptor is an eventfd that nobody else owns.
+    Ok(unsafe { EventFd::from_raw_fd(clone.into_raw_fd()) })
+}

@@ -1,0 +1,125 @@
+//! The driver's half of a split virtqueue that both directions share: what is made available, what comes back, and who wakes whom.
+
+use std::sync::atomic::{Ordering, fence};
+
+use ringroad_virtqueue::layout::{USED_NO_NOTIFY, passes_event};
+
+use super::memory::RingMemory;
+
+/// A rule of virtio that the back end broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RingFault {
+    #[error("its used index says {claimed} buffers, and it has {has}")]
+    UsedIndex { claimed: u16, has: u16 },
+    #[error("it returned descriptor {0}, which it does not have")]
+    NotItsOwn(u32),
+    #[error("it wrote {0} bytes into a buffer, fewer than a header has or more than there are")]
+    Length(u32),
+    #[error("it says that a frame takes {0} buffers")]
+    Buffers(u16),
+}
+
+/// The driver's half of a ring.
+#[derive(Debug)]
+pub(super) struct DriverRing {
+    pub(super) memory: RingMemory,
+    has_event_indexes: bool,
+    /// What stands at each place of the available ring. What is there already is not written again: buffers that come back in order leave the ring
+    /// as it is, and its lines stay in both caches.
+    placed: Box<[u16]>,
+    /// Descriptors made available, counted on and on.
+    next: u16,
+    /// Those of them that the back end was told of.
+    published: u16,
+    /// Descriptors taken back.
+    taken: u16,
+}
+
+impl DriverRing {
+    pub(super) fn new(memory: RingMemory, has_event_indexes: bool) -> Self {
+        for index in 0..memory.entries() {
+            memory.set_address(index);
+        }
+        // All zero, as the memory is.
+        let placed = vec![0; usize::from(memory.entries())].into_boxed_slice();
+        let mut this = Self { memory, has_event_indexes, placed, next: 0, published: 0, taken: 0 };
+        this.disarm();
+        this
+    }
+
+    /// Puts `head` into the available ring; the back end sees it after [`Self::publish`]. No more are ever made available than there are entries.
+    #[inline]
+    pub(super) fn make_available(&mut self, head: u16) {
+        if let Some(placed) = self.placed.get_mut(usize::from(self.memory.place(self.next)))
+            && *placed != head
+        {
+            *placed = head;
+            self.memory.set_available(self.next, head);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Shows the back end what was made available. Says whether it wants to be woken.
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        if self.next == self.published {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.published, self.next);
+        self.memory.publish(self.next);
+        fence(Ordering::SeqCst);
+        if self.has_event_indexes {
+            passes_event(self.memory.avail_event(), self.next, before)
+        } else {
+            self.memory.used_flags() & USED_NO_NOTIFY == 0
+        }
+    }
+
+    /// Descriptors that the back end has.
+    #[inline]
+    pub(super) fn out(&self) -> u16 {
+        self.published.wrapping_sub(self.taken)
+    }
+
+    /// Descriptors that came back and were not taken yet.
+    ///
+    /// # Errors
+    /// [`RingFault::UsedIndex`] where those are more than the back end has.
+    #[inline]
+    pub(super) fn returned(&self) -> Result<u16, RingFault> {
+        let claimed = self.memory.used_index().wrapping_sub(self.taken);
+        let has = self.out();
+        if claimed > has { Err(RingFault::UsedIndex { claimed, has }) } else { Ok(claimed) }
+    }
+
+    /// The returned entry `ahead` of the first one not taken.
+    #[inline]
+    pub(super) fn entry(&self, ahead: u16) -> (u32, u32) {
+        self.memory.used_entry(self.taken.wrapping_add(ahead))
+    }
+
+    /// Takes `entries` that were returned.
+    #[inline]
+    pub(super) fn take(&mut self, entries: u16) {
+        self.taken = self.taken.wrapping_add(entries);
+    }
+
+    /// Asks to be woken when `more` further descriptors, at least one, have come back. What came back before must be looked for afterwards.
+    pub(super) fn arm(&mut self, more: u16) {
+        if self.has_event_indexes {
+            self.memory.set_used_event(self.taken.wrapping_add(more.max(1) - 1));
+        } else {
+            self.memory.set_quiet(false);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Asks to be left alone. With event indexes the back end still wakes once in 65536 descriptors, when it passes the one named.
+    pub(super) fn disarm(&mut self) {
+        if self.has_event_indexes {
+            self.memory.set_used_event(self.taken.wrapping_sub(1));
+        } else {
+            self.memory.set_quiet(true);
+        }
+    }
+}

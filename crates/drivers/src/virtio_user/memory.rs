@@ -1,0 +1,331 @@
+//! The memory of a card: its rings and buffers in one sealed memfd, which the back end maps too.
+//!
+//! One is made for each connection, so that a back end which has lost its connection but still runs reaches nothing that is in use.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use ringroad_ring::foreign_memory::ForeignMemory;
+use ringroad_virtqueue::layout::{
+    AVAIL_NO_INTERRUPT, DESCRIPTOR_BYTES, NET_HEADER_BYTES, avail_ring_bytes, used_ring_bytes,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+const LINE_BYTES: usize = 64;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Where the memory begins in the addresses that the back end is told, as a guest's memory does not begin at 0 either.
+const GUEST_BASE: u64 = 1 << 32;
+/// Bytes of a buffer behind its header.
+const DATA_BYTES: usize = 34 * LINE_BYTES;
+/// Distance of buffers. The header is the end of a line of its own, so that the frame begins with a line and a header that does not change moves
+/// between no caches. An odd number of lines, so that the first lines of the buffers do not fall on each other in a cache.
+const STRIDE_BYTES: usize = LINE_BYTES + DATA_BYTES;
+/// Where in its place a buffer begins.
+const HEADER_OFFSET: usize = LINE_BYTES - NET_HEADER_BYTES;
+/// What a buffer holds, header included, bytes.
+pub(super) const BUFFER_BYTES: usize = NET_HEADER_BYTES + DATA_BYTES;
+
+/// Where the parts of one ring lie, in bytes from the start of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RingLayout {
+    descriptors: usize,
+    avail: usize,
+    used: usize,
+    buffers: usize,
+}
+
+impl RingLayout {
+    /// A ring of `entries` entries from `from` on, and where it ends.
+    fn after(from: usize, entries: u16) -> (Self, usize) {
+        let descriptors = from.next_multiple_of(2 * LINE_BYTES);
+        let avail = (descriptors + DESCRIPTOR_BYTES * usize::from(entries)).next_multiple_of(2 * LINE_BYTES);
+        // Its entries begin with a line; flags and index, 4 bytes, are the end of the one before.
+        let used = (avail + avail_ring_bytes(entries)).next_multiple_of(2 * LINE_BYTES) + LINE_BYTES - 4;
+        let buffers = (used + used_ring_bytes(entries)).next_multiple_of(2 * LINE_BYTES);
+        (Self { descriptors, avail, used, buffers }, buffers + STRIDE_BYTES * usize::from(entries))
+    }
+}
+
+/// The memory of a card.
+#[derive(Debug)]
+pub(super) struct CardMemory {
+    map: ForeignMemory,
+    file: OwnedFd,
+    rings: Vec<RingLayout>,
+    entries: u16,
+}
+
+/// Addresses that the back end is told of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RingAddresses {
+    pub(super) descriptors: u64,
+    pub(super) avail: u64,
+    pub(super) used: u64,
+}
+
+impl CardMemory {
+    /// Memory for `rings` rings of `entries` entries, a power of two, with a buffer for each entry; all zero.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(super) fn new(rings: usize, entries: u16) -> std::io::Result<Arc<Self>> {
+        let mut layouts = Vec::with_capacity(rings);
+        let mut end = 0;
+        for _ in 0..rings {
+            let (layout, next) = RingLayout::after(end, entries);
+            layouts.push(layout);
+            end = next;
+        }
+        let bytes = end.next_multiple_of(HUGE_PAGE_BYTES) as u64;
+        // Large pages where some are reserved.
+        let file = memory_file(bytes, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)
+            .or_else(|_| memory_file(bytes, MemfdFlags::empty()))?;
+        let map = ForeignMemory::map(file.as_fd(), 0, bytes).map_err(std::io::Error::other)?;
+        Ok(Arc::new(Self { map, file, rings: layouts, entries }))
+    }
+
+    /// Its size, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.map.bytes() as u64
+    }
+
+    /// Where it begins in the addresses that the back end is told.
+    pub(super) fn guest_base(&self) -> u64 {
+        GUEST_BASE
+    }
+
+    /// Its memfd.
+    pub(super) fn raw_file(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Addresses of ring `ring`; `None` where there is no such ring.
+    pub(super) fn addresses(&self, ring: usize) -> Option<RingAddresses> {
+        let layout = self.rings.get(ring)?;
+        let address = |offset: usize| GUEST_BASE + offset as u64;
+        Some(RingAddresses {
+            descriptors: address(layout.descriptors),
+            avail: address(layout.avail),
+            used: address(layout.used),
+        })
+    }
+
+    /// Ring `ring`; `None` where there is no such ring.
+    pub(super) fn ring(self: &Arc<Self>, ring: usize) -> Option<RingMemory> {
+        let layout = *self.rings.get(ring)?;
+        let at = |offset: usize| {
+            // SAFETY: every offset of a layout lies within the mapping, which was made as large as all layouts together.
+            unsafe { self.map.start().add(offset) }
+        };
+        Some(RingMemory {
+            descriptors: at(layout.descriptors).cast(),
+            avail: at(layout.avail).cast(),
+            used: at(layout.used),
+            buffers: at(layout.buffers),
+            first_address: GUEST_BASE + (layout.buffers + HEADER_OFFSET) as u64,
+            mask: self.entries - 1,
+            _memory: Arc::clone(self),
+        })
+    }
+}
+
+/// A sealed memfd of `bytes` bytes, which are there.
+fn memory_file(bytes: u64, pages: MemfdFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages;
+    let file = rustix::fs::memfd_create("ringroad-virtio-user", flags)?;
+    rustix::fs::ftruncate(&file, bytes)?;
+    if !pages.is_empty() {
+        // A huge page that is not there when it is touched would be a SIGBUS.
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+    }
+    // The back end has the descriptor too, and must not be able to take the memory away.
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// A split virtqueue (virtio 1.2, section 2.7) as its driver sees it. The back end may write anything anywhere at any time: what is read here is to
+/// be checked by the caller, and no check depends on what was written before.
+#[derive(Debug)]
+pub(super) struct RingMemory {
+    /// Pairs: the address, then length, flags and next.
+    descriptors: NonNull<AtomicU64>,
+    avail: NonNull<AtomicU16>,
+    /// Flags and index, then entries of two words.
+    used: NonNull<u8>,
+    buffers: NonNull<u8>,
+    /// Of the first buffer.
+    first_address: u64,
+    /// Entries, a power of two, less one.
+    mask: u16,
+    /// Keeps it mapped.
+    _memory: Arc<CardMemory>,
+}
+
+// SAFETY: the pointers lead into a mapping that the value keeps, and are accessed as atomics or by raw copies on any thread.
+unsafe impl Send for RingMemory {}
+
+impl RingMemory {
+    /// Number of entries.
+    #[inline]
+    pub(super) fn entries(&self) -> u16 {
+        self.mask + 1
+    }
+
+    /// The place of a running number.
+    #[inline]
+    pub(super) fn place(&self, number: u16) -> u16 {
+        number & self.mask
+    }
+
+    /// The second word of a descriptor.
+    #[inline]
+    pub(super) fn descriptor_word(len: u32, flags: u16, next: u16) -> u64 {
+        u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48
+    }
+
+    /// Points descriptor `index` to buffer `index`.
+    pub(super) fn set_address(&self, index: u16) {
+        let index = self.place(index);
+        let address = self.first_address + u64::from(index) * STRIDE_BYTES as u64;
+        self.descriptor(2 * usize::from(index)).store(address.to_le(), Ordering::Relaxed);
+    }
+
+    /// Writes the second word of descriptor `index`.
+    #[inline]
+    pub(super) fn set_descriptor(&self, index: u16, word: u64) {
+        self.descriptor(2 * usize::from(self.place(index)) + 1).store(word.to_le(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn descriptor(&self, word: usize) -> &AtomicU64 {
+        // SAFETY: callers mask the index, so the word is one of the two of an entry of the table.
+        let word = unsafe { self.descriptors.add(word) };
+        // SAFETY: aligned to 16 bytes by the layout, mapped as long as the value lives, and only accessed as atomics.
+        unsafe { word.as_ref() }
+    }
+
+    /// Word `word` of the available ring, at most 2 + entries.
+    #[inline]
+    fn avail_word(&self, word: usize) -> &AtomicU16 {
+        debug_assert!(word <= 2 + usize::from(self.entries()));
+        // SAFETY: the ring has flags, index, entries and `used_event`, and callers name one of those.
+        let word = unsafe { self.avail.add(word) };
+        // SAFETY: aligned by the layout, mapped as long as the value lives, and only accessed as atomics.
+        unsafe { word.as_ref() }
+    }
+
+    /// Writes descriptor `head` into the available ring.
+    #[inline]
+    pub(super) fn set_available(&self, number: u16, head: u16) {
+        self.avail_word(2 + usize::from(self.place(number))).store(head.to_le(), Ordering::Relaxed);
+    }
+
+    /// Publishes all up to `number`.
+    #[inline]
+    pub(super) fn publish(&self, number: u16) {
+        self.avail_word(1).store(number.to_le(), Ordering::Release);
+    }
+
+    /// Whether the back end is to be quiet, where there are no event indexes.
+    pub(super) fn set_quiet(&self, quiet: bool) {
+        let flags = if quiet { AVAIL_NO_INTERRUPT } else { 0 };
+        self.avail_word(0).store(flags.to_le(), Ordering::Relaxed);
+    }
+
+    /// At which used entry the back end is to wake us, where there are event indexes.
+    pub(super) fn set_used_event(&self, number: u16) {
+        self.avail_word(2 + usize::from(self.entries())).store(number.to_le(), Ordering::Relaxed);
+    }
+
+    /// A half word of the used ring that begins `offset` bytes into it.
+    #[inline]
+    fn used_half(&self, offset: usize) -> u16 {
+        // SAFETY: callers name flags, index or `avail_event`, which lie in the ring.
+        let half = unsafe { self.used.add(offset) }.cast::<AtomicU16>();
+        // SAFETY: even by the layout, mapped as long as the value lives, and only accessed as an atomic.
+        let half = unsafe { half.as_ref() };
+        u16::from_le(half.load(Ordering::Acquire))
+    }
+
+    /// Flags of the used ring.
+    #[inline]
+    pub(super) fn used_flags(&self) -> u16 {
+        self.used_half(0)
+    }
+
+    /// How far the back end says it is. What it wrote before that can be read.
+    #[inline]
+    pub(super) fn used_index(&self) -> u16 {
+        self.used_half(2)
+    }
+
+    /// At which available entry the back end wants to be woken.
+    #[inline]
+    pub(super) fn avail_event(&self) -> u16 {
+        self.used_half(4 + 8 * usize::from(self.entries()))
+    }
+
+    /// Used entry `number`: which descriptor, and how many bytes were written.
+    #[inline]
+    pub(super) fn used_entry(&self, number: u16) -> (u32, u32) {
+        let offset = 4 + 8 * usize::from(self.place(number));
+        (self.used_word(offset), self.used_word(offset + 4))
+    }
+
+    #[inline]
+    fn used_word(&self, offset: usize) -> u32 {
+        // SAFETY: callers name a word of an entry of the ring.
+        let word = unsafe { self.used.add(offset) }.cast::<AtomicU32>();
+        // SAFETY: a multiple of 4 by the layout, mapped as long as the value lives, and only accessed as an atomic.
+        let word = unsafe { word.as_ref() };
+        u32::from_le(word.load(Ordering::Relaxed))
+    }
+
+    /// Buffer `index`: [`BUFFER_BYTES`] bytes, the header first.
+    #[inline]
+    pub(super) fn buffer(&self, index: u16) -> NonNull<u8> {
+        let offset = usize::from(self.place(index)) * STRIDE_BYTES + HEADER_OFFSET;
+        // SAFETY: there is a buffer for each entry, and the index was masked.
+        unsafe { self.buffers.add(offset) }
+    }
+
+    /// Where the frame begins in buffer `index`.
+    #[inline]
+    pub(super) fn frame(&self, index: u16) -> NonNull<u8> {
+        // SAFETY: a buffer is longer than the header.
+        unsafe { self.buffer(index).add(NET_HEADER_BYTES) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_lie_apart_aligned_and_within_the_memory() {
+        for entries in [64, 1024, 32768] {
+            let memory = CardMemory::new(3, entries).unwrap();
+            let mut end = 0;
+            for layout in &memory.rings {
+                assert_eq!((layout.descriptors % 16, layout.avail % 2, layout.used % 4), (0, 0, 0));
+                assert_eq!((layout.buffers + HEADER_OFFSET + NET_HEADER_BYTES) % LINE_BYTES, 0);
+                assert!(layout.descriptors >= end);
+                assert!(layout.avail >= layout.descriptors + 16 * usize::from(entries));
+                assert!(layout.used >= layout.avail + avail_ring_bytes(entries));
+                assert!(layout.buffers >= layout.used + used_ring_bytes(entries));
+                end = layout.buffers + STRIDE_BYTES * usize::from(entries);
+            }
+            assert!(end as u64 <= memory.bytes());
+            assert!(memory.ring(3).is_none() && memory.addresses(3).is_none());
+        }
+    }
+
+    #[test]
+    fn nobody_can_take_the_memory_away() {
+        let memory = CardMemory::new(1, 64).unwrap();
+        assert!(rustix::fs::ftruncate(&memory.file, 0).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! `virtio-user:PATH`: a virtio network card without a machine around it, for a vhost-user back end such as another program's switch.
+//!
+//! The port is the front end of vhost-user: it owns the memory, with split virtqueues and buffers in it ([`memory`]), and gives it to whoever serves
+//! the other side of the socket ([`connection`]). Frames are copied once into a free buffer ([`send_ring`]) and read where the back end wrote them
+//! ([`receive_ring`]).
+//!
+//! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used rings, and the headers of received
+//! frames, are read, each once and checked before use. A back end that breaks a rule loses the connection and may connect anew.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ringroad_port::device_options::{DeviceOptions, SocketRole};
+use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_ring::eventfd;
+use rustix::net::SocketType;
+
+use crate::device::{Device, DeviceError};
+use crate::peer::handover::{Closer, handover};
+use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+use connection::{Connection, Meeting, QueueDesk};
+use queue::{QueueRings, VirtioUserQueue};
+
+mod connection;
+mod driver_ring;
+mod memory;
+mod queue;
+mod receive_ring;
+mod send_ring;
+#[cfg(test)]
+mod tests;
+
+/// Entries of each ring where the name does not say.
+const DEFAULT_RING_ENTRIES: u32 = 1024;
+
+/// Ends the thread of the connection with the port.
+#[derive(Debug)]
+struct ConnectionThread {
+    stop: StopBell,
+    closers: Vec<Closer<QueueRings>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for ConnectionThread {
+    fn drop(&mut self) {
+        self.stop.ring();
+        for closer in &self.closers {
+            closer.close();
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Opens a card of `queues` queues for the back end at `path`. It connects when that is there; until then, and in between, there is no room in it
+/// for frames, and what a switch sends to it is dropped as `not_bound`.
+///
+/// # Errors
+/// [`DeviceError`]: the socket cannot be had, or the kernel has nothing left.
+pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+    let failed = |source: std::io::Error| DeviceError::Connection {
+        name: format!("virtio-user:{}", path.display()),
+        source,
+    };
+    let role = options.role.unwrap_or(SocketRole::Client);
+    let meeting = match role {
+        SocketRole::Client => Meeting::Connect(path.to_owned()),
+        SocketRole::Server => {
+            Meeting::Listen(PeerListener::bind(path, SocketType::STREAM, options.socket_mode)?)
+        }
+    };
+    let watch = Arc::new(PeerWatch::default());
+    let name: Arc<str> = path.display().to_string().into();
+    let (mut desks, mut closers) = (Vec::new(), Vec::new());
+    let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
+    for _ in 0..queues {
+        let wakes = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
+        let (desk, held) = handover(wakes.bell());
+        closers.push(desk.closer());
+        desks.push(QueueDesk { desk, wakes: Arc::clone(&wakes) });
+        ports.push(Box::new(VirtioUserQueue::new(held, wakes, Arc::clone(&watch), Arc::clone(&name))));
+    }
+    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
+    let entries = options.ring_size.unwrap_or(DEFAULT_RING_ENTRIES) as u16;
+    let connection = Connection {
+        meeting,
+        queues: desks,
+        entries,
+        offloads: options.offloads.unwrap_or(false),
+        watch: Arc::clone(&watch),
+        stop: stop.clone(),
+        fault_bell: Arc::new(eventfd::create().map_err(|error| failed(error.into()))?),
+    };
+    let thread = std::thread::Builder::new()
+        .name("virtio-user".into())
+        .spawn(move || connection.run())
+        .map_err(failed)?;
+    let side = if role == SocketRole::Server { "server" } else { "client" };
+    let address = options.mac.map(|mac| {
+        let bytes = mac.map(|byte| format!("{byte:02x}"));
+        format!(", mac {}", bytes.join(":"))
+    });
+    let capabilities = Capabilities {
+        driver: "virtio_user",
+        mode: format!(
+            "vhost-user front end, {side}, {entries} entries a ring{}",
+            address.unwrap_or_default()
+        ),
+        max_frame_bytes: send_ring::MAX_FRAME_BYTES as u32,
+    };
+    let mut device = Device::new(ports, capabilities);
+    device.peer = Some(watch);
+    device.keep = Some(
+        Box::new(ConnectionThread { stop, closers, thread: Some(thread) }) as Box<dyn Any + Send + Sync>
+    );
+    Ok(device)
+}

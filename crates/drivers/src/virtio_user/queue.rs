@@ -1,0 +1,245 @@
+//! One queue of a virtio-user port.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::eventfd;
+
+use super::driver_ring::RingFault;
+use super::receive_ring::ReceiveRing;
+use super::send_ring::SendRing;
+use crate::peer::handover::Held;
+use crate::peer::wake_set::WakeSet;
+use crate::peer::watch::PeerWatch;
+
+/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+const USUAL_FRAME_BYTES: usize = 1518;
+
+/// A queue's rings while a back end is connected; made by the connection's thread, used by the worker.
+#[derive(Debug)]
+pub(super) struct QueueRings {
+    pub(super) receive: ReceiveRing,
+    pub(super) send: SendRing,
+    /// What the back end waits for, for each.
+    pub(super) receive_kick: OwnedFd,
+    pub(super) send_kick: OwnedFd,
+    /// Whether it takes frames with open checksums and long ones.
+    pub(super) takes_unfinished: bool,
+    /// The rule that it broke. Then nothing is done with the rings any more, until the thread takes them back.
+    pub(super) fault: Option<RingFault>,
+    /// How the thread learns of that.
+    pub(super) fault_bell: Arc<OwnedFd>,
+}
+
+impl QueueRings {
+    #[cold]
+    fn fail(&mut self, fault: RingFault) {
+        if self.fault.is_none() {
+            self.fault = Some(fault);
+            eventfd::ring(&*self.fault_bell);
+        }
+    }
+
+    /// Shows the back end what was released and delivered. Returns how often it was woken.
+    fn publish(&mut self) -> u32 {
+        let mut kicks = 0;
+        if self.send.publish() {
+            eventfd::ring(&self.send_kick);
+            kicks += 1;
+        }
+        if self.receive.publish() {
+            eventfd::ring(&self.receive_kick);
+            kicks += 1;
+        }
+        kicks
+    }
+}
+
+/// One queue of a virtio-user port.
+#[derive(Debug)]
+pub(super) struct VirtioUserQueue {
+    held: Held<QueueRings>,
+    wakes: Arc<WakeSet>,
+    watch: Arc<PeerWatch>,
+    path: Arc<str>,
+    /// Length of the longest frame that is to be expected, bytes: a usual one, until there is a longer one.
+    longest_bytes: usize,
+    is_room_awaited: bool,
+    is_room_announced: bool,
+}
+
+impl VirtioUserQueue {
+    pub(super) fn new(
+        held: Held<QueueRings>,
+        wakes: Arc<WakeSet>,
+        watch: Arc<PeerWatch>,
+        path: Arc<str>,
+    ) -> Self {
+        Self {
+            held,
+            wakes,
+            watch,
+            path,
+            longest_bytes: USUAL_FRAME_BYTES,
+            is_room_awaited: false,
+            is_room_announced: false,
+        }
+    }
+
+    /// The rings, where they can be used.
+    #[inline]
+    fn rings(&mut self) -> Option<&mut QueueRings> {
+        self.held.get().filter(|rings| rings.fault.is_none())
+    }
+
+    /// The rings, where frames can be delivered to them.
+    #[inline]
+    fn open_rings(&mut self) -> Option<&mut QueueRings> {
+        if self.held.is_recalled() { None } else { self.rings() }
+    }
+}
+
+impl PortQueue for VirtioUserQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.held.is_recalled() {
+            if self.held.get().is_some_and(|rings| !rings.receive.is_at_rest()) {
+                return;
+            }
+            self.held.exchange();
+        }
+        let longest_bytes = &mut self.longest_bytes;
+        let Some(rings) = self.held.get().filter(|rings| rings.fault.is_none()) else { return };
+        if let Err(fault) = rings.receive.receive(batch, longest_bytes) {
+            rings.fail(fault);
+        }
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        self.open_rings().is_some_and(|rings| rings.takes_unfinished)
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        // Without a back end a wire holds its source back: there is nobody who would miss what is not sent.
+        let Some(rings) = self.open_rings() else { return 0 };
+        match rings.send.room(frame_bytes, BATCH_FRAMES) {
+            Ok(room) => room,
+            Err(fault) => {
+                rings.fail(fault);
+                0
+            }
+        }
+    }
+
+    fn await_room(&mut self) -> bool {
+        self.is_room_awaited = true;
+        // Without rings there is room when there are some, which the bell tells.
+        self.is_room_announced || self.rings().is_none()
+    }
+
+    fn release(&mut self, buffers: usize) {
+        if let Some(rings) = self.held.get() {
+            rings.receive.release(buffers);
+        }
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        let Some(rings) = self.open_rings() else {
+            delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
+            return delivery;
+        };
+        let mut failure = rings.send.make_free(frames.len()).err();
+        for (number, &frame) in frames.iter().enumerate() {
+            if failure.is_some() {
+                delivery.dropped.add(DropCause::RingStopped, (frames.len() - number) as u32);
+                break;
+            }
+            rings.send.prefetch();
+            let fragments = batch.frame(usize::from(frame));
+            let bytes = fragments.iter().map(|fragment| fragment.len()).sum();
+            let unfinished = batch.unfinished(usize::from(frame));
+            let mut put = rings.send.put(fragments, bytes, unfinished);
+            if put == Err(DropCause::NoSpace) {
+                // Frames of several buffers before it may have used up what was made free.
+                failure = rings.send.make_free(usize::MAX).err();
+                put = rings.send.put(fragments, bytes, unfinished);
+            }
+            match put {
+                Ok(()) => {
+                    delivery.frames += 1;
+                    delivery.bytes += bytes as u64;
+                }
+                Err(cause) => delivery.dropped.add(cause, 1),
+            }
+        }
+        if let Some(fault) = failure {
+            rings.fail(fault);
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        self.rings().map_or(0, QueueRings::publish)
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        let awaits_room = self.is_room_awaited;
+        if let Some(rings) = self.rings() {
+            if sleeping {
+                rings.receive.arm();
+                if awaits_room {
+                    rings.send.arm();
+                }
+            } else {
+                rings.receive.disarm();
+                rings.send.disarm();
+            }
+        }
+        self.is_room_announced = sleeping && awaits_room;
+        if !sleeping {
+            self.is_room_awaited = false;
+        }
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wakes.descriptor())
+    }
+
+    fn drain_wake(&mut self) {
+        self.wakes.drain();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        if self.held.is_recalled() {
+            return true;
+        }
+        let Some(rings) = self.rings() else { return false };
+        match rings.receive.has_waiting() {
+            Ok(has_waiting) => has_waiting,
+            Err(fault) => {
+                rings.fail(fault);
+                false
+            }
+        }
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.delivery_fault()
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let status = self.watch.status();
+        if status.is_connected {
+            return None;
+        }
+        let why = status.last_error.map(|error| format!(": {error}")).unwrap_or_default();
+        Some(format!("no back end is connected at {}{why}", self.path))
+    }
+}

@@ -1,0 +1,262 @@
+//! The ring by which frames come: buffers are lent to the back end, which fills them, and to the datapath, which reads them where they lie.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_ring::shared::{SharedBytes, prefetch_read};
+use ringroad_virtqueue::layout::{DESC_WRITE, NET_HEADER_BYTES};
+
+use super::driver_ring::{DriverRing, RingFault};
+use super::memory::{BUFFER_BYTES, RingMemory};
+
+/// Entries looked at ahead, so that their frames are on the way when they are used.
+const LOOKAHEAD: usize = 32;
+
+/// The receiving half of a queue.
+#[derive(Debug)]
+pub(super) struct ReceiveRing {
+    ring: DriverRing,
+    /// Whether the back end has buffer n.
+    is_out: Box<[bool]>,
+    /// Buffers that the datapath reads, oldest first; as long as there are entries at most, so that it never grows.
+    borrowed: VecDeque<u16>,
+    /// Whether a frame may take several buffers.
+    is_mergeable: bool,
+    /// Whether headers say what is left to do.
+    may_be_unfinished: bool,
+}
+
+/// A buffer that came back, checked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Filled {
+    index: u16,
+    bytes: u16,
+}
+
+impl ReceiveRing {
+    /// With all buffers made available, which the back end sees after [`Self::publish`].
+    pub(super) fn new(
+        memory: RingMemory,
+        has_event_indexes: bool,
+        is_mergeable: bool,
+        may_be_unfinished: bool,
+    ) -> Self {
+        let entries = memory.entries();
+        let mut ring = DriverRing::new(memory, has_event_indexes);
+        for index in 0..entries {
+            ring.memory
+                .set_descriptor(index, RingMemory::descriptor_word(BUFFER_BYTES as u32, DESC_WRITE, 0));
+            ring.make_available(index);
+        }
+        Self {
+            ring,
+            is_out: vec![true; usize::from(entries)].into_boxed_slice(),
+            borrowed: VecDeque::with_capacity(usize::from(entries)),
+            is_mergeable,
+            may_be_unfinished,
+        }
+    }
+
+    /// Shows the back end what was released. Says whether it wants to be woken.
+    #[inline]
+    pub(super) fn publish(&mut self) -> bool {
+        self.ring.publish()
+    }
+
+    /// Whether frames wait.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    #[inline]
+    pub(super) fn has_waiting(&self) -> Result<bool, RingFault> {
+        Ok(self.ring.returned()? != 0)
+    }
+
+    /// Whether the datapath reads no buffer.
+    #[inline]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.borrowed.is_empty()
+    }
+
+    /// Asks to be woken by the next frame.
+    pub(super) fn arm(&mut self) {
+        self.ring.arm(1);
+    }
+
+    /// Asks to be left alone.
+    pub(super) fn disarm(&mut self) {
+        self.ring.disarm();
+    }
+
+    /// Gives back the `buffers` that were borrowed first.
+    #[inline]
+    pub(super) fn release(&mut self, buffers: usize) {
+        for _ in 0..buffers {
+            let Some(index) = self.borrowed.pop_front() else { return };
+            if let Some(is_out) = self.is_out.get_mut(usize::from(index)) {
+                *is_out = true;
+            }
+            self.ring.make_available(index);
+        }
+    }
+
+    /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes` unless it is the first, and tells its
+    /// length there: whoever has made room for shorter ones can make more.
+    ///
+    /// # Errors
+    /// [`RingFault`]; frames before the wrong one are lent.
+    pub(super) fn receive(&mut self, batch: &mut Batch, longest_bytes: &mut usize) -> Result<(), RingFault> {
+        while batch.has_room(1) {
+            let returned = self.ring.returned()?;
+            if returned == 0 {
+                break;
+            }
+            let mut ahead = [(0, 0); LOOKAHEAD];
+            let seen = usize::from(returned).min(LOOKAHEAD);
+            for (number, entry) in ahead.iter_mut().enumerate().take(seen) {
+                *entry = self.ring.entry(number as u16);
+                // Any number leads to some buffer; whether it is a right one is checked when it is used.
+                let index = entry.0 as u16;
+                prefetch_read(self.ring.memory.frame(index).as_ptr());
+                if self.is_mergeable || self.may_be_unfinished {
+                    prefetch_read(self.ring.memory.buffer(index).as_ptr());
+                }
+            }
+            let mut used = 0;
+            while used < seen && batch.has_room(1) {
+                let entry = ahead.get(used).copied().unwrap_or_default();
+                let (fragments, borrowed) = (batch.fragment_count(), self.borrowed.len());
+                let taken = match self.take_frame(batch, entry, returned - used as u16, longest_bytes) {
+                    Ok(taken) => taken,
+                    Err(fault) => {
+                        batch.truncate(fragments);
+                        self.borrowed.truncate(borrowed);
+                        return Err(fault);
+                    }
+                };
+                if taken == 0 {
+                    return Ok(());
+                }
+                used += usize::from(taken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends the frame that begins with the used entry `entry`, with `returned` entries there in all. Returns how many it takes, 0 where it is not to
+    /// be taken now.
+    #[inline]
+    fn take_frame(
+        &mut self,
+        batch: &mut Batch,
+        entry: (u32, u32),
+        returned: u16,
+        longest_bytes: &mut usize,
+    ) -> Result<u16, RingFault> {
+        let first = self.check(entry)?;
+        if usize::from(first.bytes) < NET_HEADER_BYTES {
+            return Err(RingFault::Length(u32::from(first.bytes)));
+        }
+        let buffer = self.ring.memory.buffer(first.index);
+        let mut header = [0; NET_HEADER_BYTES];
+        if self.is_mergeable || self.may_be_unfinished {
+            // SAFETY: a buffer begins with a header and stays mapped as long as the ring lives.
+            unsafe { SharedBytes::from_trusted_parts(buffer, NET_HEADER_BYTES) }.read(&mut header);
+        }
+        let buffers = match header.last_chunk::<2>() {
+            Some(&buffers) if self.is_mergeable => u16::from_le_bytes(buffers),
+            _ => 1,
+        };
+        if buffers == 0 || usize::from(buffers) > MAX_FRAGMENTS {
+            return Err(RingFault::Buffers(buffers));
+        }
+        if buffers > returned || !batch.has_room(usize::from(buffers)) {
+            return Ok(0);
+        }
+        let frame_bytes = if buffers == 1 {
+            usize::from(first.bytes) - NET_HEADER_BYTES
+        } else {
+            self.frame_bytes(buffers)?
+        };
+        if frame_bytes > usize::from(u16::MAX) {
+            return Err(RingFault::Buffers(buffers));
+        }
+        if frame_bytes > *longest_bytes {
+            *longest_bytes = frame_bytes;
+            if batch.frames() != 0 {
+                return Ok(0);
+            }
+        }
+        let frame = self.ring.memory.frame(first.index);
+        self.lend(batch, first.index, frame, usize::from(first.bytes) - NET_HEADER_BYTES, true, buffers > 1);
+        for number in 1..buffers {
+            // Whether the same buffer is named twice shows only now.
+            let next = self.check(self.ring.entry(number))?;
+            let start = self.ring.memory.buffer(next.index);
+            self.lend(batch, next.index, start, usize::from(next.bytes), false, number + 1 < buffers);
+        }
+        self.ring.take(buffers);
+        if self.may_be_unfinished
+            && let Some(header) = header.first_chunk::<VIRTIO_HEADER_BYTES>()
+        {
+            let unfinished = Unfinished::from_header(header);
+            if !unfinished.is_nothing() {
+                batch.push_unfinished(unfinished);
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Length of the frame in the next `buffers` entries. Each is read again when its buffer is lent, and then with the length that is checked then.
+    #[cold]
+    fn frame_bytes(&self, buffers: u16) -> Result<usize, RingFault> {
+        let mut bytes = 0;
+        for number in 0..buffers {
+            bytes += usize::from(self.check(self.ring.entry(number))?.bytes);
+        }
+        Ok(bytes - NET_HEADER_BYTES)
+    }
+
+    /// Checks an entry of the used ring that was read.
+    #[inline]
+    fn check(&self, (id, len): (u32, u32)) -> Result<Filled, RingFault> {
+        match self.is_out.get(id as usize) {
+            Some(true) => {}
+            _ => return Err(RingFault::NotItsOwn(id)),
+        }
+        if len as usize > BUFFER_BYTES {
+            return Err(RingFault::Length(len));
+        }
+        Ok(Filled { index: id as u16, bytes: len as u16 })
+    }
+
+    #[inline]
+    fn lend(
+        &mut self,
+        batch: &mut Batch,
+        index: u16,
+        start: NonNull<u8>,
+        bytes: usize,
+        is_first: bool,
+        has_more: bool,
+    ) {
+        if let Some(is_out) = self.is_out.get_mut(usize::from(index)) {
+            *is_out = false;
+        }
+        self.borrowed.push_back(index);
+        // SAFETY: the bytes lie in the buffer, by the check of their number, and the ring keeps that mapped.
+        let bytes = unsafe { SharedBytes::from_trusted_parts(start, bytes) };
+        let flags = if has_more { MORE_FRAGMENTS } else { 0 };
+        // SAFETY: the buffer is made available again only by `release`, and the ring is given away only at rest.
+        batch.push(unsafe { Fragment::new(&bytes, flags) }, is_first);
+    }
+}
+
+#[cfg(test)]
+mod tests;
