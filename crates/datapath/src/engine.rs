@@ -324,6 +324,13 @@ impl Engine {
         })
     }
 
+    /// Takes the signals off the descriptors of all queues.
+    pub fn drain_wakes(&mut self) {
+        for queue in self.queues.iter_mut().flatten() {
+            queue.port.drain_wake();
+        }
+    }
+
     /// Takes the signal off the descriptor of the queue at `place`. Says whether the queue still has one.
     pub fn drain_wake(&mut self, place: u32) -> bool {
         let Some(queue) = self.queue_mut(place) else { return false };

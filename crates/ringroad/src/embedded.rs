@@ -1,11 +1,10 @@
 //! Embedded mode: the daemon's datapath inside the program, stepped by `sync` itself or on a thread of its own.
 
 use std::any::Any;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, WireId};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::device::Role;
@@ -29,6 +28,7 @@ use crate::error::OpenError;
 use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
 use crate::ring::{OtherSide, RxRing, TxEnd, TxRing};
+use crate::stepped::{DeviceSleep, Stepped};
 use crate::waiter::Binding;
 
 /// A datapath of one's own: switches, pipes and devices, with no daemon.
@@ -53,7 +53,7 @@ pub struct EmbeddedThread {
 struct Inner {
     fabric: Fabric,
     /// The engine where ports step it; none on a thread.
-    engine: Option<Arc<Mutex<Engine>>>,
+    stepped: Option<Arc<Stepped>>,
     pipes: Vec<(String, Weak<PipeState>)>,
     /// Regions of switch ports, for those that come to share them.
     homes: Vec<(String, Weak<ShmRegion>)>,
@@ -120,7 +120,7 @@ impl Embedded {
         Self {
             inner: Arc::new(Mutex::new(Inner {
                 fabric,
-                engine: Some(engine),
+                stepped: Some(Arc::new(Stepped::new(engine))),
                 pipes: Vec::new(),
                 homes: Vec::new(),
             })),
@@ -136,7 +136,12 @@ impl Embedded {
             WorkerConfig { index: 0, cpu: thread.cpu, spin: Duration::from_micros(50), busy: thread.busy };
         let fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0))?;
         Ok(Self {
-            inner: Arc::new(Mutex::new(Inner { fabric, engine: None, pipes: Vec::new(), homes: Vec::new() })),
+            inner: Arc::new(Mutex::new(Inner {
+                fabric,
+                stepped: None,
+                pipes: Vec::new(),
+                homes: Vec::new(),
+            })),
         })
     }
 
@@ -204,8 +209,8 @@ impl Embedded {
 
     /// Moves frames once, where ports step this datapath; returns how many were taken.
     pub fn step(&self) -> usize {
-        let engine = self.lock().engine.clone();
-        engine.map_or(0, |engine| engine.lock().unwrap_or_else(PoisonError::into_inner).step())
+        let stepped = self.lock().stepped.clone();
+        stepped.map_or(0, |stepped| stepped.step())
     }
 
     /// Moves the switches' ageing clock on by one tick.
@@ -266,7 +271,7 @@ impl Embedded {
             mode: "embedded".into(),
             switch_index: Some(index.0),
         };
-        self.program_port(info, &region, &placement, events, &binding)
+        self.program_port(info, &region, &placement, events, &binding, None)
     }
 
     fn home_of(&self, port: &str) -> Result<Arc<ShmRegion>, OpenError> {
@@ -298,6 +303,7 @@ impl Embedded {
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
         let full_name = name.base.to_string();
         let (shm, queues) = place_shm(&home, &full_name, impairment)?;
+        let wakes = device_wakes(&device.queues)?;
         let device_queues = std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect();
         let wire = {
             let mut inner = self.lock();
@@ -314,7 +320,7 @@ impl Embedded {
         let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
         let events = shm.clone_events()?;
         let binding = self.binding(Bound::Wire { wire, _shm: shm, _device: device.keep });
-        self.program_port(info, &region, &placement, events, &binding)
+        self.program_port(info, &region, &placement, events, &binding, Some(wakes))
     }
 
     fn open_pipe(
@@ -387,11 +393,11 @@ impl Embedded {
         placement: &PortPlacement,
         events: Vec<QueueEvents>,
         binding: &Arc<Binding>,
+        device_wakes: Option<Vec<Option<OwnedFd>>>,
     ) -> Result<Port, OpenError> {
-        let engine = self.lock().engine.clone();
-        let device = info.driver != "shm";
-        let engine = engine.as_ref().map(|engine| (engine, device));
-        let queues = program_queues(region, placement, events, binding, engine)?;
+        let stepped = self.lock().stepped.clone();
+        let here = stepped.map(|stepped| Here { stepped, device_wakes });
+        let queues = program_queues(region, placement, events, binding, here)?;
         Port::new(info, queues, binding)
     }
 }
@@ -453,19 +459,35 @@ pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result
     Embedded::new().open_parsed(name, options, None)
 }
 
-/// The rings of a port whose other side is a datapath: elsewhere, or `engine`, with a device behind it or not.
+/// What wakes a worker at each queue of a device, if anything does.
+fn device_wakes(queues: &[Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>>, OpenError> {
+    let clone = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(events_failed);
+    queues.iter().map(|queue| queue.wake_descriptor().map(clone).transpose()).collect()
+}
+
+/// A datapath that the program's own syncs step.
+pub(crate) struct Here {
+    stepped: Arc<Stepped>,
+    /// Where a device is behind the rings: what wakes whom at each of its queues.
+    device_wakes: Option<Vec<Option<OwnedFd>>>,
+}
+
+/// The rings of a port whose other side is a datapath: elsewhere, or `here`.
 pub(crate) fn program_queues(
     region: &Arc<Region>,
     placement: &PortPlacement,
     events: Vec<QueueEvents>,
     binding: &Arc<Binding>,
-    engine: Option<(&Arc<Mutex<Engine>>, bool)>,
+    mut here: Option<Here>,
 ) -> Result<Vec<Queue>, OpenError> {
     let identity = region_identity(region)?;
     let mut queues = Vec::new();
-    for ((&tx, &rx), events) in placement.tx_rings.iter().zip(&placement.rx_rings).zip(events) {
-        let other = |event: OwnedFd| match engine {
-            Some((engine, device)) => OtherSide::Here { engine: Arc::clone(engine), device },
+    let rings = placement.tx_rings.iter().zip(&placement.rx_rings);
+    for (number, ((&tx, &rx), events)) in rings.zip(events).enumerate() {
+        let other = |event: OwnedFd| match &here {
+            Some(Here { stepped, device_wakes }) => {
+                OtherSide::Here { stepped: Arc::clone(stepped), device: device_wakes.is_some() }
+            }
             None => OtherSide::Elsewhere(event),
         };
         let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);
@@ -473,7 +495,15 @@ pub(crate) fn program_queues(
         let kick = events.kick.try_clone().map_err(events_failed)?;
         let tx = TxRing::new(TxEnd::Program(tx_end), other(kick), Arc::clone(binding), identity);
         let rx = RxRing::new(rx_end, other(events.kick), Arc::clone(binding), identity);
-        queues.push(Queue::new(tx, rx, events.notify, binding).map_err(|errno| events_failed(errno.into()))?);
+        let failed = |errno: rustix::io::Errno| events_failed(errno.into());
+        let device = match &mut here {
+            Some(Here { stepped, device_wakes: Some(wakes) }) => {
+                let wake = wakes.get_mut(number).and_then(Option::take);
+                Some(DeviceSleep::new(stepped, wake).map_err(failed)?)
+            }
+            _ => None,
+        };
+        queues.push(Queue::new(tx, rx, events.notify, device, binding).map_err(failed)?);
     }
     Ok(queues)
 }
@@ -498,7 +528,9 @@ pub(crate) fn pipe_queues(
         let kick = events.kick.try_clone().map_err(events_failed)?;
         let tx = TxRing::new(TxEnd::Pipe(send), OtherSide::Elsewhere(kick), Arc::clone(binding), identity);
         let rx = RxRing::new(receive, OtherSide::Elsewhere(events.kick), Arc::clone(binding), identity);
-        queues.push(Queue::new(tx, rx, events.notify, binding).map_err(|errno| events_failed(errno.into()))?);
+        queues.push(
+            Queue::new(tx, rx, events.notify, None, binding).map_err(|errno| events_failed(errno.into()))?,
+        );
     }
     Ok(queues)
 }

@@ -31,6 +31,7 @@
 //! | `x{1`, `x}1` | the two ends of a pipe between programs |
 //! | `null:size=60` | frames without end, to measure overhead |
 //! | `pcap:FILE` | the frames of a capture file |
+//! | `virtio-user:PATH` | a virtio network card for the vhost-user switch that serves the socket |
 //!
 //! Threads: a `Port` splits into its queues ([`Port::into_queues`]), each of which may move to a thread of its own.
 //! Event loops: see [`Queue::arm`]; a queue and a port are [`AsFd`](std::os::fd::AsFd).
@@ -42,6 +43,7 @@ mod error;
 mod port;
 mod queue;
 mod ring;
+mod stepped;
 mod waiter;
 
 pub use daemon_start::{DAEMON_VARIABLE, StartError, daemon_program, ensure_daemon, start_daemon};

@@ -75,7 +75,7 @@ impl Port {
     }
 
     pub(crate) fn new(info: PortInfo, queues: Vec<Queue>, binding: &Arc<Binding>) -> Result<Self, OpenError> {
-        let waiter = Waiter::new(queues.iter().map(Queue::notify), binding)
+        let waiter = Waiter::new(queues.iter().flat_map(Queue::events), binding)
             .map_err(|source| OpenError::System { what: "making an epoll set", source: source.into() })?;
         Ok(Self { info, queues, waiter })
     }

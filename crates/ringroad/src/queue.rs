@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::PortError;
 use crate::ring::{RxRing, TxRing};
+use crate::stepped::DeviceSleep;
 use crate::waiter::{Binding, Waitable, Waiter};
 
 /// What a program waits for.
@@ -35,6 +36,8 @@ pub struct Queue {
     pub(crate) tx: TxRing,
     pub(crate) rx: RxRing,
     notify: OwnedFd,
+    /// Where a device is in this program.
+    device: Option<DeviceSleep>,
     waiter: Waiter,
 }
 
@@ -43,14 +46,18 @@ impl Queue {
         tx: TxRing,
         rx: RxRing,
         notify: OwnedFd,
+        device: Option<DeviceSleep>,
         binding: &Arc<Binding>,
     ) -> rustix::io::Result<Self> {
-        let waiter = Waiter::new(std::iter::once(notify.as_fd()), binding)?;
-        Ok(Self { tx, rx, notify, waiter })
+        let events = device.iter().flat_map(DeviceSleep::descriptors);
+        let waiter = Waiter::new(std::iter::once(notify.as_fd()).chain(events), binding)?;
+        Ok(Self { tx, rx, notify, device, waiter })
     }
 
-    pub(crate) fn notify(&self) -> BorrowedFd<'_> {
-        self.notify.as_fd()
+    /// What ends its waits.
+    pub(crate) fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let device = self.device.iter().flat_map(DeviceSleep::descriptors);
+        std::iter::once(self.notify.as_fd()).chain(device)
     }
 
     /// The transmit ring.
@@ -106,12 +113,17 @@ impl Queue {
         if interest.tx() {
             self.tx.announce_sleep();
         }
-        self.sync()?;
-        if self.is_ready(interest) {
-            self.disarm()?;
-            return Ok(true);
+        loop {
+            self.sync()?;
+            if self.is_ready(interest) {
+                self.disarm()?;
+                return Ok(true);
+            }
+            // A device may have got something since.
+            if self.device.as_mut().is_none_or(DeviceSleep::begin) {
+                return Ok(false);
+            }
         }
-        Ok(false)
     }
 
     /// Ends what [`Queue::arm`] began: takes the signal off the descriptor, withdraws the announcement and syncs.
@@ -121,6 +133,9 @@ impl Queue {
     pub fn disarm(&mut self) -> Result<(), PortError> {
         // The signal goes first: one that comes after it stands for something the sync below, or the next, will see.
         ringroad_ring::eventfd::drain(&self.notify);
+        if let Some(device) = &mut self.device {
+            device.end();
+        }
         self.rx.awake();
         self.tx.awake();
         self.sync()

@@ -1,10 +1,9 @@
 //! The rings as programs hold them.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringroad_datapath::engine::Engine;
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
@@ -16,6 +15,7 @@ use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::violation::RingViolation;
 
 use crate::error::PortError;
+use crate::stepped::Stepped;
 use crate::waiter::Binding;
 
 /// Idle syncs between two looks at the connection, for programs that never wait.
@@ -26,9 +26,9 @@ const SYNCS_PER_CHECK: u32 = 4096;
 pub(crate) enum OtherSide {
     /// Somebody else, who sleeps and is woken by this eventfd.
     Elsewhere(OwnedFd),
-    /// This thread, by stepping the engine.
+    /// This thread, by stepping the datapath.
     Here {
-        engine: Arc<Mutex<Engine>>,
+        stepped: Arc<Stepped>,
         /// A device is at the other end: what stops it is to be told.
         device: bool,
     },
@@ -66,8 +66,8 @@ impl Half {
                 }
                 Ok(false)
             }
-            OtherSide::Here { engine, .. } => {
-                engine.lock().unwrap_or_else(PoisonError::into_inner).step();
+            OtherSide::Here { stepped, .. } => {
+                stepped.step();
                 Ok(true)
             }
         }
@@ -76,15 +76,15 @@ impl Half {
     /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds none.
     fn due_in(&self) -> Option<Duration> {
         match &self.other {
-            OtherSide::Here { engine, .. } => engine.lock().unwrap_or_else(PoisonError::into_inner).due_in(),
+            OtherSide::Here { stepped, .. } => stepped.lock().due_in(),
             OtherSide::Elsewhere(_) => None,
         }
     }
 
     /// What is wrong with the device at the other end, if there is one: `fault` asks it.
     fn check_device(&self, fault: fn(&dyn PortQueue) -> Option<String>) -> Result<(), PortError> {
-        let OtherSide::Here { engine, device: true } = &self.other else { return Ok(()) };
-        let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let OtherSide::Here { stepped, device: true } = &self.other else { return Ok(()) };
+        let engine = stepped.lock();
         engine.wired_devices().find_map(fault).map_or(Ok(()), |fault| Err(PortError::Device(fault)))
     }
 }

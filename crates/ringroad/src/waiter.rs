@@ -53,7 +53,11 @@ impl Waiter {
     ) -> rustix::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (number, event) in (0u64..).zip(events) {
-            epoll::add(&set, event, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+            match epoll::add(&set, event, epoll::EventData::new_u64(number), epoll::EventFlags::IN) {
+                // The queues of a device share a bell.
+                Err(rustix::io::Errno::EXIST) => {}
+                added => added?,
+            }
         }
         if let Some(connection) = &binding.connection {
             let flags = epoll::EventFlags::RDHUP;

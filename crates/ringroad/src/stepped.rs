@@ -1,0 +1,113 @@
+//! The datapath that syncs step, and sleeping before it: a program that waits on a device in itself is woken by what would wake a worker.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ringroad_datapath::engine::Engine;
+use ringroad_ring::eventfd;
+
+/// An engine that the threads of a program step in turn.
+#[derive(Debug)]
+pub(crate) struct Stepped {
+    engine: Arc<Mutex<Engine>>,
+    /// Threads that wait for it; changed under the engine's lock only.
+    asleep: AtomicUsize,
+    /// Wakes all of them, where one that was woken leaves work behind. Made with the first device.
+    bell: OnceLock<OwnedFd>,
+}
+
+impl Stepped {
+    pub(crate) fn new(engine: Arc<Mutex<Engine>>) -> Self {
+        Self { engine, asleep: AtomicUsize::new(0), bell: OnceLock::new() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves frames once.
+    #[inline]
+    pub(crate) fn step(&self) -> usize {
+        self.lock().step()
+    }
+
+    /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step and look again.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        let mut engine = self.lock();
+        engine.prepare_sleep(true);
+        let sleeps = !engine.has_waiting();
+        let others = self.asleep.fetch_add(usize::from(sleeps), Ordering::Relaxed);
+        if !sleeps && others == 0 {
+            engine.prepare_sleep(false);
+        }
+        sleeps
+    }
+
+    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and sees to it that others who sleep are not forgotten.
+    pub(crate) fn awake(&self) {
+        let mut engine = self.lock();
+        if let Some(bell) = self.bell.get() {
+            eventfd::drain(bell);
+        }
+        engine.drain_wakes();
+        let others = self.asleep.fetch_sub(1, Ordering::Relaxed) - 1;
+        engine.step();
+        if others == 0 {
+            engine.prepare_sleep(false);
+            return;
+        }
+        // Devices wake once for an announcement, and this was it.
+        engine.prepare_sleep(true);
+        if engine.has_waiting()
+            && let Some(bell) = self.bell.get()
+        {
+            eventfd::ring(bell);
+        }
+    }
+}
+
+/// What one queue needs to sleep before a stepped datapath with a device in it.
+#[derive(Debug)]
+pub(crate) struct DeviceSleep {
+    stepped: Arc<Stepped>,
+    /// What wakes a worker at the queue of the device, if anything does.
+    wake: Option<OwnedFd>,
+    is_asleep: bool,
+}
+
+impl DeviceSleep {
+    /// # Errors
+    /// The kernel has no descriptors left.
+    pub(crate) fn new(stepped: &Arc<Stepped>, wake: Option<OwnedFd>) -> rustix::io::Result<Self> {
+        if stepped.bell.get().is_none() {
+            // Where two devices are opened at once one of the two bells is dropped again.
+            let _ = stepped.bell.set(eventfd::create()?);
+        }
+        Ok(Self { stepped: Arc::clone(stepped), wake, is_asleep: false })
+    }
+
+    /// As [`Stepped::fall_asleep`].
+    pub(crate) fn begin(&mut self) -> bool {
+        self.is_asleep = self.is_asleep || self.stepped.fall_asleep();
+        self.is_asleep
+    }
+
+    /// As [`Stepped::awake`], where [`Self::begin`] went before.
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.is_asleep) {
+            self.stepped.awake();
+        }
+    }
+
+    /// What to wait for.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.wake.iter().chain(self.stepped.bell.get()).map(AsFd::as_fd)
+    }
+}
+
+impl Drop for DeviceSleep {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
