@@ -55,7 +55,7 @@ macro_rules! either {
 }
 
 impl DeviceRing {
-    /// Takes a ring up at `position`.
+    /// Takes a ring up at `position`, if it is packed; a split one says itself, in its used ring, where it has come to.
     ///
     /// # Errors
     /// [`RingSetupError`].
@@ -67,7 +67,7 @@ impl DeviceRing {
         Ok(if place.is_packed {
             Self::Packed(PackedDevice::new(memory, place, position)?)
         } else {
-            Self::Split(SplitDevice::new(memory, place, position)?)
+            Self::Split(SplitDevice::new(memory, place)?)
         })
     }
 

@@ -67,11 +67,7 @@ pub(crate) fn find_part(
 }
 
 impl SplitDevice {
-    pub(crate) fn new(
-        memory: Arc<GuestMemory>,
-        place: &RingPlace,
-        position: RingPosition,
-    ) -> Result<Self, RingSetupError> {
+    pub(crate) fn new(memory: Arc<GuestMemory>, place: &RingPlace) -> Result<Self, RingSetupError> {
         let entries = place.entries;
         if !entries.is_power_of_two() || entries > MAX_RING_ENTRIES {
             return Err(RingSetupError::Entries(entries.into()));
@@ -81,8 +77,10 @@ impl SplitDevice {
         let (available, _) =
             find_part(&memory, "available ring", place.driver, avail_ring_bytes(entries), 2)?;
         let (used, used_guest) = find_part(&memory, "used ring", place.device, used_ring_bytes(entries), 4)?;
+        // All that is taken is given back in order, so what is to be taken next begins behind the entry used last. A front end that comes back
+        // to a new back end may say otherwise: DPDK's says 0.
         let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
-        let next_available = position.0 as u16;
+        let next_available = next_used;
         Ok(Self {
             memory,
             descriptors,
@@ -102,11 +100,6 @@ impl SplitDevice {
 
     pub(crate) fn track(&mut self, inflight: &Arc<Inflight>, index: u16) -> Result<(), RingSetupError> {
         let part = InflightPart::of(inflight, index, self.entries).ok_or(RingSetupError::Inflight(index))?;
-        if part.is_used() {
-            // The used ring itself is the surest note of where the predecessor came to.
-            self.next_available = self.next_used;
-            self.known_available = self.next_used;
-        }
         part.note_split(self.next_used);
         self.inflight = Some(part);
         Ok(())
