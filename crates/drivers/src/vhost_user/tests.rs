@@ -1,1 +1,442 @@
+//! The back end under a front end of the `vhost` crate, whose guest is the test: it writes rings byte by byte.
+#![allow(unsafe_code)]
 
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::device_options::DeviceOptions;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_virtqueue::layout::{DESC_WRITE, features::*};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use vhost::vhost_user::message::{
+    VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures as Protocol,
+};
+use vhost::vhost_user::{Frontend, VhostUserFrontend};
+use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, VringConfigData};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::device::Device;
+
+const ENTRIES: u16 = 8;
+const MEMORY_BYTES: u64 = 1 << 20;
+const GUEST: u64 = 0x10_0000;
+const USER: u64 = 0x7f00_0000_0000;
+/// The rings of a guest's card: it receives by the first and transmits by the second.
+const RECEIVE: u64 = 0;
+const TRANSMIT: u64 = 1;
+const RING_BYTES: u64 = 0x4000;
+const AVAILABLE: u64 = 0x1000;
+const USED: u64 = 0x2000;
+const BUFFERS: u64 = 0x2_0000;
+const BUFFER_BYTES: u64 = 0x1000;
+
+struct Site {
+    folder: tempfile::TempDir,
+    device: Device,
+    queue: Box<dyn PortQueue>,
+    front: Option<Frontend>,
+    file: OwnedFd,
+    calls: Vec<EventFd>,
+}
+
+fn memory(bytes: u64) -> OwnedFd {
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, bytes).unwrap();
+    file
+}
+
+fn region(file: &OwnedFd, guest: u64, bytes: u64) -> VhostUserMemoryRegionInfo {
+    VhostUserMemoryRegionInfo {
+        guest_phys_addr: guest,
+        memory_size: bytes,
+        userspace_addr: USER + guest - GUEST,
+        mmap_offset: 0,
+        mmap_handle: file.as_raw_fd(),
+    }
+}
+
+fn ring_place(ring: u64, flags: u32) -> VringConfigData {
+    let start = USER + ring * RING_BYTES;
+    VringConfigData {
+        queue_max_size: ENTRIES,
+        queue_size: ENTRIES,
+        flags,
+        desc_table_addr: start,
+        used_ring_addr: start + USED,
+        avail_ring_addr: start + AVAILABLE,
+        log_addr: (flags != 0).then_some(GUEST + ring * RING_BYTES + USED),
+    }
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut device = super::open(&folder.path().join("s"), &DeviceOptions::default(), 1).unwrap();
+        let queue = device.queues.pop().unwrap();
+        Self { folder, device, queue, front: None, file: memory(MEMORY_BYTES), calls: Vec::new() }
+    }
+
+    /// With a guest that agreed to `features`.
+    fn with_guest(features: u64) -> Self {
+        let mut site = Self::new();
+        site.connect(features);
+        site.start(0);
+        site
+    }
+
+    /// Lets the front end do something, which answers to all it says, while the worker goes on.
+    fn ask<T: Send>(&mut self, what: impl FnOnce(&mut Frontend) -> T + Send) -> T {
+        let (front, queue) = (self.front.as_mut().unwrap(), &mut self.queue);
+        thread::scope(|scope| {
+            let asking = scope.spawn(move || what(front));
+            while !asking.is_finished() {
+                queue.prepare_sleep(false);
+                thread::yield_now();
+            }
+            asking.join().unwrap()
+        })
+    }
+
+    fn connect(&mut self, features: u64) {
+        self.front = Some(Frontend::connect(self.folder.path().join("s"), 2).unwrap());
+        let (first, file) = (region(&self.file, GUEST, MEMORY_BYTES), self.file.try_clone().unwrap());
+        self.ask(move |front| {
+            front.set_owner().unwrap();
+            let offered = front.get_features().unwrap();
+            assert_eq!(offered & features, features);
+            let protocol = front.get_protocol_features().unwrap();
+            assert!(protocol.contains(Protocol::REPLY_ACK | Protocol::LOG_SHMFD | Protocol::CONFIG));
+            let wanted = Protocol::REPLY_ACK
+                | Protocol::MQ
+                | Protocol::LOG_SHMFD
+                | Protocol::CONFIGURE_MEM_SLOTS
+                | Protocol::INFLIGHT_SHMFD;
+            front.set_protocol_features(wanted).unwrap();
+            front.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+            front.set_features(features | PROTOCOL_FEATURES).unwrap();
+            front.set_mem_table(&[first]).unwrap();
+            drop(file);
+        });
+    }
+
+    fn start(&mut self, flags: u32) {
+        self.calls = (0..2).map(|_| EventFd::new(libc::EFD_NONBLOCK).unwrap()).collect();
+        let calls: Vec<EventFd> = self.calls.iter().map(|call| call.try_clone().unwrap()).collect();
+        self.ask(move |front| {
+            for (ring, call) in calls.iter().enumerate() {
+                front.set_vring_num(ring, ENTRIES).unwrap();
+                front.set_vring_base(ring, 0).unwrap();
+                front.set_vring_addr(ring, &ring_place(ring as u64, flags)).unwrap();
+                front.set_vring_call(ring, call).unwrap();
+                front.set_vring_kick(ring, &EventFd::new(libc::EFD_NONBLOCK).unwrap()).unwrap();
+                front.set_vring_enable(ring, true).unwrap();
+            }
+        });
+        assert_eq!(self.device.peer.as_ref().unwrap().status().active_queues, 1);
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        rustix::io::pwrite(&self.file, bytes, at).unwrap();
+    }
+
+    fn read(&self, at: u64, bytes: usize) -> Vec<u8> {
+        let mut read = vec![0; bytes];
+        rustix::io::pread(&self.file, &mut read, at).unwrap();
+        read
+    }
+
+    fn word(&self, at: u64) -> u16 {
+        u16::from_le_bytes(self.read(at, 2).try_into().unwrap())
+    }
+
+    /// Makes buffer `number` available, with `bytes` of it, at its own place or at `address`.
+    fn offer(&self, ring: u64, number: u16, bytes: u32, flags: u16, address: Option<u64>) {
+        let place = GUEST + BUFFERS + u64::from(number) * BUFFER_BYTES;
+        let mut descriptor = address.unwrap_or(place).to_le_bytes().to_vec();
+        descriptor.extend(bytes.to_le_bytes());
+        descriptor.extend([flags, 0].map(u16::to_le_bytes).concat());
+        let start = ring * RING_BYTES;
+        self.write(start + 16 * u64::from(number % ENTRIES), &descriptor);
+        let index = self.word(start + AVAILABLE + 2);
+        let head = number % ENTRIES;
+        self.write(start + AVAILABLE + 4 + 2 * u64::from(index % ENTRIES), &head.to_le_bytes());
+        self.write(start + AVAILABLE + 2, &(index + 1).to_le_bytes());
+    }
+
+    /// The guest sends a frame behind a header.
+    fn send(&self, number: u16, header: &[u8], frame: &[u8]) {
+        let at = BUFFERS + u64::from(number) * BUFFER_BYTES;
+        self.write(at, header);
+        self.write(at + header.len() as u64, frame);
+        self.offer(TRANSMIT, number, (header.len() + frame.len()) as u32, 0, None);
+    }
+
+    fn used(&self, ring: u64) -> u16 {
+        self.word(ring * RING_BYTES + USED + 2)
+    }
+
+    fn receive(&mut self) -> Batch {
+        let mut batch = Batch::new();
+        batch.reset(256);
+        self.queue.receive(&mut batch);
+        batch
+    }
+
+    fn deliver(&mut self, frame: &[u8]) -> Delivery {
+        let mut batch = Batch::new();
+        batch.reset(256);
+        // SAFETY: the frame outlives the batch.
+        batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+        let delivery = self.queue.deliver(&mut batch, &[0]);
+        self.queue.flush();
+        delivery
+    }
+}
+
+fn frames(batch: &Batch) -> Vec<Vec<u8>> {
+    let bytes = |fragment: &Fragment| {
+        let mut bytes = vec![0; fragment.len()];
+        fragment.bytes().read(&mut bytes);
+        bytes
+    };
+    (0..batch.frames()).map(|frame| batch.frame(frame).iter().flat_map(bytes).collect()).collect()
+}
+
+const MODERN: u64 = VERSION_1 | NET_MRG_RXBUF;
+
+#[test]
+fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
+    let mut site = Site::with_guest(MODERN);
+    site.send(0, &[0; 12], b"the first frame of the guest");
+    site.send(1, &[0; 12], b"and its second one");
+    let batch = site.receive();
+    assert_eq!(frames(&batch), [&b"the first frame of the guest"[..], b"and its second one"]);
+    assert!(!batch.has_headers());
+    site.queue.flush();
+    assert_eq!(site.used(TRANSMIT), 0);
+    site.queue.release(batch.slots());
+    site.queue.flush();
+    assert_eq!(site.used(TRANSMIT), 2);
+    assert_eq!(site.calls[TRANSMIT as usize].read().unwrap(), 1);
+
+    for number in 0..3 {
+        site.offer(RECEIVE, 20 + number, 64, DESC_WRITE, None);
+    }
+    let long: Vec<u8> = (0..100).collect();
+    assert_eq!(site.deliver(&long).frames, 1);
+    let first = BUFFERS + 20 * BUFFER_BYTES;
+    assert_eq!(site.read(first, 12), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
+    assert_eq!([site.read(first + 12, 52), site.read(first + BUFFER_BYTES, 48)].concat(), long);
+    // What they hold stands in the used ring: 64 and 48.
+    assert_eq!(site.used(RECEIVE), 2);
+    assert_eq!(site.read(USED + 8, 4), [64, 0, 0, 0]);
+    assert_eq!(site.read(USED + 16, 4), [48, 0, 0, 0]);
+    assert_eq!(site.calls[RECEIVE as usize].read().unwrap(), 1);
+    // One buffer is left: not enough for a frame of two, enough for a short one.
+    assert_eq!(site.deliver(&long).dropped.of(DropCause::NoSpace), 1);
+    assert_eq!(site.deliver(&long[..40]).frames, 1);
+}
+
+#[test]
+fn guests_that_merge_nothing_and_old_ones_have_the_short_header() {
+    let mut site = Site::with_guest(ANY_LAYOUT);
+    site.offer(RECEIVE, 20, 64, DESC_WRITE, None);
+    assert_eq!(site.deliver(&[7; 55]).dropped.of(DropCause::TooLong), 1);
+    assert_eq!(site.deliver(&[7; 54]).frames, 1);
+    assert_eq!(site.read(BUFFERS + 20 * BUFFER_BYTES + 9, 3), [0, 7, 7]);
+    site.send(0, &[0; 10], b"a frame");
+    assert_eq!(frames(&site.receive()), [b"a frame"]);
+}
+
+#[test]
+fn what_a_guest_leaves_unfinished_is_said_and_given_only_to_guests_that_take_it() {
+    let unfinished = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0];
+    let mut site = Site::with_guest(MODERN | NET_CSUM);
+    site.send(0, &unfinished, &[1; 60]);
+    let batch = site.receive();
+    assert!(batch.is_unfinished());
+    assert_eq!(batch.unfinished(0).to_header(), unfinished[..10]);
+    assert!(!site.queue.takes_unfinished());
+    // Who did not agree cannot mean it.
+    let mut site = Site::with_guest(MODERN | super::features::TAKES_UNFINISHED);
+    site.send(0, &unfinished, &[1; 60]);
+    assert!(!site.receive().has_headers());
+    assert!(site.queue.takes_unfinished());
+}
+
+#[test]
+fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
+    let mut site = Site::with_guest(MODERN);
+    let more = memory(1 << 20);
+    let address = GUEST + (64 << 20);
+    let plugged = region(&more, address, 1 << 20);
+    rustix::io::pwrite(&more, b"in new memory", 12).unwrap();
+    // The rings run on, with what they hold.
+    site.send(0, &[0; 12], b"in old memory");
+    site.ask(|front| front.add_mem_region(&plugged)).unwrap();
+    site.offer(TRANSMIT, 1, 25, 0, Some(address));
+    let batch = site.receive();
+    assert_eq!(frames(&batch), [b"in old memory", &b"in new memory"[..]]);
+    // Memory is not pulled from under who reads it: the front end waits, here in a thread, until the frames are released.
+    site.queue.release(batch.slots());
+    site.ask(|front| front.remove_mem_region(&plugged)).unwrap();
+    assert!(site.ask(|front| front.remove_mem_region(&plugged)).is_err());
+}
+
+#[test]
+fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
+    let mut site = Site::with_guest(MODERN);
+    for number in 0..3 {
+        site.send(number, &[0; 12], &[1; 60]);
+    }
+    let batch = site.receive();
+    let queue = &mut site.queue;
+    let front = site.front.as_mut().unwrap();
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| front.get_vring_base(TRANSMIT as usize).unwrap());
+        // While something is lent the worker gives nothing back, nor takes more.
+        for _ in 0..100 {
+            queue.prepare_sleep(false);
+            thread::yield_now();
+        }
+        assert!(!asking.is_finished());
+        queue.release(batch.slots());
+        while !asking.is_finished() {
+            queue.prepare_sleep(false);
+        }
+        assert_eq!(asking.join().unwrap(), 3);
+    });
+    assert_eq!(site.used(TRANSMIT), 3);
+    site.send(3, &[0; 12], &[1; 60]);
+    assert_eq!(site.receive().frames(), 0);
+    site.start(0);
+    assert_eq!(site.receive().frames(), 1);
+}
+
+#[test]
+fn pages_written_are_logged_for_a_guest_that_moves() {
+    let mut site = Site::new();
+    site.connect(MODERN | LOG_ALL);
+    let log = memory(4096);
+    let area = VhostUserDirtyLogRegion { mmap_size: 4096, mmap_offset: 0, mmap_handle: log.as_raw_fd() };
+    site.ask(move |front| front.set_log_base(0, Some(area))).unwrap();
+    site.start(1);
+    site.offer(RECEIVE, 3, 1600, DESC_WRITE, None);
+    assert_eq!(site.deliver(&[1; 60]).frames, 1);
+    let mut bits = [0; 4096];
+    rustix::io::pread(&log, &mut bits, 0).unwrap();
+    let marked: Vec<u64> =
+        (0..32768).filter(|page| bits[*page as usize / 8] >> (page % 8) & 1 == 1).collect();
+    let pages = [GUEST + USED, GUEST + BUFFERS + 3 * BUFFER_BYTES].map(|address| address / 4096);
+    assert_eq!(marked, pages);
+}
+
+#[test]
+fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
+    let mut site = Site::new();
+    site.connect(MODERN);
+    let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
+    let (answer, kept) = site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
+    assert!(answer.mmap_size > 0);
+    site.start(0);
+    for number in 0..3 {
+        site.send(number, &[0; 12], &[number as u8; 60]);
+    }
+    let batch = site.receive();
+    assert_eq!(batch.frames(), 3);
+    // One is used; with the others under way the back end ends, as far as the guest can see.
+    site.queue.release(1);
+    site.queue.flush();
+    let Site { file, queue, device, .. } = site;
+    drop((queue, device));
+    let mut next = Site { file, ..Site::new() };
+    next.connect(MODERN);
+    let kept_fd = kept.as_fd().as_raw_fd();
+    next.ask(|front| front.set_inflight_fd(&answer, kept_fd)).unwrap();
+    next.start(0);
+    assert_eq!(frames(&next.receive()), [[1; 60], [2; 60]]);
+}
+
+#[test]
+fn memory_that_shrinks_stops_the_guest_and_nobody_else() {
+    let mut site = Site::with_guest(MODERN);
+    site.send(0, &[0; 12], &[1; 60]);
+    ftruncate(&site.file, 0).unwrap();
+    // Whatever is read first finds it gone.
+    let _ = site.receive();
+    assert_eq!(site.receive().frames(), 0);
+    assert!(site.queue.fault().unwrap().contains("taken back"), "{:?}", site.queue.fault());
+    assert_eq!(site.deliver(&[1; 60]).dropped.of(DropCause::RingStopped), 1);
+    assert!(!site.queue.has_waiting());
+    // A new guest finds a port that works.
+    site.front = None;
+    let peer = site.device.peer.clone().unwrap();
+    while peer.status().is_connected {
+        site.queue.prepare_sleep(false);
+    }
+    site.file = memory(MEMORY_BYTES);
+    site.connect(MODERN);
+    site.start(0);
+    site.send(0, &[0; 12], &[1; 60]);
+    assert_eq!(site.receive().frames(), 1);
+    assert_eq!(site.queue.fault(), None);
+}
+
+#[test]
+fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
+    let mut site = Site::with_guest(MODERN);
+    site.offer(TRANSMIT, 0, 60, 0, Some(1));
+    assert_eq!(site.receive().frames(), 0);
+    assert!(site.queue.fault().unwrap().contains("not memory of the guest"));
+    // Whatever is changed about it, it is not run again for that.
+    let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
+    site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
+    assert_eq!(site.receive().frames(), 0);
+    assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    let refused = |ask: fn(&mut Site) -> bool, part: &str| {
+        let mut site = Site::new();
+        site.connect(MODERN);
+        assert!(ask(&mut site), "{part}: not refused");
+        let peer = site.device.peer.clone().unwrap();
+        while peer.status().is_connected {
+            site.queue.prepare_sleep(false);
+        }
+        let error = peer.status().last_error.unwrap();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(|site| site.ask(|front| front.set_features(MODERN | 1 << 50)).is_err(), "not offered");
+    refused(
+        |site| {
+            let short = memory(4096);
+            let region = region(&short, GUEST, 8192);
+            site.ask(|front| front.set_mem_table(&[region])).is_err()
+        },
+        "holds 4096 bytes, and 8192 were promised",
+    );
+    refused(
+        |site| {
+            let overlap = region(&site.file, GUEST + 4096, 4096);
+            site.ask(|front| front.add_mem_region(&overlap)).is_err()
+        },
+        "overlap",
+    );
+    refused(
+        |site| {
+            site.ask(|front| {
+                let place = VringConfigData { desc_table_addr: USER + MEMORY_BYTES - 16, ..ring_place(0, 0) };
+                front.set_vring_num(0, ENTRIES).unwrap();
+                front.set_vring_addr(0, &place).unwrap();
+                front.set_vring_enable(0, true).unwrap();
+                front.set_vring_kick(0, &EventFd::new(0).unwrap()).is_err()
+            })
+        },
+        "descriptor table",
+    );
+}
