@@ -134,7 +134,9 @@ impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         let mut shared = self.shared.lock();
         shared.is_gone = true;
-        shared.back = self.current.take();
+        // What was put down before and not fetched yet comes first.
+        let last = self.current.take();
+        shared.back = shared.back.take().or(last);
         self.shared.exchanged.notify_all();
     }
 }
@@ -148,9 +150,11 @@ mod tests {
         let bell = Arc::new(eventfd::create().unwrap());
         let (desk, mut held) = handover::<Vec<u32>>(bell);
         assert!(held.get().is_none() && !held.is_recalled());
+        let (fetched, await_fetched) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             assert_eq!(desk.exchange(Some(vec![1])), None);
             let back = desk.exchange(Some(vec![7]));
+            fetched.send(()).unwrap();
             assert_eq!(desk.exchange(None), Some(vec![7]));
             // Nobody is there any more: nothing waits.
             assert_eq!(desk.exchange(Some(vec![9])), None);
@@ -168,6 +172,7 @@ mod tests {
         await_recall(&held);
         held.exchange();
         assert_eq!(held.get(), Some(&mut vec![7]));
+        await_fetched.recv().unwrap();
         drop(held);
         assert_eq!(thread.join().unwrap(), Some(vec![1, 2]));
     }

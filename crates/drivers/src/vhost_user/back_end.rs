@@ -178,6 +178,7 @@ impl BackEnd {
             reads_offloads: has(feature::NET_CSUM),
             takes_unfinished: has(TAKES_UNFINISHED),
             fault: None,
+            is_uncounted: false,
             scratch: Scratch::new(),
         };
         if let Some(kick) = &setup.kick {

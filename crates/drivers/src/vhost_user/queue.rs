@@ -26,6 +26,8 @@ pub struct VhostQueue {
     /// The guest's receive queue.
     to_guest: Held<Vring>,
     lent: VecDeque<Lent>,
+    /// Rules that the guest broke, not reported yet.
+    violations: u64,
     awaits_room: bool,
     announced_room: bool,
 }
@@ -37,6 +39,7 @@ impl VhostQueue {
             from_guest,
             to_guest,
             lent: VecDeque::with_capacity(BATCH_FRAMES),
+            violations: 0,
             awaits_room: false,
             announced_room: false,
         }
@@ -46,19 +49,20 @@ impl VhostQueue {
     #[inline]
     fn follow(&mut self) {
         if self.from_guest.is_recalled() && self.lent.is_empty() {
-            put_down(&mut self.from_guest);
+            put_down(&mut self.from_guest, &mut self.violations);
         }
         if self.to_guest.is_recalled() {
-            put_down(&mut self.to_guest);
+            put_down(&mut self.to_guest, &mut self.violations);
         }
     }
 }
 
 /// Gives a ring back to the connection's thread, with all that was done in it shown to the guest.
 #[cold]
-fn put_down(held: &mut Held<Vring>) {
+fn put_down(held: &mut Held<Vring>, violations: &mut u64) {
     if let Some(vring) = held.get() {
         vring.publish();
+        *violations += u64::from(vring.is_uncounted);
     }
     held.exchange();
 }
@@ -113,6 +117,14 @@ impl PortQueue for VhostQueue {
             None => delivery.dropped.add(DropCause::NotBound, frames.len() as u32),
         }
         delivery
+    }
+
+    fn violations(&mut self) -> u64 {
+        for held in [&mut self.from_guest, &mut self.to_guest] {
+            self.violations +=
+                held.get().map_or(0, |vring| u64::from(std::mem::take(&mut vring.is_uncounted)));
+        }
+        std::mem::take(&mut self.violations)
     }
 
     fn flush(&mut self) -> u32 {

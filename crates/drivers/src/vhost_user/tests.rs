@@ -391,6 +391,7 @@ fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
     site.offer(TRANSMIT, 0, 60, 0, Some(1));
     assert_eq!(site.receive().frames(), 0);
     assert!(site.queue.fault().unwrap().contains("not memory of the guest"));
+    assert_eq!((site.queue.violations(), site.queue.violations()), (1, 0));
     // Whatever is changed about it, it is not run again for that.
     let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();

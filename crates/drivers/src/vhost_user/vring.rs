@@ -49,6 +49,8 @@ pub(super) struct Vring {
     pub(super) takes_unfinished: bool,
     /// Why it stands still.
     pub(super) fault: Option<RingFault>,
+    /// Whether that was not counted yet.
+    pub(super) is_uncounted: bool,
     pub(super) scratch: Scratch,
 }
 
@@ -82,7 +84,7 @@ impl Vring {
     #[cold]
     fn fail(&mut self, fault: RingFault) {
         if self.fault.is_none() {
-            self.fault = Some(fault);
+            (self.fault, self.is_uncounted) = (Some(fault), true);
             if let Some(error) = &self.error {
                 eventfd::ring(&**error);
             }
@@ -287,6 +289,15 @@ fn push_frame(
 ) -> Option<u16> {
     if !batch.has_room(pieces.len().max(1)) {
         return None;
+    }
+    if !reads_offloads
+        && let [piece] = pieces
+        && (header_bytes + 1..=FRAGMENT_BYTES).contains(&(piece.bytes as usize))
+    {
+        // As most guests send: in one piece, with nothing to read in its header.
+        // SAFETY: as below.
+        batch.push(unsafe { Fragment::new(&bytes_of(piece).skip(header_bytes), 0) }, true);
+        return Some(1);
     }
     let mut header = [0; NET_HEADER_BYTES];
     let mut read = 0;

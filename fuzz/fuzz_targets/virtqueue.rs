@@ -1,0 +1,70 @@
+//! Any bytes as a virtqueue, of both layouts, that changes while it is used: what is taken lies in the memory shared, and the taking ends.
+#![no_main]
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS};
+use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
+use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
+
+const BYTES: usize = 8192;
+/// What the guest calls the first byte: so little that wild words are addresses often enough.
+const GUEST: u64 = 0x1000;
+
+static FILE: LazyLock<std::os::fd::OwnedFd> = LazyLock::new(|| {
+    let file = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, BYTES as u64).unwrap();
+    file
+});
+static MEMORY: LazyLock<Arc<GuestMemory>> = LazyLock::new(|| {
+    let place = RegionPlace { guest: GUEST, user: 0, bytes: BYTES as u64, file_offset: 0 };
+    let region = Arc::new(GuestRegion::map(place, FILE.as_fd()).unwrap());
+    Arc::new(GuestMemory::new(vec![region]).unwrap())
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&[kind, entries, ref changes @ ..], rest)) = data.split_first_chunk::<8>() else { return };
+    let mut image = rest[..rest.len().min(BYTES)].to_vec();
+    image.resize(BYTES, 0);
+    rustix::io::pwrite(&*FILE, &image, 0).unwrap();
+    let is_packed = kind & 1 != 0;
+    let place = RingPlace {
+        entries: if is_packed { u16::from(entries % 64) } else { 1 << (entries % 7) },
+        descriptors: 0,
+        driver: 1024,
+        device: 2048,
+        is_packed,
+        has_event_index: kind & 2 != 0,
+        has_tables: kind & 4 != 0,
+    };
+    let access = if kind & 8 != 0 { Access::Write } else { Access::Read };
+    let Ok(mut ring) = DeviceRing::new(Arc::clone(&MEMORY), &place, RingPosition(u32::from(kind & 16) << 11)) else {
+        return;
+    };
+    let mut segments = Vec::new();
+    for &change in changes {
+        // As often as it likes the guest writes into what is being read.
+        rustix::io::pwrite(&*FILE, &[change], u64::from(change) * 4).unwrap();
+        for _ in 0..place.entries {
+            segments.clear();
+            let Ok(Some(chain)) = ring.take(access, &mut segments) else { break };
+            assert!(segments.len() <= MAX_SEGMENTS);
+            for piece in &segments {
+                assert!(piece.guest >= GUEST && piece.guest + u64::from(piece.bytes) <= GUEST + BYTES as u64);
+            }
+            if change & 1 != 0 {
+                ring.put_back(chain);
+                break;
+            }
+            ring.give_back(chain, u32::from(change));
+        }
+        ring.prefetch(u16::from(change));
+        ring.publish(|_, _| ());
+        ring.wake_me(change & 2 != 0);
+        if ring.available(4).is_err() {
+            return;
+        }
+    }
+});
