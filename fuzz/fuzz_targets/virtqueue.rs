@@ -40,7 +40,8 @@ fuzz_target!(|data: &[u8]| {
         has_tables: kind & 4 != 0,
     };
     let access = if kind & 8 != 0 { Access::Write } else { Access::Read };
-    let Ok(mut ring) = DeviceRing::new(Arc::clone(&MEMORY), &place, RingPosition(u32::from(kind & 16) << 11)) else {
+    let Ok(mut ring) = DeviceRing::new(Arc::clone(&MEMORY), &place, RingPosition(u32::from(kind & 16) << 11))
+    else {
         return;
     };
     let mut segments = Vec::new();
