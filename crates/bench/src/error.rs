@@ -110,6 +110,22 @@ pub enum BenchError {
     /// A sample was taken but is not worth counting.
     #[error("the sample does not count: {0}")]
     Implausible(String),
+    /// The two guests around a switch could not do their part.
+    #[error("the guests could not {what}: {message}")]
+    Guests {
+        /// What they were to do.
+        what: &'static str,
+        /// What was in the way.
+        message: String,
+    },
+    /// Setting up a switch failed.
+    #[error("`{command}` failed: {message}")]
+    SetUp {
+        /// The command, or the request to the daemon.
+        command: String,
+        /// What it said.
+        message: String,
+    },
     /// A Ringroad worker reported a failure of its own.
     #[error("the {role} worker failed: {message}")]
     Worker {

@@ -419,13 +419,13 @@ impl Contestant for Ringroad {
 }
 
 /// A daemon of one turn.
-struct StartedDaemon {
-    process: BenchProcess,
-    command: String,
+pub(crate) struct StartedDaemon {
+    pub(crate) process: BenchProcess,
+    pub(crate) command: String,
 }
 
 /// Starts a daemon with its worker on `cpu`, or where the scheduler puts it, and everything else as users get it.
-fn start_daemon(
+pub(crate) fn start_daemon(
     programs: &Programs,
     namespace: &Namespace,
     folder: &Path,
@@ -466,7 +466,8 @@ fn daemon_config(cpu: Option<usize>) -> String {
     format!("[workers]\ncount = 1\n{pinned}\n[log]\nlevel = \"warn\"\n")
 }
 
-fn socket(folder: &Path) -> PathBuf {
+/// The socket of a turn's daemon.
+pub(crate) fn socket(folder: &Path) -> PathBuf {
     folder.join("ringroad.sock")
 }
 

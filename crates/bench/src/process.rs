@@ -300,6 +300,11 @@ struct SchedTime {
 pub(crate) struct ThreadTimes(HashMap<OsString, SchedTime>);
 
 impl ThreadTimes {
+    /// Nanoseconds that all threads together have run.
+    pub(crate) fn run_ns(&self) -> u64 {
+        self.0.values().map(|time| time.run_ns).sum()
+    }
+
     /// How long the thread that has run most since `before` waited since then. Which thread that is must not be taken from
     /// either end: a program may have set itself up in one and work in another.
     fn wait_since(&self, before: &Self) -> Option<u64> {

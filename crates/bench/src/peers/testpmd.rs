@@ -82,12 +82,12 @@ impl Installation {
     }
 
     /// Memory for one turn, where it has to be lent.
-    pub(super) fn lend_memory(&self) -> Result<Option<HugepageReserve>, BenchError> {
+    pub(crate) fn lend_memory(&self) -> Result<Option<HugepageReserve>, BenchError> {
         Ok(self.memory.lend()?)
     }
 
     /// What is known of it: version and memory.
-    pub(super) fn facts(&self) -> ContestantFacts {
+    pub(crate) fn facts(&self) -> ContestantFacts {
         ContestantFacts {
             version: self.version.get().cloned(),
             memory: self.memory.describe(),
@@ -114,7 +114,7 @@ impl Installation {
 
 /// One process of a set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Launch {
+pub(crate) struct Launch {
     /// What it is in this set-up, in one word.
     pub role: &'static str,
     /// The CPU it forwards on.
@@ -257,14 +257,14 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
 
 /// A running testpmd.
 #[derive(Debug)]
-pub(super) struct Testpmd {
-    pub telemetry: Telemetry,
+pub(crate) struct Testpmd {
+    pub(super) telemetry: Telemetry,
     pub process: BenchProcess,
 }
 
 impl Testpmd {
     /// Starts a process in a network `namespace` and waits until it forwards. Returns it with its command line.
-    pub(super) fn start(
+    pub(crate) fn start(
         installation: &Installation,
         namespace: &Namespace,
         launch: &Launch,

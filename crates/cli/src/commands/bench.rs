@@ -1,9 +1,11 @@
 //! `ringroad bench` and its workers.
 
+mod vm;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use ringroad_bench::worker::{self, Role, WorkerOptions};
 use ringroad_bench::{Flow, FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -22,7 +24,10 @@ use crate::output::Output;
 /// Ratios come first; absolute figures mean something only beside them. Peers
 /// need the Debian packages dpdk, dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
+    #[command(subcommand)]
+    comparison: Option<Comparison>,
     /// The points that decide, in about ten minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -38,6 +43,13 @@ pub(crate) struct Bench {
     /// Write the JSON report to this file as well
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// A comparison of another kind.
+#[derive(Debug, Subcommand)]
+enum Comparison {
+    /// Compare switches between two guests
+    Vm(vm::BenchVm),
 }
 
 /// A path through Ringroad.
@@ -94,17 +106,16 @@ impl Path {
 
 impl Bench {
     pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+        if let Some(Comparison::Vm(vm)) = &self.comparison {
+            return vm.run(output);
+        }
         let profile = if self.full { Profile::Full } else { Profile::Quick };
         let paths: Vec<FramePath> = self.path.iter().flat_map(|path| path.frame_paths()).collect();
         let mut plan = Plan::of(profile).only(&paths);
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;
         }
-        let stop = StopFlag::new();
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, stop.shared())
-                .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))?;
-        }
+        let stop = stop_by_signal()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
         let session = Session::prepare(plan, Some(&program), &stop)
@@ -122,13 +133,30 @@ impl Bench {
         });
         let json =
             || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
-        if let Some(path) = &self.report {
-            std::fs::write(path, json()?).map_err(|error| {
-                Failure::new(format!("writing {}: {error}", path.display()), "choose another --report")
-            })?;
-        }
+        write_report(self.report.as_deref(), json)?;
         output.line(&if output.is_json() { json()? } else { report.to_table(None) })
     }
+}
+
+/// A flag that an interrupt raises.
+fn stop_by_signal() -> Result<StopFlag, Failure> {
+    let stop = StopFlag::new();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.shared())
+            .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))?;
+    }
+    Ok(stop)
+}
+
+/// Writes the report to the file that was asked for.
+fn write_report(
+    path: Option<&std::path::Path>,
+    json: impl Fn() -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, json()?).map_err(|error| {
+        Failure::new(format!("writing {}: {error}", path.display()), "choose another --report")
+    })
 }
 
 /// A worker of the bench, started by it

@@ -1,0 +1,140 @@
+//! Switches between two guests: Ringroad beside Open vSwitch, testpmd and the Linux bridge.
+//!
+//! ```text
+//! guest ─ virtio-user ═ vhost-user ─ switch ─ vhost-user ═ virtio-user ─ guest
+//! └──────────────── one thread of ours on the first core ────────────────┘        switch on the second
+//! ```
+//!
+//! The guests ([`guests`]) send at a rate, both ways at once, and know of each frame whether and when it came. Each *turn* ([`turn`]) starts one switch anew,
+//! searches its throughput ([`search`]), and measures latency at half of that, the processor time of a frame, and what the switch costs without traffic.
+//! Rounds go through the switches in turn, each the other way, and ratios are taken within a round ([`report`]).
+
+use std::path::Path;
+
+use crate::contestant::CorePair;
+use crate::error::BenchError;
+use crate::facts::{MachineFacts, StealClock, allowed_cpus};
+use crate::ours::Programs;
+use crate::peers::testpmd::Installation;
+use crate::peers::{Absent, reason};
+use crate::stop::StopFlag;
+use bridge::LinuxBridge;
+use contestant::GuestSwitch;
+use ovs::OvsSwitch;
+use ringroad::RingroadSwitch;
+use testpmd::TestpmdSwitch;
+
+mod bridge;
+mod contestant;
+mod guests;
+mod ovs;
+pub mod plan;
+pub mod report;
+mod ringroad;
+pub mod search;
+mod testpmd;
+pub mod turn;
+
+pub use plan::VmPlan;
+pub use report::VmReport;
+
+/// A switch that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// Ringroad's daemon, always first.
+    Ringroad,
+    /// Open vSwitch with DPDK.
+    OvsDpdk,
+    /// testpmd.
+    Testpmd,
+    /// The kernel's bridge.
+    LinuxBridge,
+}
+
+impl SwitchKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ringroad, Self::OvsDpdk, Self::Testpmd, Self::LinuxBridge];
+}
+
+/// A comparison that is set up and not begun.
+pub struct VmSession {
+    plan: VmPlan,
+    switches: Vec<Box<dyn GuestSwitch>>,
+    absent: Vec<Absent>,
+    cores: CorePair,
+    stop: StopFlag,
+}
+
+impl VmSession {
+    /// Looks which of `wanted` are installed; `program` is one beside which the daemon is found.
+    ///
+    /// # Errors
+    /// [`BenchError::TooFewCpus`]: guests and switch need a core each.
+    pub fn prepare(
+        plan: VmPlan,
+        wanted: &[SwitchKind],
+        program: &Path,
+        stop: &StopFlag,
+    ) -> Result<Self, BenchError> {
+        let cores = CorePair::lowest_of(&allowed_cpus())?;
+        let mut session = Self { plan, switches: Vec::new(), absent: Vec::new(), cores, stop: stop.clone() };
+        for kind in wanted {
+            session.enter(*kind, program);
+        }
+        Ok(session)
+    }
+
+    fn enter(&mut self, kind: SwitchKind, program: &Path) {
+        let entered: Result<Vec<Box<dyn GuestSwitch>>, (&str, BenchError)> = match kind {
+            SwitchKind::Ringroad => {
+                let programs = Programs::beside(program);
+                Ok(vec![Box::new(RingroadSwitch { programs })])
+            }
+            SwitchKind::Testpmd => Installation::find(&self.stop)
+                .map(|installation| vec![Box::new(TestpmdSwitch { installation }) as Box<dyn GuestSwitch>])
+                .map_err(|error| ("DPDK testpmd io", error)),
+            SwitchKind::OvsDpdk => [false, true]
+                .into_iter()
+                .filter(|learns| !learns || self.plan.ovs_normal)
+                .map(|learns| OvsSwitch::find(learns).map(|ovs| Box::new(ovs) as Box<dyn GuestSwitch>))
+                .collect::<Result<_, _>>()
+                .map_err(|error| ("OVS-DPDK", error)),
+            SwitchKind::LinuxBridge => Ok(vec![Box::new(LinuxBridge)]),
+        };
+        match entered {
+            Ok(switches) => self.switches.extend(switches),
+            Err((name, error)) => self.absent.push(Absent { name: name.into(), reason: reason(&error) }),
+        }
+    }
+
+    /// Measures everything, or until the stop flag is raised; `progress` is told of each turn in a line.
+    #[must_use]
+    pub fn run(self, progress: &mut dyn FnMut(&str)) -> VmReport {
+        let (machine, steal) = (MachineFacts::gather(), StealClock::start());
+        let mut turns: Vec<Vec<Result<turn::TurnOutcome, String>>> =
+            self.switches.iter().map(|_| Vec::new()).collect();
+        let mut stopped = false;
+        'rounds: for round in 0..self.plan.repeat {
+            let mut order: Vec<usize> = (0..self.switches.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for number in order {
+                let (Some(switch), Some(turns)) = (self.switches.get(number), turns.get_mut(number)) else {
+                    continue;
+                };
+                let outcome = turn::measure(switch.as_ref(), &self.plan, self.cores, &self.stop);
+                if matches!(outcome, Err(BenchError::Stopped)) {
+                    stopped = true;
+                    break 'rounds;
+                }
+                let outcome = outcome.map_err(|error| reason(&error));
+                progress(&format!("round {}: {}: {}", round + 1, switch.name(), report::in_a_line(&outcome)));
+                turns.push(outcome);
+            }
+        }
+        let contestants =
+            self.switches.iter().zip(turns).map(|(switch, turns)| (switch.name(), switch.about(), turns));
+        VmReport::new(self.plan, machine, steal.percent(), self.cores, stopped, self.absent, contestants)
+    }
+}

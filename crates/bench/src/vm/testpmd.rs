@@ -1,0 +1,49 @@
+//! DPDK's testpmd in `io` mode between two vhost-user ports.
+
+use std::rc::Rc;
+
+use ringroad_netdev::Namespace;
+
+use super::contestant::{Ground, GuestSwitch, RunningSwitch};
+use crate::error::BenchError;
+use crate::peers::testpmd::{Installation, Launch, Testpmd};
+
+/// testpmd as a switch.
+#[derive(Debug)]
+pub(super) struct TestpmdSwitch {
+    pub(super) installation: Rc<Installation>,
+}
+
+impl GuestSwitch for TestpmdSwitch {
+    fn name(&self) -> &'static str {
+        "DPDK testpmd io"
+    }
+
+    fn about(&self) -> &'static str {
+        "what comes in at one vhost-user port goes out at the other, no address looked at: 2 copies; polls always"
+    }
+
+    fn start(&self, ground: &Ground<'_>) -> Result<RunningSwitch, BenchError> {
+        let pages = self.installation.lend_memory()?;
+        let paths = ["a", "b"].map(|port| ground.folder.join(port).display().to_string());
+        let launch = Launch {
+            role: "switch",
+            cpu: ground.cores.second,
+            devices: (0..)
+                .zip(&paths)
+                .map(|(number, path)| format!("net_vhost{number},iface={path},queues=1"))
+                .collect(),
+            burst_frames: 32,
+            mode: ["--forward-mode=io", "--txd=1024", "--rxd=1024"].map(String::from).to_vec(),
+        };
+        let (testpmd, command) =
+            Testpmd::start(&self.installation, &Namespace::Current, &launch, ground.folder)?;
+        Ok(RunningSwitch {
+            ports: paths.map(|path| format!("virtio-user:{path}")),
+            namespace: Namespace::Current,
+            process: Some(testpmd.process),
+            commands: vec![command],
+            _keep: vec![Box::new(pages)],
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! One turn of one switch: started, measured at every size, ended.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::contestant::{Ground, GuestSwitch, RunningSwitch};
+use super::guests::{Guests, Trial, TrialOutcome};
+use super::plan::VmPlan;
+use super::search::ThroughputSearch;
+use crate::contestant::CorePair;
+use crate::error::BenchError;
+use crate::sockets::socket_folder;
+use crate::stop::StopFlag;
+
+/// How often a rate is tried that lost frames: on a machine that others use too, one trial may be theirs.
+const ATTEMPTS: u32 = 2;
+/// A trial with the guests busy for more than this says what they can do rather than what the switch can.
+const BUSY_GUESTS: f64 = 0.02;
+
+/// Latencies of a trial, microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// Half of the frames took no longer.
+    pub p50_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
+}
+
+/// What a turn came to at one frame size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeOutcome {
+    /// Frame size in bytes, FCS included.
+    pub frame_bytes: u32,
+    /// Frames per second at which no more was lost than allowed, both directions together; `None` where every rate lost some.
+    pub throughput_fps: Option<f64>,
+    /// Frames per second that arrived when more was offered than it could carry.
+    pub overload_fps: f64,
+    /// Whether the guests had hardly a moment to spare then: the switch may be faster than this says.
+    pub guests_were_the_limit: bool,
+    /// Share of the time in which the guests had nothing to do at overload.
+    pub guests_idle_share: f64,
+    /// At half of the throughput.
+    pub latency: Option<Latency>,
+    /// Processor time of the switch for each frame at the throughput, all of its threads, ns.
+    pub cpu_ns_per_frame: Option<f64>,
+    /// Trials of the search.
+    pub trials: u32,
+}
+
+/// What a turn came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TurnOutcome {
+    /// One for each size of the plan.
+    pub sizes: Vec<SizeOutcome>,
+    /// Processor time of the switch without traffic, percent of a core.
+    pub idle_cpu_percent: Option<f64>,
+    /// The commands that made it.
+    pub commands: Vec<String>,
+}
+
+/// Starts `switch`, measures it, and ends it.
+pub(super) fn measure(
+    switch: &dyn GuestSwitch,
+    plan: &VmPlan,
+    cores: CorePair,
+    stop: &StopFlag,
+) -> Result<TurnOutcome, BenchError> {
+    let folder = socket_folder()?;
+    let ground = Ground { folder: folder.path(), cores, stop };
+    let running = switch.start(&ground)?;
+    let guests = Guests::start(running.ports.clone(), running.namespace.clone(), cores.first)?;
+    let mut sizes = Vec::new();
+    for &frame_bytes in &plan.sizes_bytes {
+        sizes.push(at_size(&running, &guests, plan, frame_bytes, stop)?);
+    }
+    let idle_cpu_percent = idle_cpu(&running, plan.idle, stop)?;
+    // The guests go first, as their side of the sockets does when a machine ends.
+    drop(guests);
+    Ok(TurnOutcome { sizes, idle_cpu_percent, commands: running.commands.clone() })
+}
+
+fn at_size(
+    running: &RunningSwitch,
+    guests: &Guests,
+    plan: &VmPlan,
+    frame_bytes: u32,
+    stop: &StopFlag,
+) -> Result<SizeOutcome, BenchError> {
+    let trial = |rate_fps| Trial { rate_fps, frame_bytes, duration: plan.trial };
+    let overload = guests.run(&trial(None))?;
+    let mut search = ThroughputSearch::up_to(overload.rate_fps(), plan.precision);
+    let (mut trials, mut cpu_ns_per_frame) = (0, None);
+    while let Some(rate) = search.next_rate() {
+        let mut carried = false;
+        for _ in 0..ATTEMPTS {
+            stop.pass(Duration::ZERO)?;
+            trials += 1;
+            let before_ns = run_ns(running);
+            let outcome = match guests.run(&trial(Some(rate))) {
+                // A moment that was bad for the guests counts as an attempt.
+                Err(BenchError::Implausible(_)) => continue,
+                outcome => outcome?,
+            };
+            carried = outcome.loss_ratio() <= plan.loss_ratio;
+            if carried {
+                let spent_ns = run_ns(running).zip(before_ns).map(|(after, before)| after - before);
+                cpu_ns_per_frame = spent_ns.map(|spent| spent as f64 / outcome.received.max(1) as f64);
+                break;
+            }
+        }
+        search.record(rate, carried);
+    }
+    let throughput_fps = search.throughput();
+    let latency = match throughput_fps {
+        Some(rate) => latency_of(&guests.run(&trial(Some(rate / 2.0)))?),
+        None => None,
+    };
+    Ok(SizeOutcome {
+        frame_bytes,
+        throughput_fps,
+        overload_fps: overload.rate_fps(),
+        guests_were_the_limit: overload.idle_share < BUSY_GUESTS,
+        guests_idle_share: overload.idle_share,
+        latency,
+        cpu_ns_per_frame,
+        trials,
+    })
+}
+
+fn latency_of(outcome: &TrialOutcome) -> Option<Latency> {
+    let histogram = outcome.latency_ns.as_ref().filter(|histogram| !histogram.is_empty())?;
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    Some(Latency { p50_us: at(0.5), p99_us: at(0.99), p999_us: at(0.999) })
+}
+
+fn run_ns(running: &RunningSwitch) -> Option<u64> {
+    running.process.as_ref().map(|process| process.thread_times().run_ns())
+}
+
+fn idle_cpu(running: &RunningSwitch, duration: Duration, stop: &StopFlag) -> Result<Option<f64>, BenchError> {
+    let Some(before_ns) = run_ns(running) else { return Ok(None) };
+    let began = Instant::now();
+    stop.pass(duration)?;
+    let elapsed_ns = began.elapsed().as_nanos().max(1) as f64;
+    Ok(run_ns(running).map(|after_ns| (after_ns - before_ns) as f64 / elapsed_ns * 100.0))
+}
