@@ -40,6 +40,8 @@ pub struct SwitchAtSize {
     pub latency_p999_us: Option<Summary>,
     /// Processor time of the switch for a frame, ns.
     pub cpu_ns_per_frame: Option<Summary>,
+    /// Share of the time in which other programs had the switch's processor.
+    pub cpu_wait: Option<Summary>,
 }
 
 /// All switches at one frame size.
@@ -170,6 +172,7 @@ impl VmReport {
                     latency_p99_us: summary(turns, frame_bytes, |size| size.latency.map(|of| of.p99_us)),
                     latency_p999_us: summary(turns, frame_bytes, |size| size.latency.map(|of| of.p999_us)),
                     cpu_ns_per_frame: summary(turns, frame_bytes, |size| size.cpu_ns_per_frame),
+                    cpu_wait: summary(turns, frame_bytes, |size| size.cpu_wait),
                 }
             };
             SizeReport { frame_bytes, switches: contestants.iter().map(switch).collect() }
@@ -207,7 +210,9 @@ impl VmReport {
     /// For people.
     #[must_use]
     pub fn to_table(&self) -> String {
-        let mut parts = vec!["v2v: guest, switch, guest; both ways at once, rates are sums of both. Medians (smallest to largest).".into()];
+        let mut parts = vec!["v2v: guest, switch, guest; both ways at once, rates are sums of both. Medians (smallest to largest). \
+             CPU taken: by other programs from the switch; where it is much, the figures are about those."
+            .into()];
         for size in &self.sizes {
             parts.push(format!("{} B\n{}", size.frame_bytes, table(size)));
         }
@@ -283,6 +288,7 @@ fn table(size: &SizeReport) -> Table {
         "p99 µs",
         "p99.9 µs",
         "CPU ns/frame",
+        "CPU taken %",
     ]);
     for switch in &size.switches {
         let ratio = switch.ringroad_ratio.as_ref().map(|ratio| &ratio.summary);
@@ -296,6 +302,7 @@ fn table(size: &SizeReport) -> Table {
             show(switch.latency_p99_us.as_ref(), 1.0, 1),
             show(switch.latency_p999_us.as_ref(), 1.0, 1),
             show(switch.cpu_ns_per_frame.as_ref(), 1.0, 0),
+            show(switch.cpu_wait.as_ref(), 0.01, 0),
         ];
         let cells = cells.into_iter().map(|cell| Cell::new(cell).set_alignment(CellAlignment::Right));
         table.add_row(std::iter::once(Cell::new(&switch.switch)).chain(cells));
@@ -316,6 +323,7 @@ mod tests {
             guests_idle_share: 0.5,
             latency: None,
             cpu_ns_per_frame: Some(1e9 / fps),
+            cpu_wait: Some(0.01),
             trials: 6,
         };
         Ok(TurnOutcome { sizes: vec![size], idle_cpu_percent: Some(idle), commands: Vec::new() })

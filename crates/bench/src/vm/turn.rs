@@ -10,6 +10,7 @@ use super::plan::VmPlan;
 use super::search::ThroughputSearch;
 use crate::contestant::CorePair;
 use crate::error::BenchError;
+use crate::process::{BenchProcess, cpu_wait_share};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 
@@ -46,6 +47,8 @@ pub struct SizeOutcome {
     pub latency: Option<Latency>,
     /// Processor time of the switch for each frame at the throughput, all of its threads, ns.
     pub cpu_ns_per_frame: Option<f64>,
+    /// Share of the time in which the switch was ready to run and other programs had its processor: much of it makes all the rest worthless.
+    pub cpu_wait: Option<f64>,
     /// Trials of the search.
     pub trials: u32,
 }
@@ -89,7 +92,9 @@ fn at_size(
     frame_bytes: u32,
     stop: &StopFlag,
 ) -> Result<SizeOutcome, BenchError> {
-    let trial = |rate_fps| Trial { rate_fps, frame_bytes, duration: plan.trial };
+    let trial = |rate_fps| Trial { rate_fps, frame_bytes, duration: plan.trial, measures_latency: false };
+    let times = || running.process.iter().map(BenchProcess::thread_times).collect::<Vec<_>>();
+    let (began, times_before) = (Instant::now(), times());
     let overload = guests.run(&trial(None))?;
     let mut search = ThroughputSearch::up_to(overload.rate_fps(), plan.precision);
     let (mut trials, mut cpu_ns_per_frame) = (0, None);
@@ -115,7 +120,10 @@ fn at_size(
     }
     let throughput_fps = search.throughput();
     let latency = match throughput_fps {
-        Some(rate) => latency_of(&guests.run(&trial(Some(rate / 2.0)))?),
+        Some(rate) => {
+            let half = Trial { measures_latency: true, ..trial(Some(rate / 2.0)) };
+            latency_of(&guests.run(&half)?)
+        }
         None => None,
     };
     Ok(SizeOutcome {
@@ -126,6 +134,7 @@ fn at_size(
         guests_idle_share: overload.idle_share,
         latency,
         cpu_ns_per_frame,
+        cpu_wait: cpu_wait_share(&times_before, &times(), began.elapsed()),
         trials,
     })
 }
