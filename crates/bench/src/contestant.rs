@@ -40,7 +40,7 @@ impl CorePair {
 
 /// A process may have waited for its CPU for this share of the interval before the sample stops counting: what remains
 /// is a figure about the other programs.
-const CPU_WAIT_LIMIT: f64 = 0.2;
+pub(crate) const CPU_WAIT_LIMIT: f64 = 0.2;
 
 /// Processor time that the program under test took for each frame counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
