@@ -41,6 +41,8 @@ pub mod features {
     pub const VERSION_1: u64 = 1 << 32;
     /// Packed rings.
     pub const RING_PACKED: u64 = 1 << 34;
+    /// Buffers are given back in the order in which they were made available.
+    pub const IN_ORDER: u64 = 1 << 35;
 }
 
 /// Bytes of a descriptor, in a ring of either kind and in a table.

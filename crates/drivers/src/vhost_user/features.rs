@@ -14,6 +14,7 @@ pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
         | ANY_LAYOUT
         | INDIRECT_DESC
         | EVENT_IDX
+        | IN_ORDER
         | NET_MRG_RXBUF
         | NET_STATUS
         | NET_GUEST_ANNOUNCE
@@ -51,6 +52,7 @@ pub(super) fn describe(features: u64) -> String {
         (has(NET_MRG_RXBUF), "merged buffers"),
         (has(INDIRECT_DESC), "indirect descriptors"),
         (has(EVENT_IDX), "event index"),
+        (has(IN_ORDER), "buffers in order"),
         (has(NET_CSUM) || has(NET_GUEST_CSUM), "checksum offload"),
         (has(NET_HOST_TSO4) || has(NET_GUEST_TSO4), "TCP segmentation offload"),
         (has(NET_MQ), "several queues"),
