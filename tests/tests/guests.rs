@@ -74,7 +74,7 @@ fn await_process_end(pid: u64) {
 }
 
 /// Sends frames from one port to the other until one gets there, and then `count` that must all get there, in order.
-fn assert_joined(sender: &mut Port, receiver: &mut Port, count: u64) {
+fn assert_joined(daemon: &Daemon, sender: &mut Port, receiver: &mut Port, count: u64) {
     let (from, to) = (station(1), station(2));
     let end = Instant::now() + PATIENCE.unwrap();
     let mut frame = Vec::new();
@@ -83,10 +83,11 @@ fn assert_joined(sender: &mut Port, receiver: &mut Port, count: u64) {
         send(sender, &numbered(to, from, u64::MAX, 60));
         sender.tx().sync().unwrap();
         let came = receiver.wait(Interest::Rx, Some(Duration::from_millis(20))).unwrap();
+        frame.clear();
         if came && receiver.rx().receive(&mut frame).is_some() && number_of(&frame, from).is_some() {
             break;
         }
-        assert!(Instant::now() < end, "no frame came");
+        assert!(Instant::now() < end, "no frame came: {:#?}", daemon.status().ports);
     }
     for number in 0..count {
         send(sender, &numbered(to, from, number, 60 + (number as usize * 37) % 1400));
@@ -162,7 +163,7 @@ fn a_virtual_machine_as_a_bridge_joins_two_switches() {
     start_guests(&daemon, &[&["dut", "--port", "vale0:dut", "--port", "vale1:dut", "--bridge"]]);
     let _guests = Guests(&daemon, &["dut"]);
     let (mut one, mut other) = (daemon.open("vale0:end"), daemon.open("vale1:end"));
-    assert_joined(&mut one, &mut other, 100);
+    assert_joined(&daemon, &mut one, &mut other, 100);
     drop((one, other));
     await_conserved(&daemon);
 }
@@ -314,7 +315,7 @@ fn through_testpmd(via: &str) {
     let mut testpmd = Service::start(command(&daemon, &arguments));
     testpmd.await_line("Press enter to exit");
     let (mut one, mut other) = (daemon.open("vale0:end"), daemon.open("vale1:end"));
-    assert_joined(&mut one, &mut other, 200);
+    assert_joined(&daemon, &mut one, &mut other, 200);
     drop((one, other));
     testpmd.signal(Signal::TERM);
     let (status, told) = testpmd.await_end();

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use ringroad_ring::eventfd;
 use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
@@ -186,6 +187,10 @@ impl BackEnd {
         }
         desk.desk.exchange(Some(vring));
         setup.runs = true;
+        // What was used before went to whoever was to be woken then; one call too many does no harm, one too few would leave the guest asleep.
+        if let Some(call) = &setup.call {
+            eventfd::ring(call.as_fd());
+        }
         Ok(())
     }
 

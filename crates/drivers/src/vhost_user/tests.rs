@@ -136,6 +136,8 @@ impl Site {
             }
         });
         assert_eq!(self.device.peer.as_ref().unwrap().status().active_queues, 1);
+        // Each ring that starts wakes its driver.
+        assert!(self.calls.iter().all(|call| call.read().is_ok()));
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {
