@@ -5,6 +5,7 @@ pub mod command;
 pub mod conservation;
 pub mod daemon;
 pub mod frames;
+pub mod huge_pages;
 pub mod network;
 pub mod service;
 pub mod site;

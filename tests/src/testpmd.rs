@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A running testpmd, killed with the value. It works without huge pages, so that tests need none reserved.
+/// A running testpmd, killed with the value.
 #[derive(Debug)]
 pub struct Testpmd {
     child: Child,
@@ -22,18 +22,28 @@ impl Testpmd {
         found
     }
 
-    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each two of its ports. What it says goes to
-    /// the file `testpmd.log` in `folder`.
+    /// As [`Self::with_memory`], in ordinary pages.
     ///
     /// # Panics
     /// Where it cannot be started.
     #[must_use]
     pub fn start(folder: &Path, devices: &[String], options: &[&str]) -> Self {
+        Self::with_memory(folder, &["--no-huge", "-m", "256"], devices, options)
+    }
+
+    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each two of its ports; `memory` are DPDK's arguments for that.
+    /// What it says goes to the file `testpmd.log` in `folder`.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn with_memory(folder: &Path, memory: &[&str], devices: &[String], options: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let log = File::options().create(true).append(true).open(folder.join("testpmd.log")).unwrap();
         let child = Command::new("dpdk-testpmd")
-            .args(["--lcores", "0@0,1@1", "--no-pci", "--no-huge", "-m", "256"])
+            .args(["--lcores", "0@0,1@1", "--no-pci"])
+            .args(memory)
             .arg(format!("--file-prefix={prefix}"))
             .args(devices.iter().map(|device| format!("--vdev={device}")))
             .args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192", "--forward-mode=io"])

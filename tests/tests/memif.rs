@@ -10,6 +10,7 @@ use ringroad::{Interest, Port};
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
+use ringroad_tests::huge_pages::HugePages;
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -23,17 +24,9 @@ fn has_testpmd() -> bool {
     is_there
 }
 
-/// How many 2 MiB pages testpmd needs.
-const PAGES: u64 = 128;
-
-/// Options for memory: reserved pages where there are enough, else ordinary ones.
-fn memory() -> &'static [&'static str] {
-    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    match free.ok().and_then(|free| free.trim().parse::<u64>().ok()) {
-        Some(free) if free >= PAGES => &["--in-memory", "-m", "192"],
-        _ => &["--no-huge", "-m", "192"],
-    }
-}
+/// DPDK's arguments for memory, in ordinary pages and in huge ones.
+const ORDINARY: &[&str] = &["--no-huge", "-m", "192"];
+const HUGE: &[&str] = &["--in-memory", "-m", "192"];
 
 /// What differs from one testpmd to the next.
 #[derive(Clone, Copy)]
@@ -42,14 +35,15 @@ struct Peer<'a> {
     /// `client` or `server`, with what belongs to it.
     role: &'a str,
     queues: u16,
+    memory: &'a [&'a str],
 }
 
 impl Peer<'_> {
     /// A testpmd that passes all that comes from interface 0 on to interface 1, and back.
     fn start(&self) -> Service {
-        let Self { socket, role, queues } = self;
+        let Self { socket, role, queues, memory } = self;
         let mut command = Command::new("dpdk-testpmd");
-        command.args(["--lcores=0@0,1@0", "--no-pci", "--single-file-segments"]).args(memory());
+        command.args(["--lcores=0@0,1@0", "--no-pci", "--single-file-segments"]).args(*memory);
         let unique = socket.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         command.arg(format!("--file-prefix={unique}"));
         for id in 0..2 {
@@ -153,11 +147,15 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
     if !has_testpmd() {
         return;
     }
-    for (zero_copy, queues) in [("no", 1), ("yes", 1), ("no", 2)] {
+    // For testpmd 96 of them; the daemon takes some for its regions too.
+    let pages = HugePages::reserve(256);
+    let huge = pages.as_ref().map(|_| ("no", 1, HUGE));
+    let kinds = [("no", 1, ORDINARY), ("yes", 1, ORDINARY), ("no", 2, ORDINARY)];
+    for (zero_copy, queues, memory) in kinds.into_iter().chain(huge) {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, &format!("role=server,queues={queues}"));
         let role = format!("role=client,zero-copy={zero_copy}");
-        let _peer = Peer { socket: &path, role: &role, queues }.start();
+        let _peer = Peer { socket: &path, role: &role, queues, memory }.start();
         site.await_peers();
         site.there_and_back(&LENGTHS);
         site.flow(20_000);
@@ -177,7 +175,7 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
     let (_folder, path) = socket();
     // As many queues as testpmd; it is not there yet.
     let mut site = Site::new(&path, "role=client,queues=2,ring-size=512");
-    let _peer = Peer { socket: &path, role: "role=server", queues: 2 }.start();
+    let _peer = Peer { socket: &path, role: "role=server", queues: 2, memory: ORDINARY }.start();
     site.await_peers();
     site.there_and_back(&LENGTHS);
     site.flow(20_000);
@@ -192,7 +190,7 @@ fn a_testpmd_that_is_killed_in_full_flow_comes_back() {
     for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, ours);
-        let peer = Peer { socket: &path, role: theirs, queues: 1 };
+        let peer = Peer { socket: &path, role: theirs, queues: 1, memory: ORDINARY };
         for turn in 1..3 {
             let running = peer.start();
             site.await_peers();
@@ -223,7 +221,7 @@ fn a_daemon_that_is_killed_in_full_flow_finds_its_testpmd_again() {
         return;
     }
     let (_folder, path) = socket();
-    let _peer = Peer { socket: &path, role: "role=server", queues: 1 }.start();
+    let _peer = Peer { socket: &path, role: "role=server", queues: 1, memory: ORDINARY }.start();
     for _ in 0..2 {
         let mut site = Site::new(&path, "role=client");
         site.await_peers();

@@ -10,6 +10,7 @@ use ringroad::{Interest, Port};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use ringroad_tests::huge_pages::HugePages;
 use ringroad_tests::network::finished;
 use ringroad_tests::testpmd::Testpmd;
 use rustix::process::Signal;
@@ -39,11 +40,15 @@ impl Site {
 
     /// A guest that forwards between the two, with `device` as further options of its cards.
     fn guest(&self, device: &str) -> Testpmd {
+        Testpmd::start(self.daemon.folder(), &self.cards(device), &[])
+    }
+
+    fn cards(&self, device: &str) -> [String; 2] {
         let device = |number: usize| {
             let path = self.socket(number);
             format!("net_virtio_user{number},path={},{device}", path.display())
         };
-        Testpmd::start(self.daemon.folder(), &[device(0), device(1)], &[])
+        [device(0), device(1)]
     }
 
     fn await_guest(&self) {
@@ -132,6 +137,23 @@ fn frames_pass_a_guest_with_rings_of_every_kind() {
             assert_eq!((report.counters.violations, &report.error), (0, &None), "{device}");
         }
     }
+}
+
+#[test]
+fn a_guest_in_huge_pages_is_served_like_any_other() {
+    if !Testpmd::is_installed() {
+        return;
+    }
+    // For the guest 128 of them; the daemon takes some for its regions too.
+    let Some(_pages) = HugePages::reserve(280) else { return };
+    let site = Site::new("");
+    let memory = ["--in-memory", "--single-file-segments", "-m", "256"];
+    let _guest = Testpmd::with_memory(site.daemon.folder(), &memory, &site.cards("queues=1"), &[]);
+    site.await_guest();
+    let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
+    carry(&mut a, &mut b, 1, 3000);
+    carry(&mut b, &mut a, 2, 3000);
+    await_conserved(&site.daemon);
 }
 
 #[test]
