@@ -107,3 +107,57 @@ unsafe fn read_word(from: *const u64) -> u64 {
     unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr(), 8) };
     u64::from_ne_bytes(bytes)
 }
+
+/// Copies the bytes of fragments, one after the other, into buffers of other sizes.
+#[derive(Debug)]
+pub struct Gather<'frame, Fragments> {
+    fragments: Fragments,
+    current: Option<&'frame Fragment>,
+    /// Bytes of the current fragment that were copied.
+    offset: usize,
+}
+
+impl<'frame, Fragments: Iterator<Item = &'frame Fragment>> Gather<'frame, Fragments> {
+    /// From the first byte of the first fragment on.
+    #[inline]
+    pub fn new(mut fragments: Fragments) -> Self {
+        let current = fragments.next();
+        Self { fragments, current, offset: 0 }
+    }
+
+    /// Fills `room`, or as much of it as bytes are left for.
+    #[inline]
+    pub fn fill(&mut self, mut room: SharedBytes<'_>) {
+        while let Some(fragment) = self.current
+            && !room.is_empty()
+        {
+            let copied = room.copy_from(&fragment.bytes().skip(self.offset));
+            room = room.skip(copied);
+            self.offset += copied;
+            if self.offset == fragment.len() {
+                (self.current, self.offset) = (self.fragments.next(), 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use super::*;
+
+    #[test]
+    fn fragments_are_gathered_across_the_borders_of_buffers() {
+        let parts: [&[u8]; 4] = [b"ab", b"", b"cdefg", b"h"];
+        // SAFETY: the bytes outlive the test, and nobody writes them.
+        let fragments = parts.map(|part| unsafe { Fragment::from_private(part, 0) });
+        let mut gather = Gather::new(fragments.iter());
+        let mut buffers = [[b'.'; 3]; 4];
+        for buffer in &mut buffers {
+            // SAFETY: the buffer is the test's own.
+            gather.fill(unsafe { SharedBytes::from_trusted_parts(NonNull::from(buffer).cast(), 3) });
+        }
+        assert_eq!(buffers.concat(), b"abcdefgh....");
+    }
+}

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 /// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow, which say how many the frame takes.
 pub const VIRTIO_HEADER_BYTES: usize = 10;
+/// Bytes of its longer form, which ends with the number of buffers that the frame takes.
+pub const LONG_VIRTIO_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
 /// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
 pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16::MAX as usize;
 /// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for segments of a few bytes
@@ -76,6 +78,17 @@ impl Unfinished {
         let [start0, start1] = self.checksum_start.to_ne_bytes();
         let [offset0, offset1] = self.checksum_offset.to_ne_bytes();
         [self.flags, self.gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1]
+    }
+
+    /// The header in its longer form, of a frame that takes `buffers` buffers with it.
+    #[inline]
+    #[must_use]
+    pub fn to_long_header(self, buffers: u16) -> [u8; LONG_VIRTIO_HEADER_BYTES] {
+        let mut header = [0; LONG_VIRTIO_HEADER_BYTES];
+        let (said, count) = header.split_at_mut(VIRTIO_HEADER_BYTES);
+        said.copy_from_slice(&self.to_header());
+        count.copy_from_slice(&buffers.to_ne_bytes());
+        header
     }
 
     /// The same after `bytes` were put in before the network header.

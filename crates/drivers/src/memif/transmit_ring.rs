@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
+use ringroad_port::frame::{Fragment, Gather};
 use ringroad_ring::eventfd;
 use ringroad_ring::shared::{SharedBytes, prefetch_write};
 
@@ -130,23 +130,13 @@ impl TransmitRing {
             return Err(Refused::Dropped(DropCause::TooLong));
         }
         let slots = self.slots_for(total)?;
-        let mut fragments = fragments.iter();
-        let (mut current, mut offset, mut left) = (fragments.next(), 0, total);
+        let mut gather = Gather::new(fragments.iter());
+        let mut left = total;
         for ahead in 0..slots {
             let position = self.next.wrapping_add(ahead);
             let (bytes, capacity) = self.buffer(position, left)?;
             let len = left.min(capacity as usize);
-            let mut room = bytes;
-            while let Some(fragment) = current
-                && !room.is_empty()
-            {
-                let copied = room.copy_from(&fragment.bytes().skip(offset));
-                room = room.skip(copied);
-                offset += copied;
-                if offset == fragment.len() {
-                    (current, offset) = (fragments.next(), 0);
-                }
-            }
+            gather.fill(bytes);
             left -= len;
             self.describe(position, len, ahead + 1 < slots);
             if left != 0 && ahead + 1 == slots {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
+use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
@@ -21,7 +21,7 @@ use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
 use super::QueueEvents;
-use super::virtio_header::{take_frame_behind_header, virtio_header};
+use super::virtio_header::take_frame_behind_header;
 use super::watch::Watch;
 
 /// How many frames ahead buffers are prefetched.
@@ -218,28 +218,16 @@ impl ShmQueue {
         if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
-        let header = virtio_header(unfinished, needed as u16);
+        // Receivers go by the number of slots, so it is counted here, whatever the sender wrote.
+        let header = unfinished.to_long_header(needed as u16);
         // SAFETY: the header outlives the loop, and nobody writes it.
         let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
-        let mut source = std::iter::once(&header).chain(fragments);
-        let mut current = source.next();
-        let mut offset = 0;
+        let mut gather = Gather::new(std::iter::once(&header).chain(fragments));
         for slot in 0..needed {
             let len = (total - slot * buffer_bytes).min(buffer_bytes);
             let ahead = used + slot as u32;
             let (bytes, buffer) = put.buffer(ahead, len).map_err(|_| DropCause::RingStopped)?;
-            let mut room = bytes;
-            while let Some(fragment) = current
-                && !room.is_empty()
-            {
-                let copied = room.copy_from(&fragment.bytes().skip(offset));
-                room = room.skip(copied);
-                offset += copied;
-                if offset == fragment.len() {
-                    offset = 0;
-                    current = source.next();
-                }
-            }
+            gather.fill(bytes);
             put.describe(ahead, buffer, len as u16, needed as u8, slot + 1 < needed);
         }
         Ok(needed as u32)

@@ -3,25 +3,12 @@
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
-use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
+use ringroad_port::offload::{LONG_VIRTIO_HEADER_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::datapath_end::TxTakeEnd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::violation::RingViolation;
 
-/// Bytes of the longer form of the header, which ends with a number of buffers.
-pub(super) const LONGEST_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
-
-/// The header, in its longer form, of a frame that takes `slots` slots with it. Receivers go by that number (`num_buffers`), so it is counted here,
-/// whatever the sender wrote.
-pub(super) fn virtio_header(unfinished: Unfinished, slots: u16) -> [u8; LONGEST_HEADER_BYTES] {
-    let mut header = [0; LONGEST_HEADER_BYTES];
-    let (said, buffers) = header.split_at_mut(VIRTIO_HEADER_BYTES);
-    said.copy_from_slice(&unfinished.to_header());
-    buffers.copy_from_slice(&slots.to_ne_bytes());
-    header
-}
-
-/// Takes one frame whose header of `header_bytes` bytes, at most [`LONGEST_HEADER_BYTES`], is read here, once, and is no part of it from here on:
+/// Takes one frame whose header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`], is read here, once, and is no part of it from here on:
 /// the batch says what it said. `Ok(false)`: no whole frame is there, or no room for it.
 pub(super) fn take_frame_behind_header(
     take: &mut TxTakeEnd,
@@ -33,7 +20,7 @@ pub(super) fn take_frame_behind_header(
     }
     let before = batch.fragment_count();
     let (mut slots, mut header_slots) = (0, 0);
-    let (mut header, mut read) = ([0; LONGEST_HEADER_BYTES], 0);
+    let (mut header, mut read) = ([0; LONG_VIRTIO_HEADER_BYTES], 0);
     let mut first_flags = 0;
     let outcome = loop {
         let taken = match take.take() {

@@ -5,12 +5,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringroad_port::offload::LONG_VIRTIO_HEADER_BYTES;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::monitor_end::MonitorEnd;
 use ringroad_ring::ring_view::RingView;
-
-use super::virtio_header::LONGEST_HEADER_BYTES;
 
 /// An onlooker of one ring.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl QueueState {
 
     /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is none.
     pub fn set_header_bytes(&self, bytes: u32) {
-        self.header_bytes.store(bytes.min(LONGEST_HEADER_BYTES as u32), Ordering::Relaxed);
+        self.header_bytes.store(bytes.min(LONG_VIRTIO_HEADER_BYTES as u32), Ordering::Relaxed);
     }
 
     /// Says who looks on from now on, in place of those before.
@@ -79,7 +78,7 @@ impl Watch {
         self.state.rx_users.load(Ordering::Relaxed) > 0
     }
 
-    /// Length of the virtio-net header in front of each frame, at most [`LONGEST_HEADER_BYTES`].
+    /// Length of the virtio-net header in front of each frame, at most [`LONG_VIRTIO_HEADER_BYTES`].
     #[inline]
     pub(super) fn header_bytes(&self) -> usize {
         self.state.header_bytes.load(Ordering::Relaxed) as usize

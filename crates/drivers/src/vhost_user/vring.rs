@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
+use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::eventfd;
@@ -342,10 +342,7 @@ fn write_frame(
     unfinished: Unfinished,
     buffers: u16,
 ) {
-    let mut header = [0; NET_HEADER_BYTES];
-    let (said, count) = header.split_at_mut(VIRTIO_HEADER_BYTES);
-    said.copy_from_slice(&unfinished.to_header());
-    count.copy_from_slice(&buffers.to_le_bytes());
+    let header = unfinished.to_long_header(buffers);
     let header = header.get(..header_bytes).unwrap_or(&[]);
     if let ([segment], [fragment]) = (segments, fragments) {
         let mut bytes = bytes_of(segment);
@@ -355,21 +352,8 @@ fn write_frame(
     }
     // SAFETY: the header outlives the loop, and nobody writes it.
     let header = unsafe { Fragment::from_private(header, 0) };
-    let mut sources = std::iter::once(&header).chain(fragments);
-    let mut current = sources.next();
-    let mut offset = 0;
+    let mut gather = Gather::new(std::iter::once(&header).chain(fragments));
     for segment in segments {
-        let mut room = bytes_of(segment);
-        while let Some(fragment) = current
-            && !room.is_empty()
-        {
-            let copied = room.copy_from(&fragment.bytes().skip(offset));
-            room = room.skip(copied);
-            offset += copied;
-            if offset == fragment.len() {
-                offset = 0;
-                current = sources.next();
-            }
-        }
+        gather.fill(bytes_of(segment));
     }
 }

@@ -3,7 +3,7 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
+use ringroad_port::frame::{Fragment, Gather};
 use ringroad_ring::shared::prefetch_write;
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
@@ -196,24 +196,11 @@ impl XdpQueue {
         if (self.socket.tx.free(needed as u32) as usize) < needed || self.ledger.free() < needed {
             return Err(DropCause::NoSpace);
         }
-        let mut source = fragments.iter();
-        let mut current = source.next();
-        let mut offset = 0;
+        let mut gather = Gather::new(fragments.iter());
         for piece in 0..needed {
             let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
             let len = (total - piece * capacity).min(capacity);
-            let mut room = self.umem.bytes(buffer, len);
-            while let Some(fragment) = current
-                && !room.is_empty()
-            {
-                let copied = room.copy_from(&fragment.bytes().skip(offset));
-                room = room.skip(copied);
-                offset += copied;
-                if offset == fragment.len() {
-                    offset = 0;
-                    current = source.next();
-                }
-            }
+            gather.fill(self.umem.bytes(buffer, len));
             self.put(buffer, len, piece + 1 < needed);
         }
         Ok(())

@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(far.queue.takes_unfinished(), to != 0);
         if to != 0 || !batch.is_unfinished() {
             prop_assert_eq!(far.deliver(&mut batch).frames, 1);
-            let mut expected = virtio_header(batch.unfinished(0), (to as usize + frame.len()).div_ceil(BUFFER_BYTES).max(1) as u16)[..to as usize].to_vec();
+            let mut expected = batch.unfinished(0).to_long_header((to as usize + frame.len()).div_ceil(BUFFER_BYTES).max(1) as u16)[..to as usize].to_vec();
             expected.extend_from_slice(frame);
             let slots = expected.len().div_ceil(BUFFER_BYTES).max(1) as u16;
             prop_assert_eq!(far.received(), [(expected, slots)]);
