@@ -3,6 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ringroad_ring::foreign_memory::{ForeignMemory, ForeignMemoryError};
 
@@ -20,9 +21,9 @@ pub struct RegionPlace {
 }
 
 impl RegionPlace {
-    fn overlaps(&self, other: &Self) -> bool {
-        let meet = |a: u64, b: u64| a < b.saturating_add(other.bytes) && b < a.saturating_add(self.bytes);
-        meet(self.guest, other.guest)
+    /// Whether `guest`, which is not below its first address, lies in it.
+    fn reaches(&self, guest: u64) -> bool {
+        guest - self.guest < self.bytes
     }
 }
 
@@ -73,10 +74,11 @@ impl GuestRegion {
     }
 }
 
-/// All regions of a guest. They stay as they are: a change makes a new one of these, with those regions that stay shared between both.
+/// All regions of a guest, in the order of the guest's addresses. They stay as they are: a change makes a new one of these, with those regions that stay shared
+/// between both.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
-    regions: Vec<std::sync::Arc<GuestRegion>>,
+    regions: Vec<Arc<GuestRegion>>,
 }
 
 impl GuestMemory {
@@ -84,18 +86,17 @@ impl GuestMemory {
     ///
     /// # Errors
     /// [`GuestMemoryError::Overlap`].
-    pub fn new(regions: Vec<std::sync::Arc<GuestRegion>>) -> Result<Self, GuestMemoryError> {
-        for (index, region) in regions.iter().enumerate() {
-            if regions.iter().take(index).any(|other| region.place.overlaps(&other.place)) {
-                return Err(GuestMemoryError::Overlap { guest: region.place.guest });
-            }
+    pub fn new(mut regions: Vec<Arc<GuestRegion>>) -> Result<Self, GuestMemoryError> {
+        regions.sort_by_key(|region| region.place.guest);
+        match regions.windows(2).find(|pair| pair[0].place.reaches(pair[1].place.guest)) {
+            Some(pair) => Err(GuestMemoryError::Overlap { guest: pair[1].place.guest }),
+            None => Ok(Self { regions }),
         }
-        Ok(Self { regions })
     }
 
     /// The regions.
     #[must_use]
-    pub fn regions(&self) -> &[std::sync::Arc<GuestRegion>] {
+    pub fn regions(&self) -> &[Arc<GuestRegion>] {
         &self.regions
     }
 
@@ -104,16 +105,17 @@ impl GuestMemory {
     #[inline]
     #[must_use]
     pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
-        for region in &self.regions {
-            let offset = address.wrapping_sub(region.place.guest);
-            if offset < region.place.bytes {
-                let together = (region.place.bytes - offset).min(u64::from(bytes));
-                // SAFETY: the offset is within the mapping of `place.bytes` bytes.
-                let start = unsafe { region.memory.start().add(offset as usize) };
-                return Some((start, together as u32));
-            }
+        // A guest may have hundreds of regions, and others wait while one is looked for.
+        let behind = self.regions.partition_point(|region| region.place.guest <= address);
+        let region = self.regions.get(behind.checked_sub(1)?)?;
+        let offset = address - region.place.guest;
+        if offset >= region.place.bytes {
+            return None;
         }
-        None
+        let together = (region.place.bytes - offset).min(u64::from(bytes));
+        // SAFETY: the offset is within the mapping of `place.bytes` bytes.
+        let start = unsafe { region.memory.start().add(offset as usize) };
+        Some((start, together as u32))
     }
 
     /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the first; `None` where they do not all lie in one region.
