@@ -293,7 +293,9 @@ fn mac_address(text: &str) -> Result<[u8; 6], String> {
     let mut mac = [0; 6];
     let mut parts = text.split([':', '-']);
     for byte in &mut mac {
-        let part = parts.next().filter(|part| part.len() == 2).ok_or_else(bad)?;
+        // A sign would pass for a digit.
+        let is_octet = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let part = parts.next().filter(is_octet).ok_or_else(bad)?;
         *byte = u8::from_str_radix(part, 16).map_err(|_| bad())?;
     }
     if parts.next().is_some() || mac[0] & 1 != 0 || mac == [0; 6] {
@@ -368,6 +370,7 @@ mod tests {
             ("mtu", Some("10")),
             ("mac", Some("01:00:00:00:00:00")),
             ("mac", Some("02:00:00:00:00")),
+            ("mac", Some("02:00:00:00:00:+1")),
             ("role", Some("boss")),
             ("socket-mode", Some("999")),
             ("secret", Some("a secret of more than twenty-four bytes")),

@@ -36,7 +36,9 @@ impl FromStr for MacAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "give a hardware address of a station, like 02:00:00:00:00:01".to_owned();
-        let octet = |text: &str| (text.len() == 2).then(|| u8::from_str_radix(text, 16).ok()).flatten();
+        // A sign would pass for a digit.
+        let is_octet = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let octet = |text: &str| is_octet(text).then(|| u8::from_str_radix(text, 16).ok()).flatten();
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
         let octets: [u8; 6] = octets.and_then(|octets| octets.try_into().ok()).ok_or_else(wrong)?;
         if octets == [0; 6] || octets[0] & 1 == 1 { Err(wrong()) } else { Ok(Self(octets)) }
