@@ -62,6 +62,21 @@ impl Service {
         (self.child.wait().unwrap(), self.seen.join("\n"))
     }
 
+    /// Whether it has not ended yet.
+    ///
+    /// # Panics
+    /// Where the kernel does not say.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ends it as a crash would, and waits for that.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal);
@@ -73,6 +88,10 @@ impl Drop for Service {
         // timeout(1), which runs commands in namespaces, passes this one on.
         self.signal(rustix::process::Signal::TERM);
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            self.seen.extend(self.lines.iter());
+            eprintln!("{} wrote:\n{}", self.what, self.seen.join("\n"));
+        }
     }
 }
 

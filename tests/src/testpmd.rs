@@ -1,76 +1,99 @@
-//! DPDK's testpmd as the other side of vhost-user sockets: a switch that passes frames from one port to the next and back.
+//! DPDK's testpmd at the other side of a socket: a program that passes frames from one of its ports to the next and back.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use ringroad_bench::hugepages::HugepageReserve;
+
+use crate::service::Service;
+
+/// Packet buffers and rings of a testpmd.
+const MEBIBYTES: u64 = 256;
+/// Pages of 2 MiB for that, and some for the regions of a daemon that takes them too.
+const HUGE_PAGES: u64 = 280;
 
 /// A running testpmd, killed with the value.
 #[derive(Debug)]
 pub struct Testpmd {
-    child: Child,
+    service: Service,
+    prefix: String,
+}
+
+/// Where its memory comes from.
+#[derive(Debug)]
+pub enum Memory {
+    /// Ordinary pages.
+    Ordinary,
+    /// Pages of 2 MiB, reserved while this lives.
+    Huge(HugepageReserve),
+}
+
+impl Memory {
+    /// Huge pages; `None`, and the reason printed, where there are none to be had.
+    #[must_use]
+    pub fn huge() -> Option<Self> {
+        HugepageReserve::of(HUGE_PAGES)
+            .inspect_err(|error| eprintln!("skipped on huge pages: {error}"))
+            .ok()
+            .map(Self::Huge)
+    }
 }
 
 impl Testpmd {
-    /// Whether it is installed.
+    /// Whether it is installed, and may be run.
     #[must_use]
     pub fn is_installed() -> bool {
-        let found = Command::new("dpdk-testpmd").arg("--version").output().is_ok();
-        if !found {
-            eprintln!("skipped: dpdk-testpmd is not installed (package dpdk)");
+        let runs = Path::new("/usr/bin/dpdk-testpmd").exists() && rustix::process::geteuid().is_root();
+        if !runs {
+            eprintln!("skipped: needs root and dpdk-testpmd (package dpdk)");
         }
-        found
+        runs
     }
 
-    /// As [`Self::with_memory`], in ordinary pages.
+    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each two of its ports.
     ///
     /// # Panics
     /// Where it cannot be started.
     #[must_use]
-    pub fn start(folder: &Path, devices: &[String], options: &[&str]) -> Self {
-        Self::with_memory(folder, &["--no-huge", "-m", "256"], devices, options)
-    }
-
-    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each two of its ports; `memory` are DPDK's arguments for that.
-    /// What it says goes to the file `testpmd.log` in `folder`.
-    ///
-    /// # Panics
-    /// Where it cannot be started.
-    #[must_use]
-    pub fn with_memory(folder: &Path, memory: &[&str], devices: &[String], options: &[&str]) -> Self {
+    pub fn start(memory: &Memory, devices: &[String], options: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let log = File::options().create(true).append(true).open(folder.join("testpmd.log")).unwrap();
-        let child = Command::new("dpdk-testpmd")
-            .args(["--lcores", "0@0,1@1", "--no-pci"])
-            .args(memory)
-            .arg(format!("--file-prefix={prefix}"))
-            .args(devices.iter().map(|device| format!("--vdev={device}")))
-            .args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192", "--forward-mode=io"])
-            .arg("--stats-period=60")
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { child }
+        let mut command = Command::new("dpdk-testpmd");
+        command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]);
+        command.args(match memory {
+            Memory::Ordinary => ["--no-huge"],
+            Memory::Huge(_) => ["--in-memory"],
+        });
+        command.args(["-m", &MEBIBYTES.to_string(), &format!("--file-prefix={prefix}")]);
+        command.args(devices.iter().map(|device| format!("--vdev={device}")));
+        command.args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192", "--forward-mode=io"]);
+        command.arg("--stats-period=60").args(options);
+        Self { service: Service::start(command), prefix }
+    }
+
+    /// Waits until it forwards. Its peers may not be connected then.
+    ///
+    /// # Panics
+    /// Where it ends or waits for long without.
+    pub fn await_forwarding(&mut self) {
+        self.service.await_line("Port statistics");
     }
 
     /// Kills it as a crash would, without a word to the other side.
     ///
     /// # Panics
     /// Where it had ended by itself.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), None, "testpmd had ended before: see its log");
+    pub fn kill(mut self) {
+        assert!(self.service.is_running(), "testpmd has ended by itself");
+        self.service.kill();
     }
 }
 
 impl Drop for Testpmd {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.service.kill();
+        // It removes its own files only when it ends in peace.
+        let _ = std::fs::remove_dir_all(Path::new("/var/run/dpdk").join(&self.prefix));
     }
 }

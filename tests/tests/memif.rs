@@ -2,60 +2,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ringroad::control::report::{PeerReport, StatusReport};
 use ringroad::{Interest, Port};
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
-use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
-use ringroad_tests::huge_pages::HugePages;
-use ringroad_tests::service::Service;
+use ringroad_tests::frames::{number_of, numbered, station};
+use ringroad_tests::passage::carry;
+use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// testpmd, where Debian's package dpdk is installed and its pages can be had.
-fn has_testpmd() -> bool {
-    let is_there = Path::new("/usr/bin/dpdk-testpmd").exists() && rustix::process::geteuid().is_root();
-    if !is_there {
-        eprintln!("skipped: needs root and dpdk-testpmd (apt-get install dpdk)");
-    }
-    is_there
-}
-
-/// DPDK's arguments for memory, in ordinary pages and in huge ones.
-const ORDINARY: &[&str] = &["--no-huge", "-m", "192"];
-const HUGE: &[&str] = &["--in-memory", "-m", "192"];
-
-/// What differs from one testpmd to the next.
-#[derive(Clone, Copy)]
-struct Peer<'a> {
-    socket: &'a Path,
-    /// `client` or `server`, with what belongs to it.
-    role: &'a str,
-    queues: u16,
-    memory: &'a [&'a str],
-}
-
-impl Peer<'_> {
-    /// A testpmd that passes all that comes from interface 0 on to interface 1, and back.
-    fn start(&self) -> Service {
-        let Self { socket, role, queues, memory } = self;
-        let mut command = Command::new("dpdk-testpmd");
-        command.args(["--lcores=0@0,1@0", "--no-pci", "--single-file-segments"]).args(*memory);
-        let unique = socket.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
-        command.arg(format!("--file-prefix={unique}"));
-        for id in 0..2 {
-            let path = socket.display();
-            command.arg(format!("--vdev=net_memif{id},id={id},socket={path},socket-abstract=no,{role}"));
-        }
-        command.args(["--", "--forward-mode=io", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192"]);
-        command.args(["--stats-period=300", &format!("--rxq={queues}"), &format!("--txq={queues}")]);
-        let mut service = Service::start(command);
-        service.await_line("Port statistics");
-        service
-    }
+/// A testpmd that passes all that comes from interface 0 on to interface 1, and back, once it forwards; `roles` are each one's role and what belongs to it.
+fn testpmd(memory: &Memory, socket: &Path, roles: [&str; 2], queues: u16) -> Testpmd {
+    let path = socket.display();
+    let device = |(id, role)| format!("net_memif{id},id={id},socket={path},socket-abstract=no,{role}");
+    let devices: Vec<String> = roles.into_iter().enumerate().map(device).collect();
+    let mut testpmd =
+        Testpmd::start(memory, &devices, &[&format!("--rxq={queues}"), &format!("--txq={queues}")]);
+    testpmd.await_forwarding();
+    testpmd
 }
 
 /// Two switches, each with a memif port and a program's; what passes from one to the other passes testpmd.
@@ -76,38 +43,14 @@ impl Site {
         Self { daemon, a, b }
     }
 
-    /// Waits until both peers are connected, and until frames pass: testpmd says nowhere when it has taken up its rings.
-    fn await_peers(&mut self) {
+    /// Waits until both peers are connected, and compares what passes them, both ways.
+    fn carry(&mut self) {
         self.daemon.await_status("connection", |status| {
             let peers: Vec<PeerReport> = peers(status);
             peers.len() == 2 && peers.iter().all(|peer| peer.connected)
         });
-        for there in [true, false] {
-            let (from, to) = if there { (&mut self.a, &mut self.b) } else { (&mut self.b, &mut self.a) };
-            let end = Instant::now() + PATIENCE.unwrap();
-            loop {
-                send(from, &numbered([0xFF; 6], station(3), 0, 60));
-                from.tx().sync().unwrap();
-                if to.wait(Interest::Rx, Some(Duration::from_millis(10))).unwrap() {
-                    break;
-                }
-                assert!(Instant::now() < end, "no frame passes");
-            }
-        }
-    }
-
-    /// Sends frames through both interfaces and compares what comes.
-    fn there_and_back(&mut self, lengths: &[usize]) {
-        for (number, &len) in (0..).zip(lengths) {
-            let there = numbered(station(2), station(1), number, len);
-            send(&mut self.a, &there);
-            self.a.tx().sync().unwrap();
-            assert!(receive_from(&mut self.b, station(1)) == there, "{len} bytes differ");
-            let back = numbered(station(1), station(2), number, len);
-            send(&mut self.b, &back);
-            self.b.tx().sync().unwrap();
-            assert!(receive_from(&mut self.a, station(2)) == back, "{len} bytes differ");
-        }
+        carry(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
+        carry(self.b.queue(), self.a.queue(), &LENGTHS, 4, 300);
     }
 
     /// Sends as fast as it goes until `enough` frames have come at the other side.
@@ -144,20 +87,20 @@ const LENGTHS: [usize; 12] = [22, 60, 61, 64, 512, 1023, 1500, 1514, 1518, 2048,
 
 #[test]
 fn frames_come_back_unchanged_from_testpmd_as_client() {
-    if !has_testpmd() {
+    if !Testpmd::is_installed() {
         return;
     }
-    // For testpmd 96 of them; the daemon takes some for its regions too.
-    let pages = HugePages::reserve(256);
-    let huge = pages.as_ref().map(|_| ("no", 1, HUGE));
-    let kinds = [("no", 1, ORDINARY), ("yes", 1, ORDINARY), ("no", 2, ORDINARY)];
-    for (zero_copy, queues, memory) in kinds.into_iter().chain(huge) {
+    // DPDK 22.11 closes the descriptor of its memory when its first zero-copy interface is connected: a second one has none to show.
+    let copying = ["role=client", "role=client"];
+    let sharing = ["role=client,zero-copy=yes", "role=client"];
+    let kinds =
+        [(copying, 1), (sharing, 1), (copying, 2)].map(|(roles, queues)| (Memory::Ordinary, roles, queues));
+    let in_huge_pages = [copying, sharing].into_iter().filter_map(|roles| Some((Memory::huge()?, roles, 1)));
+    for (memory, roles, queues) in kinds.into_iter().chain(in_huge_pages) {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, &format!("role=server,queues={queues}"));
-        let role = format!("role=client,zero-copy={zero_copy}");
-        let _peer = Peer { socket: &path, role: &role, queues, memory }.start();
-        site.await_peers();
-        site.there_and_back(&LENGTHS);
+        let _peer = testpmd(&memory, &path, roles, queues);
+        site.carry();
         site.flow(20_000);
         let status = await_conserved(&site.daemon);
         for peer in peers(&status) {
@@ -169,34 +112,31 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
 
 #[test]
 fn frames_come_back_unchanged_from_testpmd_as_server() {
-    if !has_testpmd() {
+    if !Testpmd::is_installed() {
         return;
     }
     let (_folder, path) = socket();
     // As many queues as testpmd; it is not there yet.
     let mut site = Site::new(&path, "role=client,queues=2,ring-size=512");
-    let _peer = Peer { socket: &path, role: "role=server", queues: 2, memory: ORDINARY }.start();
-    site.await_peers();
-    site.there_and_back(&LENGTHS);
+    let _peer = testpmd(&Memory::Ordinary, &path, ["role=server"; 2], 2);
+    site.carry();
     site.flow(20_000);
     await_conserved(&site.daemon);
 }
 
 #[test]
 fn a_testpmd_that_is_killed_in_full_flow_comes_back() {
-    if !has_testpmd() {
+    if !Testpmd::is_installed() {
         return;
     }
     for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
         let (_folder, path) = socket();
         let mut site = Site::new(&path, ours);
-        let peer = Peer { socket: &path, role: theirs, queues: 1, memory: ORDINARY };
         for turn in 1..3 {
-            let running = peer.start();
-            site.await_peers();
+            let running = testpmd(&Memory::Ordinary, &path, [theirs; 2], 1);
+            site.carry();
             site.flow(5_000);
-            running.signal(Signal::KILL);
-            drop(running);
+            running.kill();
             // Whoever sends now loses frames, and the account holds.
             for number in 0..200 {
                 let _ = site.a.tx().send(&numbered(station(2), station(1), number, 60)).unwrap();
@@ -217,15 +157,14 @@ fn a_testpmd_that_is_killed_in_full_flow_comes_back() {
 
 #[test]
 fn a_daemon_that_is_killed_in_full_flow_finds_its_testpmd_again() {
-    if !has_testpmd() {
+    if !Testpmd::is_installed() {
         return;
     }
     let (_folder, path) = socket();
-    let _peer = Peer { socket: &path, role: "role=server", queues: 1, memory: ORDINARY }.start();
+    let _peer = testpmd(&Memory::Ordinary, &path, ["role=server"; 2], 1);
     for _ in 0..2 {
         let mut site = Site::new(&path, "role=client");
-        site.await_peers();
-        site.there_and_back(&LENGTHS);
+        site.carry();
         site.flow(5_000);
         site.daemon.signal(Signal::KILL);
         site.daemon.await_end();

@@ -4,15 +4,14 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use ringroad::{Interest, Port};
+use ringroad::Port;
 use ringroad_tests::conservation::await_conserved;
-use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
-use ringroad_tests::huge_pages::HugePages;
 use ringroad_tests::network::finished;
-use ringroad_tests::testpmd::Testpmd;
+use ringroad_tests::passage;
+use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 
 /// A daemon with two switches, a guest's port on each, and a program's on each.
@@ -40,7 +39,7 @@ impl Site {
 
     /// A guest that forwards between the two, with `device` as further options of its cards.
     fn guest(&self, device: &str) -> Testpmd {
-        Testpmd::start(self.daemon.folder(), &self.cards(device), &[])
+        Testpmd::start(&Memory::Ordinary, &self.cards(device), &[])
     }
 
     fn cards(&self, device: &str) -> [String; 2] {
@@ -65,48 +64,7 @@ fn port(number: usize) -> String {
 
 /// Sends frames of many lengths through the guest and compares what comes.
 fn carry(from: &mut Port, to: &mut Port, seed: u8, frames: usize) {
-    let source = station(seed);
-    let make = |number: usize| {
-        let length = [60, 61, 64, 128, 777, 1500, 1514][number % 7];
-        let mut frame = numbered([0xFF; 6], source, number as u64, length);
-        for (offset, byte) in frame.iter_mut().enumerate().skip(22) {
-            *byte = (number * 31 + offset * 7) as u8;
-        }
-        frame
-    };
-    // What comes while the guest still sets its cards up is lost; the first frame that passes shows that it is done.
-    let probe = numbered([0xFF; 6], source, u64::MAX, 60);
-    let deadline = Instant::now() + PATIENCE.unwrap();
-    let mut frame = Vec::new();
-    while frame != probe {
-        assert!(Instant::now() < deadline, "nothing passes the guest");
-        from.tx().send(&probe).unwrap();
-        from.sync().unwrap();
-        to.wait(Interest::Rx, Some(Duration::from_millis(20))).unwrap();
-        while frame != probe {
-            frame.clear();
-            if to.rx().receive(&mut frame).is_none() {
-                break;
-            }
-        }
-    }
-    let (mut sent, mut came) = (0, 0);
-    while came < frames {
-        // No more under way than fit everywhere: a switch drops where a ring is full, and so does the guest.
-        while sent < frames && sent - came < 50 && from.tx().send(&make(sent)).unwrap() {
-            sent += 1;
-        }
-        from.sync().unwrap();
-        assert!(to.wait(Interest::Rx, PATIENCE).unwrap(), "{came} of {sent} frames came through");
-        frame.clear();
-        while to.rx().receive(&mut frame).is_some() {
-            if number_of(&frame, source).is_some_and(|number| number != u64::MAX) {
-                assert!(frame == make(came), "frame {came} of {} bytes came changed", frame.len());
-                came += 1;
-            }
-            frame.clear();
-        }
-    }
+    passage::carry(from.queue(), to.queue(), &[60, 61, 64, 128, 777, 1500, 1514], seed, frames);
 }
 
 #[test]
@@ -144,11 +102,9 @@ fn a_guest_in_huge_pages_is_served_like_any_other() {
     if !Testpmd::is_installed() {
         return;
     }
-    // For the guest 128 of them; the daemon takes some for its regions too.
-    let Some(_pages) = HugePages::reserve(280) else { return };
+    let Some(memory) = Memory::huge() else { return };
     let site = Site::new("");
-    let memory = ["--in-memory", "--single-file-segments", "-m", "256"];
-    let _guest = Testpmd::with_memory(site.daemon.folder(), &memory, &site.cards("queues=1"), &[]);
+    let _guest = Testpmd::start(&memory, &site.cards("queues=1"), &[]);
     site.await_guest();
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
     carry(&mut a, &mut b, 1, 3000);
@@ -167,7 +123,7 @@ fn each_queue_of_a_guest_that_uses_fewer_than_there_are_gets_frames() {
         format!("net_virtio_user{number},path={},queues={queues}", path.display())
     };
     let options = ["--rxq=2", "--txq=2", "--disable-rss"];
-    let _guest = Testpmd::start(site.daemon.folder(), &[device(0, 2), device(1, 2)], &options);
+    let _guest = Testpmd::start(&Memory::Ordinary, &[device(0, 2), device(1, 2)], &options);
     site.daemon.await_status("two queues in use", |status| {
         let guests = status.ports.iter().filter_map(|port| port.peer.as_ref());
         guests.filter(|peer| peer.active_queues == 2).count() == 2
@@ -195,7 +151,7 @@ fn guests_killed_in_mid_flow_come_back_and_disturb_nobody() {
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
     let (mut c, mut d) = (site.daemon.open("vale2:c"), site.daemon.open("vale2:d"));
     for round in 0..3 {
-        let mut guest = site.guest("queues=1,packed_vq=1");
+        let guest = site.guest("queues=1,packed_vq=1");
         site.await_guest();
         carry(&mut a, &mut b, round, 1000);
         // As many frames as there is room for are under way when it dies.

@@ -6,7 +6,8 @@ use std::path::Path;
 use ringroad::{Interest, OpenOptions, Port, Queue};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::frames::{number_of, numbered, station};
-use ringroad_tests::testpmd::Testpmd;
+use ringroad_tests::passage::carry;
+use ringroad_tests::testpmd::{Memory, Testpmd};
 use tempfile::TempDir;
 
 /// Two sockets in a folder of their own, between which testpmd passes frames.
@@ -17,67 +18,21 @@ fn sockets() -> (TempDir, [String; 2]) {
     (folder, paths)
 }
 
-fn testpmd(folder: &Path, paths: &[String; 2], device: &str, options: &[&str]) -> Testpmd {
+fn testpmd(paths: &[String; 2], device: &str, options: &[&str]) -> Testpmd {
     let devices: Vec<String> =
         (0..).zip(paths).map(|(number, path)| format!("net_vhost{number},iface={path},{device}")).collect();
-    Testpmd::start(folder, &devices, options)
+    Testpmd::start(&Memory::Ordinary, &devices, options)
 }
 
 fn open(paths: &[String; 2], options: &str) -> [Port; 2] {
     paths.each_ref().map(|path| Port::open(&format!("virtio-user:{path}{options}")).unwrap())
 }
 
-/// Sends frames of the lengths given from one queue to the other, through testpmd, and compares what comes. Sends anew what went lost while the
-/// other side was not connected yet.
-fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u64) {
-    let source = station(seed as u8);
-    let make = |number: usize| {
-        let length = lengths[number % lengths.len()];
-        let mut frame = numbered([0xFF; 6], source, seed << 32 | number as u64, length);
-        for (offset, byte) in frame.iter_mut().enumerate().skip(22) {
-            *byte = (number * 31 + offset * 7) as u8;
-        }
-        frame
-    };
-    // The first frame shows when both sides are there.
-    let mut received = Vec::new();
-    let deadline = std::time::Instant::now() + PATIENCE.unwrap();
-    let short = Some(std::time::Duration::from_millis(20));
-    let probe = numbered([0xFF; 6], source, u64::MAX, 60);
-    loop {
-        assert!(std::time::Instant::now() < deadline, "nothing came through");
-        from.tx().send(&probe).unwrap();
-        from.sync().unwrap();
-        if to.wait(Interest::Rx, short).unwrap() {
-            break;
-        }
-    }
-    let frames = 4000;
-    let (mut sent, mut came) = (0, 0);
-    while came < frames {
-        // No more under way than fit everywhere: testpmd drops where a ring is full.
-        while sent < frames && sent - came < 200 && from.tx().send(&make(sent)).unwrap() {
-            sent += 1;
-        }
-        from.sync().unwrap();
-        // What is under way wakes us.
-        assert!(to.wait(Interest::Rx, PATIENCE).unwrap(), "{came} of {sent} frames came through");
-        received.clear();
-        while to.rx().receive(&mut received).is_some() {
-            if number_of(&received, source) != Some(u64::MAX) {
-                assert!(received == make(came), "frame {came} of {} bytes came changed", received.len());
-                came += 1;
-            }
-            received.clear();
-        }
-    }
-}
-
-fn both_ways(ports: &mut [Port; 2], lengths: &[usize], seed: u64) {
+fn both_ways(ports: &mut [Port; 2], lengths: &[usize], seed: u8) {
     let [a, b] = ports;
     for (queue_a, queue_b) in a.queues().iter_mut().zip(b.queues()) {
-        carry(queue_a, queue_b, lengths, seed);
-        carry(queue_b, queue_a, lengths, seed + 1);
+        carry(queue_a, queue_b, lengths, seed, 4000);
+        carry(queue_b, queue_a, lengths, seed + 1, 4000);
     }
 }
 
@@ -88,8 +43,8 @@ fn as_client_frames_pass_through_a_server_as_they_are() {
     if !Testpmd::is_installed() {
         return;
     }
-    let (folder, paths) = sockets();
-    let _testpmd = testpmd(folder.path(), &paths, "queues=1", &[]);
+    let (_folder, paths) = sockets();
+    let _testpmd = testpmd(&paths, "queues=1", &[]);
     both_ways(&mut open(&paths, ""), &LENGTHS, 1);
 }
 
@@ -98,9 +53,9 @@ fn as_server_frames_pass_through_a_client_as_they_are_with_small_rings() {
     if !Testpmd::is_installed() {
         return;
     }
-    let (folder, paths) = sockets();
+    let (_folder, paths) = sockets();
     let mut ports = open(&paths, "@role=server,ring-size=256");
-    let _testpmd = testpmd(folder.path(), &paths, "queues=1,client=1", &[]);
+    let _testpmd = testpmd(&paths, "queues=1,client=1", &[]);
     both_ways(&mut ports, &LENGTHS, 3);
     drop(ports);
     assert!(paths.iter().all(|path| !Path::new(path).exists()), "a socket was left behind");
@@ -111,10 +66,9 @@ fn long_frames_pass_in_several_buffers() {
     if !Testpmd::is_installed() {
         return;
     }
-    let (folder, paths) = sockets();
+    let (_folder, paths) = sockets();
     // 0x8000: frames of several segments are sent.
-    let _testpmd =
-        testpmd(folder.path(), &paths, "queues=1", &["--max-pkt-len=9018", "--tx-offloads=0x8000"]);
+    let _testpmd = testpmd(&paths, "queues=1", &["--max-pkt-len=9018", "--tx-offloads=0x8000"]);
     both_ways(&mut open(&paths, ""), &[60, 2176, 2177, 4000, 9014], 5);
 }
 
@@ -123,8 +77,8 @@ fn each_queue_leads_to_the_queue_of_its_number() {
     if !Testpmd::is_installed() {
         return;
     }
-    let (folder, paths) = sockets();
-    let _testpmd = testpmd(folder.path(), &paths, "queues=2", &["--rxq=2", "--txq=2"]);
+    let (_folder, paths) = sockets();
+    let _testpmd = testpmd(&paths, "queues=2", &["--rxq=2", "--txq=2"]);
     let options = OpenOptions { queues: Some(2), ..OpenOptions::default() };
     let mut ports =
         paths.each_ref().map(|path| Port::open_with(&format!("virtio-user:{path}"), &options).unwrap());
@@ -177,10 +131,10 @@ fn a_back_end_that_was_killed_and_started_again_is_found_again() {
         return;
     }
     for (options, device) in [("", "queues=1"), ("@role=server", "queues=1,client=1")] {
-        let (folder, paths) = sockets();
+        let (_folder, paths) = sockets();
         let mut ports = open(&paths, options);
         for life in 0..3 {
-            let mut testpmd = testpmd(folder.path(), &paths, device, &[]);
+            let testpmd = testpmd(&paths, device, &[]);
             both_ways(&mut ports, &LENGTHS, 10 + life);
             testpmd.kill();
             // DPDK does not replace the socket of a server that has ended.

@@ -1,0 +1,61 @@
+//! Frames sent through something that passes them on, and compared with what comes out.
+
+use std::time::{Duration, Instant};
+
+use ringroad::{Interest, Queue};
+
+use crate::daemon::PATIENCE;
+use crate::frames::{number_of, numbered, station};
+
+/// Frames under way at most: what passes them on drops where a ring is full, and the smallest ring of a test has 64 entries.
+const UNDER_WAY: usize = 50;
+/// How long a frame may take before another is sent after it, while nobody may be there yet.
+const PROBE: Duration = Duration::from_millis(20);
+
+/// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the station that sends them. What comes
+/// while somebody on the way still sets up is lost, so a first frame is repeated until it arrives.
+///
+/// # Panics
+/// Where a frame is lost or comes changed.
+pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
+    let source = station(seed);
+    let make = |number: usize| {
+        let mut frame = numbered([0xFF; 6], source, number as u64, lengths[number % lengths.len()]);
+        for (offset, byte) in frame.iter_mut().enumerate().skip(22) {
+            *byte = (number * 31 + offset * 7) as u8;
+        }
+        frame
+    };
+    let probe = numbered([0xFF; 6], source, u64::MAX, 60);
+    let deadline = Instant::now() + PATIENCE.unwrap();
+    let mut frame = Vec::new();
+    while frame != probe {
+        assert!(Instant::now() < deadline, "nothing comes through");
+        from.tx().send(&probe).unwrap();
+        from.sync().unwrap();
+        to.wait(Interest::Rx, Some(PROBE)).unwrap();
+        while frame != probe {
+            frame.clear();
+            if to.rx().receive(&mut frame).is_none() {
+                break;
+            }
+        }
+    }
+    let (mut sent, mut came) = (0, 0);
+    while came < frames {
+        while sent < frames && sent - came < UNDER_WAY && from.tx().send(&make(sent)).unwrap() {
+            sent += 1;
+        }
+        from.sync().unwrap();
+        // What is under way wakes us.
+        assert!(to.wait(Interest::Rx, PATIENCE).unwrap(), "{came} of {sent} frames came through");
+        frame.clear();
+        while to.rx().receive(&mut frame).is_some() {
+            if number_of(&frame, source).is_some_and(|number| number != u64::MAX) {
+                assert!(frame == make(came), "frame {came} of {} bytes came changed", frame.len());
+                came += 1;
+            }
+            frame.clear();
+        }
+    }
+}
