@@ -1,0 +1,403 @@
+//! The filter's rules: which channels may get which frames.
+//!
+//! One rule to a line; the first that fits a frame counts, and `default` what none fits. `#` begins a comment.
+//!
+//! ```text
+//! default allow 0-7
+//! allow 3 if tcp dst 192.0.2.0/24 dport 80-443
+//! allow 0,1 if vlan 5
+//! deny if ethertype 0x88cc
+//! ```
+//!
+//! A condition fits where all of it does: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`,
+//! `vlan N`, `ethertype N`, `smac`, `dmac`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::flow_key::FlowKey;
+use super::settings::MAX_CHANNELS;
+
+/// Most rules.
+pub const MAX_RULES: usize = 1024;
+
+/// The rules, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    rules: Vec<Rule>,
+    default: u32,
+    /// As it was given.
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    conditions: Vec<Condition>,
+    /// Channels that may get what fits; none: it is dropped.
+    channels: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Condition {
+    Source(Prefix),
+    Destination(Prefix),
+    SourcePort(RangeInclusive<u16>),
+    DestinationPort(RangeInclusive<u16>),
+    Protocol(u8),
+    Version4,
+    Version6,
+    Vlan(u16),
+    Ethertype(u16),
+    SourceStation([u8; 6]),
+    DestinationStation([u8; 6]),
+}
+
+/// Addresses that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    fn has(self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.checked_shr(32 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.checked_shr(128 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Condition {
+    fn fits(&self, key: &FlowKey) -> bool {
+        let ip = key.ip.as_ref();
+        let ports = ip.and_then(|ip| ip.ports);
+        match self {
+            Self::Source(prefix) => ip.is_some_and(|ip| prefix.has(ip.source)),
+            Self::Destination(prefix) => ip.is_some_and(|ip| prefix.has(ip.destination)),
+            Self::SourcePort(range) => ports.is_some_and(|(source, _)| range.contains(&source)),
+            Self::DestinationPort(range) => {
+                ports.is_some_and(|(_, destination)| range.contains(&destination))
+            }
+            Self::Protocol(protocol) => ip.is_some_and(|ip| ip.protocol == *protocol),
+            Self::Version4 => ip.is_some_and(|ip| ip.source.is_ipv4()),
+            Self::Version6 => ip.is_some_and(|ip| ip.source.is_ipv6()),
+            Self::Vlan(vlan) => key.vlan == Some(*vlan),
+            Self::Ethertype(ethertype) => key.ethertype == *ethertype,
+            Self::SourceStation(station) => key.source == *station,
+            Self::DestinationStation(station) => key.destination == *station,
+        }
+    }
+
+    fn parse(word: &str, value: &mut dyn FnMut() -> Result<String, String>) -> Result<Self, String> {
+        Ok(match word {
+            "src" => Self::Source(value()?.parse()?),
+            "dst" => Self::Destination(value()?.parse()?),
+            "sport" => Self::SourcePort(range(&value()?, u16::MAX)?),
+            "dport" => Self::DestinationPort(range(&value()?, u16::MAX)?),
+            "tcp" => Self::Protocol(6),
+            "udp" => Self::Protocol(17),
+            "icmp" => Self::Protocol(1),
+            "icmp6" => Self::Protocol(58),
+            "sctp" => Self::Protocol(132),
+            "proto" => Self::Protocol(number(&value()?, u8::MAX.into())? as u8),
+            "ipv4" => Self::Version4,
+            "ipv6" => Self::Version6,
+            "vlan" => Self::Vlan(number(&value()?, 4095)?),
+            "ethertype" => Self::Ethertype(number(&value()?, u16::MAX)?),
+            "smac" => Self::SourceStation(station(&value()?)?),
+            "dmac" => Self::DestinationStation(station(&value()?)?),
+            other => return Err(format!("{other:?} is no condition")),
+        })
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no IP address or prefix");
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| number(bits, most)).map_err(|_| wrong())?;
+        Ok(Self { address, bits: bits as u8 })
+    }
+}
+
+/// A number up to `most`, hexadecimal behind `0x`.
+fn number(text: &str, most: u16) -> Result<u16, String> {
+    let is_plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) if is_plain(digits) => u16::from_str_radix(digits, 16).ok(),
+        None if is_plain(text) => text.parse().ok(),
+        _ => None,
+    };
+    parsed.filter(|&number| number <= most).ok_or_else(|| format!("{text:?} is no number from 0 to {most}"))
+}
+
+fn range(text: &str, most: u16) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (number(first, most)?, number(last, most)?);
+    if first <= last { Ok(first..=last) } else { Err(format!("{text:?} ends before it begins")) }
+}
+
+fn station(text: &str) -> Result<[u8; 6], String> {
+    let wrong = || format!("{text:?} is no hardware address");
+    let mut address = [0; 6];
+    let mut pairs = text.split(':');
+    for byte in &mut address {
+        let pair = pairs.next().filter(|pair| pair.len() == 2).ok_or_else(wrong)?;
+        *byte = number(&format!("0x{pair}"), 255).map_err(|_| wrong())? as u8;
+    }
+    if pairs.next().is_some() { Err(wrong()) } else { Ok(address) }
+}
+
+/// A mask of channels from their numbers, as in `0,2-5`.
+///
+/// # Errors
+/// What is wrong with them, for people.
+pub fn parse_channels(text: &str) -> Result<u32, String> {
+    let mut channels = 0;
+    for part in text.split(',') {
+        let range =
+            range(part, MAX_CHANNELS - 1).map_err(|_| format!("{text:?} names no channels: write 0,2-5"))?;
+        channels = range.fold(channels, |channels, channel| channels | 1 << channel);
+    }
+    Ok(channels)
+}
+
+impl Filter {
+    /// Lets all `channels` get everything.
+    #[must_use]
+    pub fn all(channels: u16) -> Self {
+        let last = channels.clamp(1, MAX_CHANNELS) - 1;
+        Self {
+            rules: Vec::new(),
+            default: u32::MAX >> (31 - last),
+            text: format!("default allow 0-{last}\n"),
+        }
+    }
+
+    /// Channels that may get a frame; an empty mask where it is dropped.
+    #[inline]
+    #[must_use]
+    pub fn channels(&self, key: Option<&FlowKey>) -> u32 {
+        let fitting = self.rules.iter().find(|rule| {
+            // A frame without a whole header fits only where nothing is asked of it.
+            rule.conditions.iter().all(|condition| key.is_some_and(|key| condition.fits(key)))
+        });
+        fitting.map_or(self.default, |rule| rule.channels)
+    }
+
+    /// Whether all frames are treated alike, so that nobody needs to look into them.
+    #[inline]
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether the rules name only channels that a card of so many has.
+    ///
+    /// # Errors
+    /// Which it has not, for people.
+    pub fn check(&self, channels: u16) -> Result<(), String> {
+        let named = self.rules.iter().fold(self.default, |named, rule| named | rule.channels);
+        match named.checked_shr(channels.into()).unwrap_or(0) {
+            0 => Ok(()),
+            beyond => Err(format!(
+                "the filter names channel {}, and the card has 0 to {}",
+                u32::from(channels) + beyond.trailing_zeros(),
+                channels.saturating_sub(1)
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A line that is no rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the filter: {reason}")]
+pub struct FilterError {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let (mut rules, mut default) = (Vec::new(), None);
+        for (line, content) in (1..).zip(text.lines()) {
+            let failed = |reason| FilterError { line, reason };
+            let words = content.split('#').next().unwrap_or_default();
+            let mut words = words.split_whitespace().peekable();
+            let is_default = words.next_if_eq(&"default").is_some();
+            let channels = match words.next() {
+                None if !is_default => continue,
+                Some("deny") => 0,
+                Some("allow") => match words.next() {
+                    Some(channels) => parse_channels(channels).map_err(failed)?,
+                    None => return Err(failed("allow which channels?".to_owned())),
+                },
+                other => {
+                    let other = other.unwrap_or_default();
+                    return Err(failed(format!("{other:?}: a rule says `allow CHANNELS` or `deny`")));
+                }
+            };
+            if is_default {
+                if let Some(word) = words.next() {
+                    return Err(failed(format!("{word:?}: `default` has no condition")));
+                }
+                if default.replace(channels).is_some() {
+                    return Err(failed("there is a default already".to_owned()));
+                }
+                continue;
+            }
+            if words.next() != Some("if") || words.peek().is_none() {
+                return Err(failed("a rule ends with `if` and a condition".to_owned()));
+            }
+            let mut conditions = Vec::new();
+            while let Some(word) = words.next() {
+                let mut value =
+                    || words.next().map(str::to_owned).ok_or_else(|| format!("{word:?} needs a value"));
+                conditions.push(Condition::parse(word, &mut value).map_err(failed)?);
+            }
+            if rules.len() == MAX_RULES {
+                return Err(failed(format!(
+                    "there are {MAX_RULES} rules already, which is all there can be"
+                )));
+            }
+            rules.push(Rule { conditions, channels });
+        }
+        let Some(default) = default else {
+            let line = text.lines().count() + 1;
+            return Err(FilterError {
+                line,
+                reason: "no `default allow CHANNELS` or `default deny`".to_owned(),
+            });
+        };
+        Ok(Self { rules, default, text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::card::flow_key::IpKey;
+
+    fn key(destination: &str, port: u16) -> FlowKey {
+        let ip = IpKey {
+            source: "198.51.100.1".parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            protocol: 6,
+            ports: Some((40000, port)),
+        };
+        FlowKey {
+            destination: [2, 0, 0, 0, 0, 1],
+            source: [2; 6],
+            vlan: Some(5),
+            ethertype: 0x0800,
+            ip: Some(ip),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let filter: Filter =
+            "default allow 0-7 # all\n\n# web\nallow 3 if tcp dst 192.0.2.0/24 dport 80-443\n\
+                              deny if ipv4 sport 40000\nallow 0,2 if vlan 5"
+                .parse()
+                .unwrap();
+        assert_eq!(filter.channels(Some(&key("192.0.2.77", 443))), 1 << 3);
+        assert_eq!(filter.channels(Some(&key("192.0.3.77", 443))), 0);
+        assert_eq!(filter.channels(Some(&FlowKey { ip: None, ..key("192.0.2.77", 0) })), 0b101);
+        let untagged = FlowKey { ip: None, vlan: None, ..key("192.0.2.77", 0) };
+        assert_eq!(filter.channels(Some(&untagged)), 0xff);
+        assert_eq!(filter.channels(None), 0xff);
+        assert_eq!(filter.check(8), Ok(()));
+        assert!(filter.check(7).unwrap_err().contains("channel 7"));
+        assert_eq!(Filter::all(32).channels(None), u32::MAX);
+        assert_eq!(Filter::all(3).to_string(), "default allow 0-2\n");
+        assert_eq!(
+            "default allow 0-2".parse::<Filter>().unwrap().channels(None),
+            Filter::all(3).channels(None)
+        );
+    }
+
+    #[test]
+    fn every_condition_is_looked_at() {
+        let key = key("192.0.2.7", 443);
+        for (condition, other) in [
+            ("src 198.51.100.0/31", "src 198.51.100.2/31"),
+            ("dst 192.0.2.7", "dst 192.0.2.6"),
+            ("dst 0.0.0.0/0", "dst ::/0"),
+            ("sport 40000", "sport 40001-65535"),
+            ("dport 1-443", "dport 444"),
+            ("tcp", "udp"),
+            ("proto 6", "proto 0x11"),
+            ("ipv4", "ipv6"),
+            ("vlan 5", "vlan 6"),
+            ("ethertype 0x0800", "ethertype 2054"),
+            ("smac 02:02:02:02:02:02", "smac 02:02:02:02:02:03"),
+            ("dmac 02:00:00:00:00:01", "dmac 02:00:00:00:00:11"),
+        ] {
+            let fits = |condition: &str| {
+                let filter: Filter = format!("allow 1 if {condition}\ndefault deny").parse().unwrap();
+                filter.channels(Some(&key)) != 0
+            };
+            assert!(fits(condition), "{condition}");
+            assert!(!fits(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_told_with_its_line() {
+        for (text, line, part) in [
+            ("", 1, "no `default"),
+            ("default allow 0\ndefault deny", 2, "already"),
+            ("default allow 0-32", 1, "names no channels"),
+            ("default allow 3-1", 1, "names no channels"),
+            ("default allow", 1, "which channels"),
+            ("default deny if tcp", 1, "no condition"),
+            ("\npass", 2, "allow CHANNELS"),
+            ("deny", 1, "ends with `if`"),
+            ("deny if", 1, "ends with `if`"),
+            ("deny if sport", 1, "needs a value"),
+            ("deny if sport +5", 1, "no number"),
+            ("deny if src 10.0.0.0/33", 1, "no IP address"),
+            ("deny if dmac 2:0:0:0:0:1", 1, "no hardware address"),
+            ("deny if color red", 1, "no condition"),
+        ] {
+            let error = text.parse::<Filter>().unwrap_err();
+            assert_eq!(error.line, line, "{text:?}: {error}");
+            assert!(error.reason.contains(part), "{text:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(words in proptest::collection::vec("(default|allow|deny|if|src|dport|vlan|0-3|[0-9./:x#-]{0,9}|\n)", 0..30)) {
+            let _ = words.join(" ").parse::<Filter>();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What becomes of a frame that comes to the card.
+
+use super::distribution::Spread;
+use super::flow_key::{FlowKey, KEY_BYTES};
+use super::settings::{AddressCheck, IbufSettings, Settings};
+
+/// Why the card does not take a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejection {
+    /// The input buffer is switched off.
+    Disabled,
+    /// Shorter than it lets in.
+    Short,
+    /// Longer than it lets in.
+    Long,
+    /// For another station.
+    Address,
+    /// The filter denies it.
+    Filter,
+}
+
+/// Whether the input buffer lets in a frame for `destination`.
+#[inline]
+fn check(ibuf: &IbufSettings, destination: Option<[u8; 6]>, frame_bytes: usize) -> Result<(), Rejection> {
+    if !ibuf.enabled {
+        return Err(Rejection::Disabled);
+    }
+    if frame_bytes < ibuf.min_frame_bytes as usize {
+        return Err(Rejection::Short);
+    }
+    if frame_bytes > ibuf.max_frame_bytes as usize {
+        return Err(Rejection::Long);
+    }
+    let is_let_in = match (ibuf.address_check, destination) {
+        (AddressCheck::Promiscuous, _) => true,
+        (_, None) => false,
+        (check, Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff])) => check != AddressCheck::Listed,
+        (check, Some(group)) if group[0] & 1 == 1 => check == AddressCheck::Multicast,
+        (_, Some(station)) => ibuf.addresses.contains(&station),
+    };
+    if is_let_in { Ok(()) } else { Err(Rejection::Address) }
+}
+
+impl Settings {
+    /// Whether anybody looks further into a frame than its first six bytes.
+    #[inline]
+    #[must_use]
+    pub fn needs_key(&self) -> bool {
+        !self.filter.is_uniform() || self.distribution.spread != Spread::RoundRobin
+    }
+
+    /// Bytes from the start of a frame that [`Self::channel_of`] has to be given: all, where the frame is shorter.
+    #[inline]
+    #[must_use]
+    pub fn looks_at(&self) -> usize {
+        if self.needs_key() { KEY_BYTES } else { 6 }
+    }
+
+    /// The channel that gets a frame which begins with `bytes`. `turn` counts the frames spread in turn.
+    ///
+    /// # Errors
+    /// [`Rejection`].
+    #[inline]
+    pub fn channel_of(&self, bytes: &[u8], frame_bytes: usize, turn: &mut u32) -> Result<u8, Rejection> {
+        check(&self.ibuf, bytes.first_chunk().copied(), frame_bytes)?;
+        let key = if self.needs_key() { FlowKey::parse(bytes) } else { None };
+        let channels = self.filter.channels(key.as_ref());
+        self.distribution.channel(key.as_ref(), channels, turn).ok_or(Rejection::Filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::distribution::Distribution;
+    use crate::card::filter::Filter;
+
+    const OWN: [u8; 6] = [0, 0x11, 0x17, 0, 0, 1];
+
+    fn settings() -> Settings {
+        Settings {
+            ibuf: IbufSettings::new(OWN),
+            obuf_enabled: true,
+            filter: Filter::all(1),
+            distribution: Distribution::default(),
+            timestamps: false,
+        }
+    }
+
+    fn verdict(settings: &Settings, destination: [u8; 6], frame_bytes: usize) -> Result<u8, Rejection> {
+        settings.channel_of(&destination, frame_bytes, &mut 0)
+    }
+
+    #[test]
+    fn each_check_lets_in_what_it_says() {
+        let (broadcast, group, stranger) = ([0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
+        let kinds = [OWN, broadcast, group, stranger];
+        for (check, let_in) in AddressCheck::ALL.into_iter().zip([
+            [true, true, true, true],
+            [true, false, false, false],
+            [true, true, false, false],
+            [true, true, true, false],
+        ]) {
+            let mut settings = settings();
+            settings.ibuf.address_check = check;
+            let got = kinds.map(|kind| verdict(&settings, kind, 60));
+            assert_eq!(got, let_in.map(|is| if is { Ok(0) } else { Err(Rejection::Address) }), "{check}");
+        }
+    }
+
+    #[test]
+    fn lengths_and_the_switch_are_looked_at_first() {
+        let mut settings = settings();
+        (settings.ibuf.min_frame_bytes, settings.ibuf.max_frame_bytes) = (60, 1514);
+        settings.ibuf.address_check = AddressCheck::Listed;
+        let lengths = [59, 60, 1514, 1515].map(|len| verdict(&settings, OWN, len));
+        assert_eq!(lengths, [Err(Rejection::Short), Ok(0), Ok(0), Err(Rejection::Long)]);
+        settings.ibuf.enabled = false;
+        assert_eq!(verdict(&settings, OWN, 60), Err(Rejection::Disabled));
+    }
+
+    #[test]
+    fn what_the_filter_denies_has_no_channel() {
+        let mut settings = settings();
+        settings.filter = "default allow 0\ndeny if ethertype 0x0806".parse().unwrap();
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&[8, 6]);
+        assert_eq!(settings.channel_of(&frame, 60, &mut 0), Err(Rejection::Filter));
+        frame[13] = 0;
+        assert_eq!(settings.channel_of(&frame, 60, &mut 0), Ok(0));
+    }
+}

@@ -1,0 +1,131 @@
+//! What can be set on a card.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::distribution::Distribution;
+use super::filter::Filter;
+use crate::segment::MAX_FRAME_BYTES;
+
+/// Most channels of a direction: masks have 32 bits (libsze2).
+pub const MAX_CHANNELS: u16 = 32;
+/// Most station addresses of an input buffer.
+pub const MAX_ADDRESSES: usize = 32;
+
+/// Which destinations an input buffer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressCheck {
+    /// All.
+    #[default]
+    Promiscuous,
+    /// The addresses listed.
+    Listed,
+    /// Those, and broadcast.
+    Broadcast,
+    /// Those, broadcast and multicast.
+    Multicast,
+}
+
+impl AddressCheck {
+    /// All, in the order of their numbers in the register.
+    pub const ALL: [Self; 4] = [Self::Promiscuous, Self::Listed, Self::Broadcast, Self::Multicast];
+
+    /// Its name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Promiscuous => "promiscuous",
+            Self::Listed => "listed",
+            Self::Broadcast => "broadcast",
+            Self::Multicast => "multicast",
+        }
+    }
+}
+
+impl fmt::Display for AddressCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for AddressCheck {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|check| check.name() == text)
+            .ok_or_else(|| format!("{text:?}: choose promiscuous, listed, broadcast or multicast"))
+    }
+}
+
+/// An input buffer (IBUF): what it lets in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IbufSettings {
+    /// Whether it lets anything in.
+    pub enabled: bool,
+    /// By destination.
+    pub address_check: AddressCheck,
+    /// What [`AddressCheck::Listed`] and the others let in; the first is the card's own.
+    pub addresses: Vec<[u8; 6]>,
+    /// Shortest frame, bytes without FCS.
+    pub min_frame_bytes: u32,
+    /// Longest frame, bytes without FCS.
+    pub max_frame_bytes: u32,
+}
+
+impl IbufSettings {
+    /// Lets everything in; the card's own address is `address`.
+    #[must_use]
+    pub fn new(address: [u8; 6]) -> Self {
+        Self {
+            enabled: true,
+            address_check: AddressCheck::default(),
+            addresses: vec![address],
+            min_frame_bytes: 0,
+            max_frame_bytes: MAX_FRAME_BYTES as u32,
+        }
+    }
+
+    /// Whether they make sense.
+    ///
+    /// # Errors
+    /// What does not, for people.
+    pub fn check(&self) -> Result<(), String> {
+        if self.addresses.len() > MAX_ADDRESSES {
+            return Err(format!(
+                "{} addresses: an input buffer lists {MAX_ADDRESSES} at most",
+                self.addresses.len()
+            ));
+        }
+        if self.addresses.iter().any(|address| address[0] & 1 == 1) {
+            return Err("an address of a group cannot be listed: choose the check `multicast`".to_owned());
+        }
+        if self.max_frame_bytes as usize > MAX_FRAME_BYTES || self.min_frame_bytes > self.max_frame_bytes {
+            return Err(format!(
+                "frames from {} to {} bytes: choose lengths from 0 to {MAX_FRAME_BYTES}, the first no greater than the second",
+                self.min_frame_bytes, self.max_frame_bytes
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a card does with frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// On their way in.
+    pub ibuf: IbufSettings,
+    /// Whether the output buffer (OBUF) lets anything out.
+    pub obuf_enabled: bool,
+    /// Which frames of those let in which channels may get.
+    pub filter: Filter,
+    /// Which of these channels gets a frame.
+    pub distribution: Distribution,
+    /// Whether each frame's [`super::metadata::FrameInfo`] comes with it.
+    pub timestamps: bool,
+}

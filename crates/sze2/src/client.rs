@@ -1,0 +1,373 @@
+//! A program's side: it connects to a card, subscribes channels, and reads and writes their buffers.
+
+use core::sync::atomic::AtomicU32;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ringroad_ring::eventfd;
+use ringroad_ring::wakeup::Sleeper;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::control_page::ChannelState;
+use crate::fault::Fault;
+use crate::memory::{ChannelMemory, MemoryError};
+use crate::message::{CardInfo, CardStatus, MessageError, PROTOCOL_VERSION, Reply, Request, receive, send};
+use crate::reader::SegmentReader;
+use crate::writer::{SegmentWriter, Side};
+
+/// How long a card may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a card cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CardError {
+    /// Nobody serves the socket.
+    #[error("{}: {source}: is there a card? (`ringroad attach vale0:card --driver sze2:{}`)", path.display(), path.display())]
+    NotThere {
+        /// Path of the socket.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The card said no.
+    #[error("the card refuses: {0}")]
+    Refused(String),
+    /// The conversation broke down.
+    #[error("the card at {}: {source}", path.display())]
+    Message {
+        /// Path of the socket.
+        path: PathBuf,
+        /// What happened.
+        source: MessageError,
+    },
+    /// It answered what was not asked.
+    #[error("the card at {} answered what was not asked", .0.display())]
+    Unexpected(PathBuf),
+    /// A channel's memory is unusable.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A buffer is not as it must be.
+    #[error("channel {channel}: {fault}")]
+    Fault {
+        /// Which channel.
+        channel: u16,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// The channel is not subscribed.
+    #[error("channel {0} is not subscribed")]
+    NotSubscribed(u16),
+    /// Waiting failed.
+    #[error("waiting for the card: {0}")]
+    Wait(std::io::Error),
+}
+
+/// What to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Mask of receive channels: data in one of them.
+    pub receive: u32,
+    /// Mask of transmit channels: room in one of them.
+    pub transmit: u32,
+    /// How much room, bytes.
+    pub transmit_bytes: usize,
+}
+
+/// A transmit channel.
+#[derive(Debug)]
+struct Transmit {
+    writer: SegmentWriter,
+    /// Wakes the card.
+    kick: OwnedFd,
+}
+
+/// A card, as a program has it.
+#[derive(Debug)]
+pub struct Card {
+    path: PathBuf,
+    socket: OwnedFd,
+    info: CardInfo,
+    /// By which the card wakes us.
+    event: OwnedFd,
+    receive: Vec<Option<SegmentReader>>,
+    transmit: Vec<Option<Transmit>>,
+    sleeper: Sleeper,
+}
+
+impl Card {
+    /// Connects to the card at `path`, under the name `program`.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn open(path: &Path, program: &str) -> Result<Self, CardError> {
+        let not_there =
+            |source: rustix::io::Errno| CardError::NotThere { path: path.to_owned(), source: source.into() };
+        let address = SocketAddrUnix::new(path).map_err(not_there)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(not_there)?;
+        rustix::net::connect(&socket, &address).map_err(not_there)?;
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
+        let (reply, descriptors) = ask(path, &socket, &hello)?;
+        let unexpected = || CardError::Unexpected(path.to_owned());
+        let Reply::Hello { info } = reply else { return Err(unexpected()) };
+        let event = descriptors.into_iter().next().ok_or_else(unexpected)?;
+        let none = |channels: u16| usize::from(channels.min(crate::card::settings::MAX_CHANNELS));
+        Ok(Self {
+            path: path.to_owned(),
+            socket,
+            receive: (0..none(info.receive_channels)).map(|_| None).collect(),
+            transmit: (0..none(info.transmit_channels)).map(|_| None).collect(),
+            info,
+            event,
+            sleeper: Sleeper::default(),
+        })
+    }
+
+    /// What the card is.
+    #[must_use]
+    pub fn info(&self) -> &CardInfo {
+        &self.info
+    }
+
+    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), CardError> {
+        ask(&self.path, &self.socket, request)
+    }
+
+    fn order(&self, request: &Request) -> Result<(), CardError> {
+        match self.ask(request)?.0 {
+            Reply::Done => Ok(()),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Subscribes channels, named by masks; returns masks of those that are had now and were not before. What others have is not among them.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), CardError> {
+        let unexpected = || CardError::Unexpected(self.path.clone());
+        let (reply, descriptors) = self.ask(&Request::Subscribe { receive, transmit })?;
+        let Reply::Subscribed { receive, transmit } = reply else { return Err(unexpected()) };
+        let mut descriptors = descriptors.into_iter();
+        for channel in channels_of(receive) {
+            let memory = map(descriptors.next().ok_or_else(unexpected)?)?;
+            let place = self.receive.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
+            *place = Some(SegmentReader::new(memory, Side::Program));
+        }
+        for channel in channels_of(transmit) {
+            let memory = map(descriptors.next().ok_or_else(unexpected)?)?;
+            let kick = descriptors.next().ok_or_else(unexpected)?;
+            let place = self.transmit.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
+            *place = Some(Transmit { writer: SegmentWriter::new(memory, Side::Program), kick });
+        }
+        Ok((receive, transmit))
+    }
+
+    /// Has the card move data on all channels subscribed.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn start(&mut self) -> Result<(), CardError> {
+        self.order(&Request::Start)
+    }
+
+    /// Ends that, and all subscriptions. What was published is transmitted before.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn stop(&mut self) -> Result<(), CardError> {
+        self.order(&Request::Stop)?;
+        self.receive.fill_with(|| None);
+        self.transmit.fill_with(|| None);
+        Ok(())
+    }
+
+    /// Masks of the channels subscribed, receive and transmit.
+    #[must_use]
+    pub fn subscribed(&self) -> (u32, u32) {
+        let mask = |are: &mut dyn Iterator<Item = bool>| {
+            are.zip(0..32).fold(0, |mask, (is, channel)| mask | u32::from(is) << channel)
+        };
+        (
+            mask(&mut self.receive.iter().map(Option::is_some)),
+            mask(&mut self.transmit.iter().map(Option::is_some)),
+        )
+    }
+
+    /// The reading end of a receive channel.
+    #[inline]
+    pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
+        self.receive.get_mut(usize::from(channel))?.as_mut()
+    }
+
+    /// The writing end of a transmit channel.
+    #[inline]
+    pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
+        self.transmit.get_mut(usize::from(channel))?.as_mut().map(|transmit| &mut transmit.writer)
+    }
+
+    /// Gives back what was released of a receive channel.
+    #[inline]
+    pub fn publish_received(&mut self, channel: u16) {
+        if let Some(reader) = self.reader(channel) {
+            // A card does not wait for room: it drops.
+            let _ = reader.publish();
+        }
+    }
+
+    /// Shows the card what was written to a transmit channel, and wakes it where it sleeps.
+    #[inline]
+    pub fn publish_transmitted(&mut self, channel: u16) {
+        if let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel))
+            && transmit.writer.publish()
+        {
+            eventfd::ring(&transmit.kick);
+        }
+    }
+
+    /// Whether the card moves data on a channel.
+    #[must_use]
+    pub fn receive_state(&self, channel: u16) -> Option<ChannelState> {
+        Some(self.receive.get(usize::from(channel))?.as_ref()?.memory().state())
+    }
+
+    /// As [`Self::receive_state`], of a transmit channel.
+    #[must_use]
+    pub fn transmit_state(&self, channel: u16) -> Option<ChannelState> {
+        Some(self.transmit.get(usize::from(channel))?.as_ref()?.writer.memory().state())
+    }
+
+    /// What of `wanted` is there, as masks of receive and transmit channels.
+    fn ready(&mut self, wanted: &Wanted) -> Result<(u32, u32), CardError> {
+        let (mut receive, mut transmit) = (0, 0);
+        for channel in channels_of(wanted.receive) {
+            if let Some(reader) = self.reader(channel)
+                && reader.look().map_err(|fault| CardError::Fault { channel, fault })? > 0
+            {
+                receive |= 1 << channel;
+            }
+        }
+        for channel in channels_of(wanted.transmit) {
+            if let Some(writer) = self.writer(channel) {
+                let room = writer
+                    .room(wanted.transmit_bytes)
+                    .map_err(|fault| CardError::Fault { channel, fault })?;
+                if room >= wanted.transmit_bytes.max(1) {
+                    transmit |= 1 << channel;
+                }
+            }
+        }
+        Ok((receive, transmit))
+    }
+
+    fn announce(&mut self, wanted: &Wanted) {
+        let Self { receive, transmit, sleeper, .. } = self;
+        let readers = receive.iter().zip(0..32).filter(|(_, channel)| wanted.receive >> channel & 1 == 1);
+        let writers = transmit.iter().zip(0..32).filter(|(_, channel)| wanted.transmit >> channel & 1 == 1);
+        let memories = readers
+            .filter_map(|(reader, _)| Some(reader.as_ref()?.memory()))
+            .chain(writers.filter_map(|(transmit, _)| Some(transmit.as_ref()?.writer.memory())));
+        sleeper.announce(memories.map(|memory| flag(memory)));
+    }
+
+    fn awake(&self) {
+        let readers = self.receive.iter().flatten().map(SegmentReader::memory);
+        let writers = self.transmit.iter().flatten().map(|transmit| transmit.writer.memory());
+        readers.chain(writers).for_each(|memory| Sleeper::awake(flag(memory)));
+    }
+
+    /// Waits until something of `wanted` is there, for at most `timeout` (`None`: for ever), or until a signal comes. Returns masks of the receive channels with data and the
+    /// transmit channels with room; both 0 when the time is over or a signal came.
+    ///
+    /// # Errors
+    /// [`CardError`]: the card has gone, or a buffer is not as it must be.
+    pub fn wait(&mut self, wanted: &Wanted, timeout: Option<Duration>) -> Result<(u32, u32), CardError> {
+        let end = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let ready = self.ready(wanted)?;
+            if ready != (0, 0) || timeout == Some(Duration::ZERO) {
+                return Ok(ready);
+            }
+            self.announce(wanted);
+            let ready = self.ready(wanted);
+            let waited = match ready {
+                Ok((0, 0)) => self.sleep(end),
+                _ => Ok(true),
+            };
+            self.awake();
+            let ready = ready?;
+            if ready != (0, 0) || !waited? {
+                return Ok(ready);
+            }
+        }
+    }
+
+    /// Sleeps until the card rings; `false` when the time is over or a signal came.
+    fn sleep(&self, end: Option<Instant>) -> Result<bool, CardError> {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let mut waits =
+            [PollFd::new(&self.event, PollFlags::IN), PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let rang = match poll(&mut waits, left.as_ref()) {
+            Ok(rang) => rang,
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(error) => return Err(CardError::Wait(error.into())),
+        };
+        let [event, socket] = waits.map(|wait| !wait.revents().is_empty());
+        if event {
+            eventfd::drain(&self.event);
+        } else if socket {
+            return Err(CardError::Message { path: self.path.clone(), source: MessageError::Gone });
+        }
+        Ok(rang > 0)
+    }
+
+    /// Everything about the card.
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn status(&self) -> Result<CardStatus, CardError> {
+        match self.ask(&Request::Status)?.0 {
+            Reply::Status { status } => Ok(*status),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Sets something of the card, or its counters to zero: any request that is answered by [`Reply::Done`].
+    ///
+    /// # Errors
+    /// [`CardError`].
+    pub fn set(&self, request: &Request) -> Result<(), CardError> {
+        self.order(request)
+    }
+}
+
+fn map(file: OwnedFd) -> Result<Arc<ChannelMemory>, MemoryError> {
+    let memory = ChannelMemory::open(file)?;
+    memory.populate();
+    Ok(Arc::new(memory))
+}
+
+fn flag(memory: &ChannelMemory) -> &AtomicU32 {
+    &memory.control().software.sleeping
+}
+
+/// The numbers of the channels in a mask.
+pub fn channels_of(mask: u32) -> impl Iterator<Item = u16> {
+    (0..32).filter(move |channel| mask >> channel & 1 == 1)
+}
+
+fn ask(path: &Path, socket: &OwnedFd, request: &Request) -> Result<(Reply, Vec<OwnedFd>), CardError> {
+    let failed = |source| CardError::Message { path: path.to_owned(), source };
+    send(socket.as_fd(), request, &[], PATIENCE).map_err(failed)?;
+    match receive(socket.as_fd(), PATIENCE).map_err(failed)? {
+        (Reply::Refused { reason }, _) => Err(CardError::Refused(reason)),
+        answer => Ok(answer),
+    }
+}

@@ -1,0 +1,191 @@
+//! The descriptors block: how a card finds the data blocks of a buffer.
+//!
+//! An array of 64-bit little-endian words. A *data* word (bit 0 is 0) names a block of whole pages: its address in bits 63 to 12, its number of pages
+//! less one in bits 11 to 1. A *next* word (bit 0 is 1) has in bits 63 to 1 the address of the word to be read next: the last one leads back to the first, so that the
+//! card reads them without end. A second kind of array begins with words that are read once and leads from them into such a cycle, so that the
+//! buffer begins somewhere in its middle.
+//!
+//! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not say.) Addresses are those of the software card:
+//! offsets in the file of a channel's memory.
+
+/// What blocks begin on and consist of, bytes.
+pub const PAGE_BYTES: u64 = 4096;
+/// Most pages of one block.
+pub const MAX_BLOCK_PAGES: u64 = 2048;
+/// Bytes of a word.
+pub const WORD_BYTES: u64 = 8;
+/// Most words that [`walk`] reads before it takes an array for endless.
+const MAX_WORDS: usize = 1 << 17;
+
+/// One word of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Descriptor {
+    /// A data block.
+    Data(Block),
+    /// Where the next word is.
+    Next(u64),
+}
+
+/// A run of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Where it begins, a multiple of [`PAGE_BYTES`].
+    pub address: u64,
+    /// Its length, 1 to [`MAX_BLOCK_PAGES`] pages, in bytes.
+    pub bytes: u64,
+}
+
+impl Descriptor {
+    /// From a word. Each is one or the other.
+    #[must_use]
+    pub fn from_word(word: u64) -> Self {
+        if word & 1 == 1 {
+            return Self::Next(word & !1);
+        }
+        Self::Data(Block {
+            address: word & !(PAGE_BYTES - 1),
+            bytes: ((word >> 1 & (MAX_BLOCK_PAGES - 1)) + 1) * PAGE_BYTES,
+        })
+    }
+
+    /// The word; bits that it has no room for are lost, so blocks have to be as [`Block`] says.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        match self {
+            Self::Next(address) => address | 1,
+            Self::Data(Block { address, bytes }) => {
+                let pages_less_one = (bytes / PAGE_BYTES).wrapping_sub(1) & (MAX_BLOCK_PAGES - 1);
+                address & !(PAGE_BYTES - 1) | pages_less_one << 1
+            }
+        }
+    }
+}
+
+/// The words for a cycle of `blocks`, of which the first will be at `address`.
+#[must_use]
+pub fn cycle(blocks: &[Block], address: u64) -> Vec<u64> {
+    let data = blocks.iter().map(|&block| Descriptor::Data(block).to_word());
+    data.chain([Descriptor::Next(address).to_word()]).collect()
+}
+
+/// An array that describes no buffer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalkError {
+    /// A word lies outside of the array's memory, or across its grain.
+    #[error("a descriptor at {0:#x} is outside of the descriptors block")]
+    Outside(u64),
+    /// The words never repeat, or only name each other.
+    #[error("the descriptors from {0:#x} on describe no buffer that begins anew")]
+    Endless(u64),
+    /// The words read once are not the end of the cycle.
+    #[error("the {0} descriptor(s) before the cycle are not its end")]
+    Lead(usize),
+}
+
+/// Reads the array from `start` on as a card does; `word_at` gives the word at an address. Returns the blocks of the buffer, in the order in which data fill them first.
+///
+/// # Errors
+/// [`WalkError`].
+pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Block>, WalkError> {
+    // Address of each data word, and its block.
+    let mut read: Vec<(u64, Block)> = Vec::new();
+    let (mut at, mut words) = (start, 0);
+    loop {
+        words += 1;
+        if words > MAX_WORDS {
+            return Err(WalkError::Endless(start));
+        }
+        let word = word_at(at).filter(|_| at.is_multiple_of(WORD_BYTES)).ok_or(WalkError::Outside(at))?;
+        match Descriptor::from_word(word) {
+            Descriptor::Data(block) => {
+                read.push((at, block));
+                at = at.wrapping_add(WORD_BYTES);
+            }
+            Descriptor::Next(next) => {
+                // A cycle closes only where a pointer leads back.
+                if let Some(first) = read.iter().position(|&(address, _)| address == next) {
+                    return whole(&read, first);
+                }
+                at = next;
+            }
+        }
+    }
+}
+
+/// The buffer of which `read` are the words, those before `first` read once.
+fn whole(read: &[(u64, Block)], first: usize) -> Result<Vec<Block>, WalkError> {
+    let blocks: Vec<Block> = read.iter().map(|&(_, block)| block).collect();
+    let (lead, cycle) = blocks.split_at(first);
+    if !cycle.ends_with(lead) {
+        return Err(WalkError::Lead(first));
+    }
+    let (head, tail) = cycle.split_at(cycle.len() - lead.len());
+    Ok(tail.iter().chain(head).copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(page: u64, pages: u64) -> Block {
+        Block { address: page * PAGE_BYTES, bytes: pages * PAGE_BYTES }
+    }
+
+    fn walk_words(words: &[u64], start: u64) -> Result<Vec<Block>, WalkError> {
+        walk(start, |address| words.get((address / WORD_BYTES) as usize).copied())
+    }
+
+    #[test]
+    fn words_are_those_of_the_published_format() {
+        for (descriptor, word) in [
+            (Descriptor::Data(block(0x12345, 1)), 0x1234_5000),
+            (Descriptor::Data(block(1, 1024)), 0x1000 | 1023 << 1),
+            (Descriptor::Data(block(0, 2048)), 2047 << 1),
+            (Descriptor::Next(0xABC8), 0xABC9),
+        ] {
+            assert_eq!(descriptor.to_word(), word);
+            assert_eq!(Descriptor::from_word(word), descriptor);
+        }
+    }
+
+    #[test]
+    fn a_cycle_is_walked_once() {
+        let blocks = [block(7, 3), block(1, 1), block(20, 2048)];
+        assert_eq!(walk_words(&cycle(&blocks, 0), 0), Ok(blocks.to_vec()));
+    }
+
+    #[test]
+    fn words_read_once_say_where_the_buffer_begins() {
+        let blocks = [block(1, 1), block(2, 1), block(3, 1)];
+        // Two words, then the cycle at word 3.
+        let mut words = vec![Descriptor::Data(blocks[1]).to_word(), Descriptor::Data(blocks[2]).to_word()];
+        words.push(Descriptor::Next(24).to_word());
+        words.extend(cycle(&blocks, 24));
+        assert_eq!(walk_words(&words, 0), Ok(vec![blocks[1], blocks[2], blocks[0]]));
+        words[0] = Descriptor::Data(block(9, 1)).to_word();
+        assert_eq!(walk_words(&words, 0), Err(WalkError::Lead(2)));
+    }
+
+    #[test]
+    fn arrays_that_describe_nothing_are_refused() {
+        assert_eq!(walk_words(&[1], 0), Err(WalkError::Endless(0)));
+        assert_eq!(walk_words(&[0, 0], 0), Err(WalkError::Outside(16)));
+        assert_eq!(walk_words(&[0, 5], 0), Err(WalkError::Outside(4)));
+        assert_eq!(walk_words(&[0, 0x1001], 0), Err(WalkError::Outside(0x1000)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_is_what_it_says(word: u64) {
+            prop_assert_eq!(Descriptor::from_word(word).to_word(), word);
+        }
+
+        #[test]
+        fn no_array_makes_the_walk_panic_or_go_on(words in proptest::collection::vec(any::<u64>().prop_map(|w| w & 0xff), 0..40)) {
+            let _ = walk_words(&words, 0);
+        }
+    }
+}

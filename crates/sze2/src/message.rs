@@ -1,0 +1,265 @@
+//! What a program and the card say to each other over the card's socket.
+//!
+//! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program asks, the card answers, one after the other. With the answer to [`Request::Hello`] comes an eventfd, by which the card wakes
+//! the program; with [`Reply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each transmit channel its memory and
+//! an eventfd by which the program wakes the card.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use ringroad_control::fd_passing;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use crate::card::distribution::Distribution;
+use crate::card::settings::IbufSettings;
+
+/// Version of these messages and of a channel's memory.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// Longest message, bytes.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// What a program asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// First of all.
+    Hello {
+        /// [`PROTOCOL_VERSION`].
+        version: u32,
+        /// Its name, for people.
+        program: String,
+    },
+    /// Channels to be had, as masks. What others have is left out.
+    Subscribe {
+        /// Of receive channels.
+        receive: u32,
+        /// Of transmit channels.
+        transmit: u32,
+    },
+    /// Moves data on all channels subscribed.
+    Start,
+    /// Ends that, and the subscriptions.
+    Stop,
+    /// Everything about the card.
+    Status,
+    /// Sets the input buffer.
+    SetIbuf {
+        /// All of it.
+        ibuf: IbufSettings,
+    },
+    /// Switches the output buffer.
+    SetObuf {
+        /// Whether it lets anything out.
+        enabled: bool,
+    },
+    /// Sets how frames are spread.
+    SetDistribution {
+        /// How.
+        distribution: Distribution,
+    },
+    /// Sets the filter.
+    SetFilter {
+        /// Its rules ([`crate::card::filter`]).
+        rules: String,
+    },
+    /// Sets all counters to zero.
+    ClearCounters,
+}
+
+/// What the card answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reply {
+    /// To [`Request::Hello`].
+    Hello {
+        /// What it is.
+        info: CardInfo,
+    },
+    /// To [`Request::Subscribe`]: what was given, beside what the program had.
+    Subscribed {
+        /// Mask of receive channels.
+        receive: u32,
+        /// Mask of transmit channels.
+        transmit: u32,
+    },
+    /// Done.
+    Done,
+    /// To [`Request::Status`].
+    Status {
+        /// All of it.
+        status: Box<CardStatus>,
+    },
+    /// It was not done.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What a card is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CardInfo {
+    /// Its name.
+    pub name: String,
+    /// Receive channels.
+    pub receive_channels: u16,
+    /// Transmit channels.
+    pub transmit_channels: u16,
+    /// Buffer of each receive channel, bytes.
+    pub receive_buffer_bytes: u64,
+    /// Buffer of each transmit channel, bytes.
+    pub transmit_buffer_bytes: u64,
+    /// Its own station address.
+    pub address: [u8; 6],
+}
+
+/// Everything about a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CardStatus {
+    /// What it is.
+    pub info: CardInfo,
+    /// The input buffer.
+    pub ibuf: IbufSettings,
+    /// What it has counted.
+    pub ibuf_counters: IbufCounters,
+    /// Whether the output buffer lets anything out.
+    pub obuf_enabled: bool,
+    /// What it has counted.
+    pub obuf_counters: ObufCounters,
+    /// How frames are spread.
+    pub distribution: Distribution,
+    /// The filter's rules.
+    pub filter: String,
+    /// Whether each frame's metadata says when it came.
+    pub timestamps: bool,
+    /// Receive channels.
+    pub receive: Vec<ChannelStatus>,
+    /// Transmit channels.
+    pub transmit: Vec<ChannelStatus>,
+}
+
+/// A channel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelStatus {
+    /// Who has it.
+    pub subscriber: Option<Subscriber>,
+    /// Whether it is started.
+    pub running: bool,
+    /// What was counted.
+    pub counters: ChannelCounters,
+    /// Bytes in its buffer.
+    pub used_bytes: u64,
+    /// The rule that its last subscriber broke.
+    pub fault: Option<String>,
+    /// Times that a rule was broken.
+    pub faults: u64,
+}
+
+/// A program that has a channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscriber {
+    /// Its process, by the kernel's word.
+    pub pid: Option<u32>,
+    /// Its name, by its own.
+    pub program: String,
+}
+
+/// Why a message cannot be sent or received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The other side has closed the connection.
+    #[error("the other side has gone")]
+    Gone,
+    /// It said nothing, or did not read, for too long.
+    #[error("the other side did not answer within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// What came is no message.
+    #[error("what came is no message: {0}")]
+    Garbage(String),
+    /// What was to be sent is longer than a message can be.
+    #[error("a message of {0} bytes is too long: {MAX_MESSAGE_BYTES} is the most")]
+    TooLong(usize),
+    /// The kernel's answer.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+fn wait(socket: BorrowedFd<'_>, events: PollFlags, patience: Duration) -> Result<(), MessageError> {
+    let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+    let mut waits = [PollFd::from_borrowed_fd(socket, events)];
+    match rustix::io::retry_on_intr(|| poll(&mut waits, Some(&timeout))) {
+        Ok(0) => Err(MessageError::Silent(patience)),
+        Ok(_) => Ok(()),
+        Err(error) => Err(MessageError::System(error.into())),
+    }
+}
+
+/// Sends `message` with `descriptors`; waits for room for at most `patience`.
+///
+/// # Errors
+/// [`MessageError`].
+pub fn send(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+    patience: Duration,
+) -> Result<(), MessageError> {
+    let bytes = serde_json::to_vec(message).map_err(|error| MessageError::Garbage(error.to_string()))?;
+    if bytes.len() > MAX_MESSAGE_BYTES {
+        return Err(MessageError::TooLong(bytes.len()));
+    }
+    loop {
+        match fd_passing::send(&socket, &bytes, descriptors) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(socket.as_fd(), PollFlags::OUT, patience)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(MessageError::Gone),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits for a message for at most `patience`, and takes it and its descriptors.
+///
+/// # Errors
+/// [`MessageError`].
+pub fn receive<T: DeserializeOwned>(
+    socket: impl AsFd,
+    patience: Duration,
+) -> Result<(T, Vec<OwnedFd>), MessageError> {
+    let mut buffer = vec![0; MAX_MESSAGE_BYTES + 1];
+    let mut descriptors = Vec::new();
+    let received = loop {
+        match fd_passing::receive(&socket, &mut buffer, &mut descriptors) {
+            Ok(received) => break received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(socket.as_fd(), PollFlags::IN, patience)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(MessageError::Gone),
+            Err(error) => return Err(error.into()),
+        }
+    };
+    match received.bytes {
+        0 => Err(MessageError::Gone),
+        bytes if bytes > MAX_MESSAGE_BYTES => Err(MessageError::TooLong(bytes)),
+        _ if received.descriptors_lost => Err(MessageError::Garbage(
+            "descriptors that came with it were lost: too many are open".to_owned(),
+        )),
+        bytes => {
+            let body = buffer.get(..bytes).unwrap_or_default();
+            let message =
+                serde_json::from_slice(body).map_err(|error| MessageError::Garbage(error.to_string()))?;
+            Ok((message, descriptors))
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The side of a buffer that reads segments: a program for what it receives, the card for what it transmits.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use ringroad_ring::shared::SharedBytes;
+use ringroad_ring::wakeup::{Kicker, publish_fence};
+
+use crate::fault::Fault;
+use crate::memory::ChannelMemory;
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Layout};
+use crate::writer::{Side, checked};
+
+/// The reading side. Segments are read where they lie, and their room is given back in order.
+#[derive(Debug)]
+pub struct SegmentReader {
+    memory: Arc<ChannelMemory>,
+    side: Side,
+    /// Where the next segment begins.
+    at: u64,
+    /// The first byte not given back.
+    released: u64,
+    /// The same, as the other side knows it.
+    published: u64,
+    /// The other side's pointer as last read: data end there.
+    end: u64,
+    kicker: Kicker,
+}
+
+/// A segment where it lies, checked.
+#[derive(Debug)]
+pub struct SegmentPlace<'reader> {
+    memory: &'reader ChannelMemory,
+    at: u64,
+    layout: Layout,
+}
+
+impl<'reader> SegmentPlace<'reader> {
+    /// The frame.
+    #[inline]
+    #[must_use]
+    pub fn frame(&self) -> SharedBytes<'reader> {
+        self.memory.data(self.at + self.layout.frame_offset as u64, self.layout.frame_bytes)
+    }
+
+    /// What the other side says of it.
+    #[inline]
+    #[must_use]
+    pub fn metadata(&self) -> SharedBytes<'reader> {
+        self.memory.data(self.at + HEADER_BYTES as u64, usize::from(self.layout.metadata_bytes))
+    }
+
+    /// The segment from its header to the end of its frame.
+    #[inline]
+    #[must_use]
+    pub fn whole(&self) -> SharedBytes<'reader> {
+        self.memory.data(self.at, self.layout.frame_offset + self.layout.frame_bytes)
+    }
+
+    /// Bytes to give back for it.
+    #[inline]
+    #[must_use]
+    pub fn occupied_bytes(&self) -> usize {
+        self.layout.occupied_bytes
+    }
+}
+
+impl SegmentReader {
+    /// Reads from the start of a buffer that is as it was made.
+    #[must_use]
+    pub fn new(memory: Arc<ChannelMemory>, side: Side) -> Self {
+        Self { memory, side, at: 0, released: 0, published: 0, end: 0, kicker: Kicker::default() }
+    }
+
+    /// The memory.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> &Arc<ChannelMemory> {
+        &self.memory
+    }
+
+    /// Where the next segment begins, bytes from the start of the buffer.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn known_bytes(&self) -> usize {
+        (self.end.wrapping_sub(self.at) & (self.memory.buffer_bytes() - 1)) as usize
+    }
+
+    /// Bytes of data not read yet; looks at the other side's pointer first.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`].
+    #[inline]
+    pub fn look(&mut self) -> Result<usize, Fault> {
+        let pointer = self.side.lines(&self.memory).1.pointer.load(Ordering::Acquire);
+        let size = self.memory.buffer_bytes();
+        // A writer leaves 8 bytes free before what was not given back.
+        let most = self.published.wrapping_sub(ALIGNMENT as u64) & (size - 1);
+        self.end = checked(pointer, self.end, most, size)?;
+        Ok(self.known_bytes())
+    }
+
+    /// The next segment; looks at the other side's pointer where none is known of.
+    ///
+    /// # Errors
+    /// [`Fault`]; the reader stays where it is.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<SegmentPlace<'_>>, Fault> {
+        if self.at == self.end && self.look()? == 0 {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_BYTES];
+        self.memory.data(self.at, HEADER_BYTES).read(&mut header);
+        let at = self.at;
+        let layout = Header::from_bytes(header)
+            .layout(self.known_bytes())
+            .map_err(|error| Fault::Segment { at, error })?;
+        self.at = (at + layout.occupied_bytes as u64) & (self.memory.buffer_bytes() - 1);
+        Ok(Some(SegmentPlace { memory: &self.memory, at, layout }))
+    }
+
+    /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they are no multiple of 8.
+    pub fn skip(&mut self, bytes: usize) -> bool {
+        let is_possible = bytes.is_multiple_of(ALIGNMENT) && bytes <= self.known_bytes();
+        if is_possible {
+            self.at = (self.at + bytes as u64) & (self.memory.buffer_bytes() - 1);
+        }
+        is_possible
+    }
+
+    /// Address of the data `ahead` bytes further on, to be prefetched.
+    #[inline]
+    #[must_use]
+    pub fn address_ahead(&self, ahead: usize) -> *const u8 {
+        self.memory.data(self.at + ahead as u64, 0).as_ptr()
+    }
+
+    /// Gives back the `bytes` bytes read first of those not given back.
+    #[inline]
+    pub fn release(&mut self, bytes: usize) {
+        let mask = self.memory.buffer_bytes() - 1;
+        let most = self.at.wrapping_sub(self.released) & mask;
+        self.released = (self.released + (bytes as u64).min(most)) & mask;
+    }
+
+    /// Gives back all that was read.
+    #[inline]
+    pub fn release_all(&mut self) {
+        self.released = self.at;
+    }
+
+    /// Whether all that was read was given back.
+    #[inline]
+    #[must_use]
+    pub fn is_returned(&self) -> bool {
+        self.released == self.at
+    }
+
+    /// Shows the other side what was given back; `true` where it sleeps and has to be woken, said once per sleep.
+    #[inline]
+    #[must_use]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.released {
+            return false;
+        }
+        self.published = self.released;
+        let (own, other) = self.side.lines(&self.memory);
+        own.pointer.store(self.released, Ordering::Release);
+        publish_fence();
+        self.kicker.needs_kick(&other.sleeping)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::descriptors::PAGE_BYTES;
+    use crate::memory::{ChannelGeometry, MIN_BUFFER_BYTES};
+    use crate::segment::SegmentError;
+    use crate::writer::SegmentWriter;
+
+    fn channel() -> (SegmentWriter, SegmentReader) {
+        let geometry = ChannelGeometry { buffer_bytes: MIN_BUFFER_BYTES, block_bytes: PAGE_BYTES };
+        let card = ChannelMemory::create(geometry).unwrap();
+        let program = ChannelMemory::open(card.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        (SegmentWriter::new(Arc::new(card), Side::Card), SegmentReader::new(Arc::new(program), Side::Program))
+    }
+
+    fn bytes_of(bytes: &SharedBytes<'_>) -> Vec<u8> {
+        let mut copy = vec![0; bytes.len()];
+        bytes.read(&mut copy);
+        copy
+    }
+
+    fn write(writer: &mut SegmentWriter, metadata: &[u8], frame: &[u8]) -> bool {
+        writer
+            .reserve(metadata, frame.len())
+            .unwrap()
+            .is_some_and(|mut place| place.write(frame) == frame.len())
+    }
+
+    #[test]
+    fn a_full_buffer_takes_nothing_and_a_drained_one_does_again() {
+        let (mut writer, mut reader) = channel();
+        let mut written = 0;
+        while write(&mut writer, &[], &[7; 1000]) {
+            written += 1;
+        }
+        // 1008 bytes each, and 8 stay free.
+        assert_eq!(written, (MIN_BUFFER_BYTES as usize - 8) / 1008);
+        assert!(reader.take().unwrap().is_none(), "what is not published is not seen");
+        assert!(!writer.publish());
+        for _ in 0..written {
+            assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [7; 1000]);
+        }
+        assert!(reader.take().unwrap().is_none());
+        assert!(!write(&mut writer, &[], &[7; 1000]), "what is not given back is not free");
+        reader.release_all();
+        assert!(!reader.publish());
+        assert!(writer.is_drained().unwrap());
+        assert!(write(&mut writer, &[], &[7; 1000]));
+    }
+
+    #[test]
+    fn a_writer_that_lies_is_found_out() {
+        let (mut writer, mut reader) = channel();
+        assert!(write(&mut writer, &[], &[1; 60]));
+        assert!(!writer.publish());
+        let memory = Arc::clone(writer.memory());
+        let line = &memory.control().hardware;
+        for pointer in [4, MIN_BUFFER_BYTES, u64::MAX] {
+            line.pointer.store(pointer, Ordering::Release);
+            assert!(matches!(reader.look(), Err(Fault::Pointer { .. })), "{pointer}");
+        }
+        // Before the end of what it said.
+        line.pointer.store(72, Ordering::Release);
+        assert_eq!(reader.look(), Ok(72));
+        line.pointer.store(64, Ordering::Release);
+        assert!(matches!(reader.look(), Err(Fault::Pointer { .. })));
+        line.pointer.store(72, Ordering::Release);
+        writer.memory().data(0, 4).write(&[73, 0, 0, 0]);
+        let error = SegmentError::Cut { segment_bytes: 73, there_bytes: 72 };
+        assert_eq!(reader.take().unwrap_err(), Fault::Segment { at: 0, error });
+        assert_eq!(reader.position(), 0);
+    }
+
+    #[test]
+    fn a_reader_that_lies_is_found_out() {
+        let (mut writer, _reader) = channel();
+        assert!(write(&mut writer, &[], &[1; 60]));
+        assert!(!writer.publish());
+        let memory = Arc::clone(writer.memory());
+        let line = &memory.control().software;
+        for pointer in [80, 7, MIN_BUFFER_BYTES] {
+            line.pointer.store(pointer, Ordering::Release);
+            assert!(matches!(writer.room(usize::MAX), Err(Fault::Pointer { .. })), "{pointer}");
+        }
+        line.pointer.store(72, Ordering::Release);
+        assert!(writer.is_drained().unwrap());
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once() {
+        let (mut writer, mut reader) = channel();
+        reader.memory().control().software.sleeping.store(5, Ordering::Relaxed);
+        assert!(write(&mut writer, &[], &[1; 60]));
+        assert!(writer.publish());
+        assert!(write(&mut writer, &[], &[1; 60]));
+        assert!(!writer.publish());
+        assert_eq!(reader.look().unwrap(), 144);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn what_is_written_is_read_round_and_round(
+            frames in proptest::collection::vec((0usize..30, 0usize..9100, 1usize..20), 1..120)
+        ) {
+            let (mut writer, mut reader) = channel();
+            let mut under_way = std::collections::VecDeque::new();
+            for (number, (metadata, frame, release_after)) in frames.into_iter().enumerate() {
+                let (metadata, frame) = (vec![number as u8; metadata], vec![!number as u8; frame]);
+                while !write(&mut writer, &metadata, &frame) {
+                    let _ = writer.publish();
+                    let segment = reader.take().unwrap().unwrap();
+                    let (expected_metadata, expected_frame): (Vec<u8>, Vec<u8>) = under_way.pop_front().unwrap();
+                    prop_assert_eq!(bytes_of(&segment.metadata()), expected_metadata);
+                    prop_assert_eq!(bytes_of(&segment.frame()), expected_frame);
+                    let occupied = segment.occupied_bytes();
+                    reader.release(occupied);
+                    let _ = reader.publish();
+                }
+                under_way.push_back((metadata, frame));
+                if number % release_after == 0 {
+                    let _ = writer.publish();
+                }
+            }
+            let _ = writer.publish();
+            for (metadata, frame) in under_way {
+                let segment = reader.take().unwrap().unwrap();
+                prop_assert_eq!(bytes_of(&segment.metadata()), metadata);
+                prop_assert_eq!(bytes_of(&segment.frame()), frame);
+            }
+            prop_assert!(reader.take().unwrap().is_none());
+        }
+    }
+}

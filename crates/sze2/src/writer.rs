@@ -1,0 +1,167 @@
+//! The side of a buffer that writes segments: the card for what it receives, a program for what it transmits.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use ringroad_ring::shared::SharedBytes;
+use ringroad_ring::wakeup::{Kicker, publish_fence};
+
+use crate::control_page::Line;
+use crate::fault::Fault;
+use crate::memory::ChannelMemory;
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, align};
+
+/// Which of the two sides one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The card.
+    Card,
+    /// The program.
+    Program,
+}
+
+impl Side {
+    /// The lines of one's own and of the other.
+    #[inline]
+    pub(crate) fn lines(self, memory: &ChannelMemory) -> (&Line, &Line) {
+        let page = memory.control();
+        match self {
+            Self::Card => (&page.hardware, &page.software),
+            Self::Program => (&page.software, &page.hardware),
+        }
+    }
+}
+
+/// Checks a pointer of the other side's, which may only have moved on from `from` up to `to`.
+#[inline]
+pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64, Fault> {
+    let mask = size - 1;
+    let is_possible = pointer < size
+        && pointer.is_multiple_of(ALIGNMENT as u64)
+        && (pointer.wrapping_sub(from) & mask) <= (to.wrapping_sub(from) & mask);
+    if is_possible { Ok(pointer) } else { Err(Fault::Pointer { pointer, from, to, size }) }
+}
+
+/// The writing side. What it writes is seen by the other at [`SegmentWriter::publish`].
+#[derive(Debug)]
+pub struct SegmentWriter {
+    memory: Arc<ChannelMemory>,
+    side: Side,
+    /// Where the next segment begins.
+    at: u64,
+    /// Up to where the other side may read.
+    published: u64,
+    /// The other side's pointer as last read: what it has not given back begins there.
+    start: u64,
+    kicker: Kicker,
+}
+
+impl SegmentWriter {
+    /// Writes from the start of a buffer that is as it was made.
+    #[must_use]
+    pub fn new(memory: Arc<ChannelMemory>, side: Side) -> Self {
+        Self { memory, side, at: 0, published: 0, start: 0, kicker: Kicker::default() }
+    }
+
+    /// The memory.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> &Arc<ChannelMemory> {
+        &self.memory
+    }
+
+    /// Where the next segment begins, bytes from the start of the buffer.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn free_bytes(&self) -> usize {
+        let size = self.memory.buffer_bytes();
+        let used = self.at.wrapping_sub(self.start) & (size - 1);
+        // Equal pointers mean that there is nothing.
+        size as usize - used as usize - ALIGNMENT
+    }
+
+    /// Bytes free, a multiple of 8; looks at the other side's pointer where fewer than `wanted` are known of.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`].
+    #[inline]
+    pub fn room(&mut self, wanted: usize) -> Result<usize, Fault> {
+        if self.free_bytes() < wanted {
+            let pointer = self.side.lines(&self.memory).1.pointer.load(Ordering::Acquire);
+            self.start = checked(pointer, self.start, self.published, self.memory.buffer_bytes())?;
+        }
+        Ok(self.free_bytes())
+    }
+
+    /// Begins a segment with room for a frame of `frame_bytes` bytes, to be filled before it is published; `None` where there is no room. What is longer than a segment can be
+    /// has no room ever.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`].
+    #[inline]
+    pub fn reserve(&mut self, metadata: &[u8], frame_bytes: usize) -> Result<Option<SharedBytes<'_>>, Fault> {
+        let Some(header) = Header::new(metadata.len(), frame_bytes) else { return Ok(None) };
+        let occupied = align(usize::from(header.segment_bytes));
+        if self.room(occupied)? < occupied {
+            return Ok(None);
+        }
+        let at = self.at;
+        self.at = (at + occupied as u64) & (self.memory.buffer_bytes() - 1);
+        let mut segment = self.memory.data(at, usize::from(header.segment_bytes));
+        if metadata.is_empty() {
+            // With the padding, so that nothing of what lay there before is shown.
+            segment.write(&u64::from_le_bytes(padded(header.to_bytes())).to_le_bytes());
+            return Ok(Some(segment.skip(ALIGNMENT)));
+        }
+        segment.write(&header.to_bytes());
+        let frame_offset = align(HEADER_BYTES + metadata.len());
+        let mut behind = segment.skip(HEADER_BYTES);
+        let written = behind.write(metadata);
+        Ok(Some(behind.skip(written).skip(frame_offset - HEADER_BYTES - written)))
+    }
+
+    /// Moves on by `bytes` bytes that were written as whole segments by hand.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`]; nothing is moved, as where there are not so many bytes free or they are no multiple of 8, which gives `false`.
+    pub fn skip(&mut self, bytes: usize) -> Result<bool, Fault> {
+        if !bytes.is_multiple_of(ALIGNMENT) || self.room(bytes)? < bytes {
+            return Ok(false);
+        }
+        self.at = (self.at + bytes as u64) & (self.memory.buffer_bytes() - 1);
+        Ok(true)
+    }
+
+    /// Shows the other side what was written; `true` where it sleeps and has to be woken, said once per sleep.
+    #[inline]
+    #[must_use]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.at {
+            return false;
+        }
+        self.published = self.at;
+        let (own, other) = self.side.lines(&self.memory);
+        own.pointer.store(self.at, Ordering::Release);
+        publish_fence();
+        self.kicker.needs_kick(&other.sleeping)
+    }
+
+    /// Whether everything published was given back.
+    ///
+    /// # Errors
+    /// [`Fault::Pointer`].
+    pub fn is_drained(&mut self) -> Result<bool, Fault> {
+        self.room(usize::MAX)?;
+        Ok(self.start == self.published)
+    }
+}
+
+#[inline]
+fn padded([a, b, c, d]: [u8; HEADER_BYTES]) -> [u8; ALIGNMENT] {
+    [a, b, c, d, 0, 0, 0, 0]
+}
