@@ -7,6 +7,7 @@ use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
+use ringroad_sze2::client::CardError;
 
 use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
@@ -15,6 +16,7 @@ use crate::memif::MemifError;
 use crate::peer::socket::PeerSocketError;
 use crate::peer::watch::PeerWatch;
 use crate::promiscuous::PromiscuousError;
+use crate::sze2::Sze2Error;
 use crate::tap::TapError;
 
 /// Why a device cannot be opened.
@@ -57,6 +59,22 @@ pub enum DeviceError {
     /// memif.
     #[error(transparent)]
     Memif(#[from] MemifError),
+    /// A capture card.
+    #[error(transparent)]
+    Sze2(#[from] Sze2Error),
+    /// A program's side of a capture card.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// The channel of a capture card is another program's.
+    #[error(
+        "channel {channel} of the card at {path} is another program's, or the card has none of that number"
+    )]
+    ChannelTaken {
+        /// Number of the channel.
+        channel: u16,
+        /// Path of the card's socket.
+        path: String,
+    },
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making what serves {name}: {source}")]
     Connection {
@@ -85,7 +103,7 @@ pub enum DeviceError {
     },
     /// The name is not a device's.
     #[error(
-        "{0} is not a device: devices are interfaces (eth0), tap:, vhost-user:, virtio-user:, memif:, null: and pcap: ports"
+        "{0} is not a device: devices are interfaces (eth0), tap:, vhost-user:, virtio-user:, memif:, sze2:, szedata:, null: and pcap: ports"
     )]
     NotADevice(String),
     /// The driver cannot do what the name wishes.

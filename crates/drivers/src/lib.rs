@@ -12,6 +12,8 @@
 //! | [`tap`] | `tap:t0` | a TAP interface |
 //! | [`vhost_user`] | `vhost-user:SOCKET` | a guest's virtio-net card |
 //! | [`memif`] | `memif:SOCKET` | a program that speaks memif: DPDK, VPP, libmemif |
+//! | [`sze2`] | `sze2:SOCKET` | a capture card in software |
+//! | [`szedata`] | `szedata:SOCKET` | channels of a capture card |
 //! | [`virtio_user`] | `virtio-user:` | a virtio network card for a vhost-user back end |
 //!
 //! A driver never uses another driver, but that host rings lead through a TAP. `nic` chooses among those of an interface. [`registry`] is where they are named for the rest.
@@ -31,6 +33,8 @@ pub mod pipe;
 pub mod promiscuous;
 pub mod registry;
 pub mod shm;
+pub mod sze2;
+pub mod szedata;
 pub mod tap;
 #[cfg(test)]
 mod test_network;

@@ -14,6 +14,8 @@ use crate::nic;
 use crate::null::NullQueue;
 use crate::pcap_file::PcapQueue;
 use crate::shm::ShmRegion;
+use crate::sze2;
+use crate::szedata;
 use crate::vhost_user;
 use crate::virtio_user;
 
@@ -61,6 +63,8 @@ pub const DRIVERS: &[DriverEntry] = &[
         names: "virtio-user:PATH",
         about: "a virtio network card for a vhost-user back end",
     },
+    DriverEntry { name: "sze2", names: "sze2:SOCKET", about: "an SZE2 capture card in software" },
+    DriverEntry { name: "szedata", names: "szedata:SOCKET", about: "channels of an SZE2 capture card" },
 ];
 
 /// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
@@ -173,6 +177,12 @@ pub fn open_device(
         PortBase::Tap { interface } => nic::open_tap(interface, &name.options.device, plan),
         PortBase::Socket { protocol: SocketProtocol::VirtioUser, path } => {
             virtio_user::open(path, &name.options.device, plan.queues)
+        }
+        PortBase::Socket { protocol: SocketProtocol::Sze2, path } => {
+            sze2::open(path, &name.options.device, plan.queues)
+        }
+        PortBase::Socket { protocol: SocketProtocol::Szedata, path } => {
+            szedata::open(path, &name.options.device, plan.queues)
         }
         PortBase::Interface { interface, mechanism } => {
             nic::open_interface(interface, *mechanism, &name.options.device, plan, role, home)

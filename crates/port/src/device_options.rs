@@ -110,6 +110,16 @@ pub struct DeviceOptions {
     pub offloads: Option<bool>,
     /// `packed=0|1`: whether virtio's packed rings are.
     pub packed: Option<bool>,
+    /// `channels=N`: of a capture card, in each direction.
+    pub channels: Option<u16>,
+    /// `channel=N`: the first of a capture card's that a program has.
+    pub channel: Option<u16>,
+    /// `buffer=SIZE`: of each channel of a capture card, bytes; K, M and G stand for powers of 1024.
+    pub buffer_bytes: Option<u64>,
+    /// `block=SIZE`: of which such a buffer consists, bytes.
+    pub block_bytes: Option<u64>,
+    /// `metadata=0|1`: whether a capture card says of each frame when it came.
+    pub metadata: Option<bool>,
 }
 
 /// What a memif secret can be long, bytes (memif.h, MEMIF_SECRET_SIZE).
@@ -204,11 +214,17 @@ impl DeviceOptions {
             }
             "offloads" => self.offloads = switch()?,
             "packed" => self.packed = switch()?,
+            "channels" => self.channels = Some(number(key, text()?)?),
+            "channel" => self.channel = Some(number(key, text()?)?),
+            "buffer" => self.buffer_bytes = Some(size(key, text()?)?),
+            "block" => self.block_bytes = Some(size(key, text()?)?),
+            "metadata" => self.metadata = switch()?,
             _ => {
                 return Err(format!(
                     "there is no option {key:?}; there are queues, slots, buf-size, extra-bufs and share, and for network interfaces \
                      and TAP ports netns, mode, ring-size, need-wakeup, busy-poll, promisc, force, timestamps, fanout, immediate, \
-                     persist, vnet-hdr, mtu and mac, and for sockets role, socket-mode, id, secret, offloads, packed, ring-size and mac"
+                     persist, vnet-hdr, mtu and mac, and for sockets role, socket-mode, id, secret, offloads, packed, ring-size, mac, channels, \
+                     channel, buffer, block and metadata"
                 ));
             }
         }
@@ -238,6 +254,11 @@ impl DeviceOptions {
             (self.secret.is_some(), "secret"),
             (self.offloads.is_some(), "offloads"),
             (self.packed.is_some(), "packed"),
+            (self.channels.is_some(), "channels"),
+            (self.channel.is_some(), "channel"),
+            (self.buffer_bytes.is_some(), "buffer"),
+            (self.block_bytes.is_some(), "block"),
+            (self.metadata.is_some(), "metadata"),
         ];
         given.into_iter().filter_map(|(given, key)| given.then_some(key))
     }
@@ -254,8 +275,24 @@ impl DeviceOptions {
                 &["role", "socket-mode", "offloads", "packed", "ring-size", "mac"]
             }
             Wisher::Socket(SocketProtocol::Memif) => &["role", "socket-mode", "id", "secret", "ring-size"],
+            Wisher::Socket(SocketProtocol::Sze2) => {
+                &["socket-mode", "channels", "buffer", "block", "metadata", "mac"]
+            }
+            Wisher::Socket(SocketProtocol::Szedata) => &["channel"],
         };
-        let of_sockets = ["role", "socket-mode", "id", "secret", "offloads", "packed"];
+        let of_sockets = [
+            "role",
+            "socket-mode",
+            "id",
+            "secret",
+            "offloads",
+            "packed",
+            "channels",
+            "channel",
+            "buffer",
+            "block",
+            "metadata",
+        ];
         let odd = self.given().find(|key| match wisher {
             Wisher::Interface => of_sockets.contains(key),
             _ => !understood.contains(key),
@@ -267,9 +304,9 @@ impl DeviceOptions {
                 protocol.scheme(),
                 understood.join(", ")
             )),
-            (Some(key), _) if of_sockets.contains(&key) => {
-                Err(format!("option {key} is for vhost-user, virtio-user and memif ports"))
-            }
+            (Some(key), _) if of_sockets.contains(&key) => Err(format!(
+                "option {key} is for ports behind sockets: vhost-user, virtio-user, memif, sze2 and szedata"
+            )),
             (Some(key), _) => Err(format!("option {key} is for network interfaces and TAP ports")),
         }
     }
@@ -285,6 +322,25 @@ fn one_of<T: Copy>(key: &str, value: &str, choices: &[(&str, T)]) -> Result<T, S
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("option {key} is {value:?}, which is not a number in range"))
+}
+
+/// Bytes, with K, M or G for powers of 1024.
+fn size(key: &str, value: &str) -> Result<u64, String> {
+    let (digits, shift) = match value.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) => (
+            digits,
+            if value.ends_with('K') {
+                10
+            } else if value.ends_with('M') {
+                20
+            } else {
+                30
+            },
+        ),
+        None => (value, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("option {key} is {value:?}: write a size, like 32M"))
 }
 
 fn mac_address(text: &str) -> Result<[u8; 6], String> {

@@ -18,7 +18,7 @@ pub enum DropCause {
     TooLong,
     /// The destination is a file and writing failed (disk full). Counted at the destination.
     WriteFailed,
-    /// Shorter than an Ethernet header (14 bytes). Counted at the source.
+    /// Shorter than an Ethernet header (14 bytes): counted at the source. Shorter than a capture card lets in: counted at the card.
     TooShort,
     /// To a port where it came from. Counted at the source.
     ToSelf,
@@ -39,11 +39,13 @@ pub enum DropCause {
     /// A virtio-net header that asked for what cannot be done with its frame: offsets outside of it, an unknown kind of segmentation, segments of
     /// nothing. Counted at the source; where that shows only in finishing the frame, at the destination.
     BadOffload,
+    /// For a station that a capture card does not listen for, or denied by its filter. Counted at the card.
+    Filtered,
 }
 
 impl DropCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NoSpace,
         Self::NotBound,
         Self::RingStopped,
@@ -58,6 +60,7 @@ impl DropCause {
         Self::Impaired,
         Self::HoldFull,
         Self::BadOffload,
+        Self::Filtered,
     ];
 
     /// The name used everywhere, snake_case.
@@ -78,6 +81,7 @@ impl DropCause {
             Self::Impaired => "impaired",
             Self::HoldFull => "hold_full",
             Self::BadOffload => "bad_offload",
+            Self::Filtered => "filtered",
         }
     }
 }

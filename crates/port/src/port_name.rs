@@ -124,10 +124,14 @@ pub enum SocketProtocol {
     VirtioUser,
     /// memif.
     Memif,
+    /// SZE2, as the capture card.
+    Sze2,
+    /// SZE2, as a program of the card's.
+    Szedata,
 }
 
 impl SocketProtocol {
-    const ALL: [Self; 3] = [Self::VhostUser, Self::VirtioUser, Self::Memif];
+    const ALL: [Self; 5] = [Self::VhostUser, Self::VirtioUser, Self::Memif, Self::Sze2, Self::Szedata];
 
     /// What stands before the colon of a name.
     #[must_use]
@@ -136,6 +140,8 @@ impl SocketProtocol {
             Self::VhostUser => "vhost-user",
             Self::VirtioUser => "virtio-user",
             Self::Memif => "memif",
+            Self::Sze2 => "sze2",
+            Self::Szedata => "szedata",
         }
     }
 }
@@ -445,6 +451,8 @@ mod tests {
         assert_eq!(base("vhost-user:/run/a:b.sock"), socket(SocketProtocol::VhostUser, "/run/a:b.sock"));
         assert_eq!(base("virtio-user:s"), socket(SocketProtocol::VirtioUser, "s"));
         assert_eq!(base("memif:/s"), socket(SocketProtocol::Memif, "/s"));
+        assert_eq!(base("sze2:/s"), socket(SocketProtocol::Sze2, "/s"));
+        assert_eq!(base("szedata:/s"), socket(SocketProtocol::Szedata, "/s"));
         let name: PortName = "memif:/s@role=client,id=3,queues=2,secret=x".parse().unwrap();
         assert_eq!((name.options.device.id, name.options.queues), (Some(3), Some(2)));
     }

@@ -1,7 +1,6 @@
 //! A program's side: it connects to a card, subscribes channels, and reads and writes their buffers.
 
-use core::sync::atomic::AtomicU32;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -220,14 +219,23 @@ impl Card {
         }
     }
 
-    /// Shows the card what was written to a transmit channel, and wakes it where it sleeps.
+    /// Shows the card what was written to a transmit channel, and wakes it where it sleeps, which is said.
     #[inline]
-    pub fn publish_transmitted(&mut self, channel: u16) {
-        if let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel))
-            && transmit.writer.publish()
-        {
+    pub fn publish_transmitted(&mut self, channel: u16) -> bool {
+        let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel)) else { return false };
+        let wakes = transmit.writer.publish();
+        if wakes {
             eventfd::ring(&transmit.kick);
         }
+        wakes
+    }
+
+    /// Both ends of the channels of one number, to look at.
+    #[must_use]
+    pub fn ends(&self, channel: u16) -> (Option<&SegmentReader>, Option<&SegmentWriter>) {
+        let number = usize::from(channel);
+        let transmit = self.transmit.get(number).and_then(Option::as_ref);
+        (self.receive.get(number).and_then(Option::as_ref), transmit.map(|transmit| &transmit.writer))
     }
 
     /// Whether the card moves data on a channel.
@@ -269,16 +277,16 @@ impl Card {
         let Self { receive, transmit, sleeper, .. } = self;
         let readers = receive.iter().zip(0..32).filter(|(_, channel)| wanted.receive >> channel & 1 == 1);
         let writers = transmit.iter().zip(0..32).filter(|(_, channel)| wanted.transmit >> channel & 1 == 1);
-        let memories = readers
-            .filter_map(|(reader, _)| Some(reader.as_ref()?.memory()))
-            .chain(writers.filter_map(|(transmit, _)| Some(transmit.as_ref()?.writer.memory())));
-        sleeper.announce(memories.map(|memory| flag(memory)));
+        let flags = readers
+            .filter_map(|(reader, _)| Some(reader.as_ref()?.sleep_flag()))
+            .chain(writers.filter_map(|(transmit, _)| Some(transmit.as_ref()?.writer.sleep_flag())));
+        sleeper.announce(flags);
     }
 
     fn awake(&self) {
-        let readers = self.receive.iter().flatten().map(SegmentReader::memory);
-        let writers = self.transmit.iter().flatten().map(|transmit| transmit.writer.memory());
-        readers.chain(writers).for_each(|memory| Sleeper::awake(flag(memory)));
+        let readers = self.receive.iter().flatten().map(SegmentReader::sleep_flag);
+        let writers = self.transmit.iter().flatten().map(|transmit| transmit.writer.sleep_flag());
+        readers.chain(writers).for_each(Sleeper::awake);
     }
 
     /// Waits until something of `wanted` is there, for at most `timeout` (`None`: for ever), or until a signal comes. Returns masks of the receive channels with data and the
@@ -328,6 +336,18 @@ impl Card {
         Ok(rang > 0)
     }
 
+    /// What the card rings when data or room come while a sleep is announced ([`SegmentReader::sleep_flag`]), for event loops.
+    #[must_use]
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// The connection, which hangs up when the card goes.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     /// Everything about the card.
     ///
     /// # Errors
@@ -352,10 +372,6 @@ fn map(file: OwnedFd) -> Result<Arc<ChannelMemory>, MemoryError> {
     let memory = ChannelMemory::open(file)?;
     memory.populate();
     Ok(Arc::new(memory))
-}
-
-fn flag(memory: &ChannelMemory) -> &AtomicU32 {
-    &memory.control().software.sleeping
 }
 
 /// The numbers of the channels in a mask.

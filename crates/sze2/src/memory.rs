@@ -12,7 +12,7 @@ use ringroad_ring::shared::SharedBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::control_page::{CONTROL_PAGE_BYTES, ChannelState, ControlPage, MAGIC, VERSION};
+use crate::control_page::{CONTROL_PAGE_BYTES, ChannelState, ControlPage, Line, MAGIC, VERSION};
 use crate::descriptors::{Block, MAX_BLOCK_PAGES, PAGE_BYTES, WORD_BYTES, WalkError, cycle, walk};
 
 /// Smallest buffer, bytes: two of the longest segments.
@@ -238,6 +238,16 @@ impl ChannelMemory {
     /// As the card: says whether it does.
     pub fn set_state(&self, state: ChannelState) {
         self.control().hardware.state.store(state.to_number(), Ordering::Release);
+    }
+
+    /// Bytes of data in the buffer, by the word of both sides: for people.
+    #[must_use]
+    pub fn used_bytes(&self, is_receive: bool) -> u64 {
+        let page = self.control();
+        let pointer = |line: &Line| line.pointer.load(Ordering::Relaxed);
+        let (hardware, software) = (pointer(&page.hardware), pointer(&page.software));
+        let (start, end) = if is_receive { (software, hardware) } else { (hardware, software) };
+        end.wrapping_sub(start) & (self.buffer_bytes - 1)
     }
 
     /// `bytes` bytes from `at` on; they go on at the start where the buffer ends. At most a whole buffer of them.

@@ -1,6 +1,6 @@
 //! The side of a buffer that reads segments: a program for what it receives, the card for what it transmits.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use ringroad_ring::shared::SharedBytes;
@@ -138,6 +138,12 @@ impl SegmentReader {
     #[must_use]
     pub fn address_ahead(&self, ahead: usize) -> *const u8 {
         self.memory.data(self.at + ahead as u64, 0).as_ptr()
+    }
+
+    /// Where this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
+    #[must_use]
+    pub fn sleep_flag(&self) -> &AtomicU32 {
+        &self.side.lines(&self.memory).0.sleeping
     }
 
     /// Gives back the `bytes` bytes read first of those not given back.

@@ -1,6 +1,6 @@
 //! The side of a buffer that writes segments: the card for what it receives, a program for what it transmits.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use ringroad_ring::shared::SharedBytes;
@@ -149,6 +149,12 @@ impl SegmentWriter {
         own.pointer.store(self.at, Ordering::Release);
         publish_fence();
         self.kicker.needs_kick(&other.sleeping)
+    }
+
+    /// Where this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
+    #[must_use]
+    pub fn sleep_flag(&self) -> &AtomicU32 {
+        &self.side.lines(&self.memory).0.sleeping
     }
 
     /// Whether everything published was given back.

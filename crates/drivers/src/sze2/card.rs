@@ -1,0 +1,109 @@
+//! What all parts of a card share: settings, counters, channels.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringroad_sze2::card::counters::{SharedIbufCounters, SharedObufCounters};
+use ringroad_sze2::card::distribution::Distribution;
+use ringroad_sze2::card::filter::Filter;
+use ringroad_sze2::card::settings::{IbufSettings, Settings};
+use ringroad_sze2::memory::ChannelGeometry;
+use ringroad_sze2::message::{CardInfo, CardStatus};
+
+use super::channel::{ReceiveChannel, TransmitChannel};
+
+/// A card.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub(super) info: CardInfo,
+    pub(super) geometry: ChannelGeometry,
+    settings: Mutex<Arc<Settings>>,
+    /// Counts the changes of the settings, so that a worker needs no lock to see that there was none.
+    version: AtomicU64,
+    pub(super) ibuf: SharedIbufCounters,
+    pub(super) obuf: SharedObufCounters,
+    pub(super) receive: Vec<ReceiveChannel>,
+    pub(super) transmit: Vec<TransmitChannel>,
+}
+
+/// What is locked stays whole: nothing that can panic is done under a lock.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Card {
+    pub(super) fn new(
+        name: String,
+        channels: u16,
+        geometry: ChannelGeometry,
+        address: [u8; 6],
+        timestamps: bool,
+    ) -> Self {
+        let info = CardInfo {
+            name,
+            receive_channels: channels,
+            transmit_channels: channels,
+            receive_buffer_bytes: geometry.buffer_bytes,
+            transmit_buffer_bytes: geometry.buffer_bytes,
+            address,
+        };
+        let settings = Settings {
+            ibuf: IbufSettings::new(address),
+            obuf_enabled: true,
+            filter: Filter::all(channels),
+            distribution: Distribution::default(),
+            timestamps,
+        };
+        Self {
+            info,
+            geometry,
+            settings: Mutex::new(Arc::new(settings)),
+            version: AtomicU64::new(1),
+            ibuf: SharedIbufCounters::default(),
+            obuf: SharedObufCounters::default(),
+            receive: (0..channels).map(|_| ReceiveChannel::default()).collect(),
+            transmit: (0..channels).map(|_| TransmitChannel::default()).collect(),
+        }
+    }
+
+    /// The settings now.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&lock(&self.settings))
+    }
+
+    /// Changes with each change of the settings.
+    #[inline]
+    pub(super) fn settings_version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Changes the settings. Batches that are under way are treated by the old ones.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = lock(&self.settings);
+        change(Arc::make_mut(&mut settings));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn clear_counters(&self) {
+        self.ibuf.take();
+        self.obuf.take();
+        self.receive.iter().for_each(|channel| channel.clear_counters());
+        self.transmit.iter().for_each(|channel| channel.clear_counters());
+    }
+
+    pub(super) fn status(&self) -> CardStatus {
+        let settings = self.settings();
+        CardStatus {
+            info: self.info.clone(),
+            ibuf: settings.ibuf.clone(),
+            ibuf_counters: self.ibuf.read(),
+            obuf_enabled: settings.obuf_enabled,
+            obuf_counters: self.obuf.read(),
+            distribution: settings.distribution,
+            filter: settings.filter.to_string(),
+            timestamps: settings.timestamps,
+            receive: self.receive.iter().map(ReceiveChannel::status).collect(),
+            transmit: self.transmit.iter().map(TransmitChannel::status).collect(),
+        }
+    }
+}

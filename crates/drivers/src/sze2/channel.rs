@@ -1,0 +1,216 @@
+//! A channel, between the session of the program that has it and the queue that serves it.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::counters::{ChannelCounters, SharedChannelCounters};
+use ringroad_sze2::fault::Fault;
+use ringroad_sze2::memory::ChannelMemory;
+use ringroad_sze2::message::{ChannelStatus, Subscriber};
+use ringroad_sze2::reader::SegmentReader;
+use ringroad_sze2::writer::SegmentWriter;
+
+use super::card::lock;
+
+/// What is known of a channel's subscribers.
+#[derive(Debug, Default)]
+struct Record {
+    /// Who has it now, and its memory.
+    present: Option<(Subscriber, Arc<ChannelMemory>, Arc<Progress>)>,
+    fault: Option<String>,
+    faults: u64,
+}
+
+/// How far a subscription has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    is_started: AtomicBool,
+    is_ended: AtomicBool,
+}
+
+impl Progress {
+    #[inline]
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+}
+
+impl Record {
+    fn status(&self, counters: ChannelCounters, is_receive: bool) -> ChannelStatus {
+        let present = self.present.as_ref();
+        ChannelStatus {
+            subscriber: present.map(|(subscriber, ..)| subscriber.clone()),
+            running: present.is_some_and(|(.., progress)| progress.is_started()),
+            counters,
+            used_bytes: present.map_or(0, |(_, memory, _)| memory.used_bytes(is_receive)),
+            fault: self.fault.clone(),
+            faults: self.faults,
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.fault = Some(fault.to_string());
+        self.faults += 1;
+    }
+
+    fn start(&self) {
+        if let Some((_, memory, progress)) = &self.present
+            && !progress.is_started.swap(true, Ordering::AcqRel)
+        {
+            memory.set_state(ChannelState::Running);
+        }
+    }
+}
+
+/// A receive channel: any worker may put frames into it.
+#[derive(Debug, Default)]
+pub(super) struct ReceiveChannel {
+    /// What frames are put into; `None` while nobody has started it. Taken once per batch.
+    end: Mutex<Option<ReceiveEnd>>,
+    waiting: Mutex<Option<ReceiveEnd>>,
+    record: Mutex<Record>,
+    pub(super) counters: SharedChannelCounters,
+}
+
+/// The card's end of a receive channel.
+#[derive(Debug)]
+pub(super) struct ReceiveEnd {
+    pub(super) writer: SegmentWriter,
+    /// Wakes the program.
+    pub(super) event: Arc<OwnedFd>,
+    /// Whether the program broke a rule.
+    pub(super) is_faulty: bool,
+}
+
+impl ReceiveChannel {
+    /// The end, for a batch.
+    #[inline]
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Option<ReceiveEnd>> {
+        lock(&self.end)
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        lock(&self.record).present.is_none()
+    }
+
+    /// A program has it, and will start it.
+    pub(super) fn subscribe(&self, subscriber: Subscriber, writer: SegmentWriter, event: Arc<OwnedFd>) {
+        let memory = Arc::clone(writer.memory());
+        let mut record = lock(&self.record);
+        record.present = Some((subscriber, memory, Arc::default()));
+        record.fault = None;
+        *lock(&self.waiting) = Some(ReceiveEnd { writer, event, is_faulty: false });
+    }
+
+    pub(super) fn start(&self) {
+        lock(&self.record).start();
+        if let Some(end) = lock(&self.waiting).take() {
+            *self.lock() = Some(end);
+        }
+    }
+
+    pub(super) fn end(&self) {
+        *lock(&self.waiting) = None;
+        *self.lock() = None;
+        lock(&self.record).present = None;
+    }
+
+    /// The program broke a rule.
+    #[cold]
+    pub(super) fn fail(&self, end: &mut ReceiveEnd, fault: Fault) {
+        end.is_faulty = true;
+        end.writer.memory().set_state(ChannelState::Faulty);
+        lock(&self.record).fail(fault);
+    }
+
+    pub(super) fn clear_counters(&self) {
+        self.counters.take();
+    }
+
+    pub(super) fn status(&self) -> ChannelStatus {
+        lock(&self.record).status(self.counters.read(), true)
+    }
+}
+
+/// A transmit channel: one queue takes frames from it.
+#[derive(Debug, Default)]
+pub(super) struct TransmitChannel {
+    /// Ends that the queue has not taken up yet, in their order.
+    offered: Mutex<VecDeque<TransmitEnd>>,
+    /// Counts the changes that the queue has to look at.
+    version: AtomicU64,
+    record: Mutex<Record>,
+    pub(super) counters: SharedChannelCounters,
+}
+
+/// The card's end of a transmit channel.
+#[derive(Debug)]
+pub(super) struct TransmitEnd {
+    pub(super) reader: SegmentReader,
+    /// Wakes the program.
+    pub(super) event: Arc<OwnedFd>,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl TransmitChannel {
+    pub(super) fn is_free(&self) -> bool {
+        lock(&self.record).present.is_none()
+    }
+
+    /// A program has it, and will start it.
+    pub(super) fn subscribe(&self, subscriber: Subscriber, reader: SegmentReader, event: Arc<OwnedFd>) {
+        let progress: Arc<Progress> = Arc::default();
+        let mut record = lock(&self.record);
+        record.present = Some((subscriber, Arc::clone(reader.memory()), Arc::clone(&progress)));
+        record.fault = None;
+        lock(&self.offered).push_back(TransmitEnd { reader, event, progress });
+    }
+
+    pub(super) fn start(&self) {
+        lock(&self.record).start();
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The program has gone. The queue takes what it had published, and lets go.
+    pub(super) fn end(&self) {
+        if let Some((.., progress)) = lock(&self.record).present.take() {
+            progress.is_ended.store(true, Ordering::Release);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes where the queue has to look at [`Self::offered`].
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The next end for the queue: one that is started, or that ended before it was.
+    pub(super) fn offered(&self) -> Option<TransmitEnd> {
+        lock(&self.offered).pop_front_if(|end| end.progress.is_started() || end.progress.is_ended())
+    }
+
+    /// The program broke a rule.
+    #[cold]
+    pub(super) fn fail(&self, end: &TransmitEnd, fault: Fault) {
+        end.reader.memory().set_state(ChannelState::Faulty);
+        ringroad_ring::eventfd::ring(&*end.event);
+        lock(&self.record).fail(fault);
+    }
+
+    pub(super) fn clear_counters(&self) {
+        self.counters.take();
+    }
+
+    pub(super) fn status(&self) -> ChannelStatus {
+        lock(&self.record).status(self.counters.read(), false)
+    }
+}

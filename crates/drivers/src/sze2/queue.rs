@@ -1,0 +1,431 @@
+//! One queue of a card: frames from the network into receive channels, and from its transmit channels to the network.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::{Fragment, Gather};
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::eventfd;
+use ringroad_ring::shared::prefetch_read;
+use ringroad_ring::wakeup::Sleeper;
+use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
+use ringroad_sze2::card::flow_key::KEY_BYTES;
+use ringroad_sze2::card::input::Rejection;
+use ringroad_sze2::card::metadata::FrameInfo;
+use ringroad_sze2::card::settings::Settings;
+use ringroad_sze2::client::channels_of;
+use ringroad_sze2::fault::Fault;
+use ringroad_sze2::segment::Header;
+
+use super::card::Card;
+use super::channel::{ReceiveEnd, TransmitEnd};
+use crate::peer::wake_set::WakeSet;
+
+/// Segments borrowed at most, in batches that wait for other workers too.
+const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
+/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+const USUAL_FRAME_BYTES: usize = 1518;
+/// How far ahead of the segment that is read the next ones are fetched, bytes.
+const PREFETCH_BYTES: usize = 512;
+/// No channel: the frame was rejected.
+const REJECTED: u8 = u8::MAX;
+
+/// A transmit channel of this queue.
+#[derive(Debug)]
+struct Lane {
+    channel: usize,
+    seen_version: u64,
+    end: Option<TransmitEnd>,
+    is_faulty: bool,
+    /// Segments borrowed from the end.
+    borrowed: usize,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct CardQueue {
+    card: Arc<Card>,
+    settings: Arc<Settings>,
+    settings_version: u64,
+    wake: Arc<WakeSet>,
+    sleeper: Sleeper,
+    is_asleep: bool,
+    /// Counts the frames spread in turn.
+    turn: u32,
+    /// Channel of each frame of a batch.
+    verdicts: Vec<u8>,
+    /// Mask of the receive channels whose programs have to be woken.
+    to_wake: u32,
+    lanes: Vec<Lane>,
+    /// Where the next batch begins, so that no lane is served before the others always.
+    next_lane: usize,
+    /// Lane and bytes of each segment borrowed, in their order.
+    borrowed: VecDeque<(u16, u32)>,
+    violations: u64,
+    longest_bytes: usize,
+}
+
+impl CardQueue {
+    pub(super) fn new(card: Arc<Card>, number: u16, queues: u16, wake: Arc<WakeSet>) -> Self {
+        let own = (usize::from(number)..card.transmit.len()).step_by(usize::from(queues.max(1)));
+        let lanes = own
+            .map(|channel| Lane { channel, seen_version: 0, end: None, is_faulty: false, borrowed: 0 })
+            .collect();
+        Self {
+            settings: card.settings(),
+            settings_version: card.settings_version(),
+            card,
+            wake,
+            sleeper: Sleeper::default(),
+            is_asleep: false,
+            turn: u32::from(number),
+            verdicts: Vec::with_capacity(BATCH_FRAMES),
+            to_wake: 0,
+            lanes,
+            next_lane: 0,
+            borrowed: VecDeque::with_capacity(MAX_BORROWED),
+            violations: 0,
+            longest_bytes: USUAL_FRAME_BYTES,
+        }
+    }
+
+    #[inline]
+    fn look_at_settings(&mut self) {
+        let version = self.card.settings_version();
+        if version != self.settings_version {
+            (self.settings, self.settings_version) = (self.card.settings(), version);
+        }
+    }
+
+    /// Decides which channel gets each frame, and counts those that none does.
+    fn judge(
+        &mut self,
+        batch: &Batch,
+        frames: &[u16],
+        counters: &mut IbufCounters,
+        delivery: &mut Delivery,
+    ) -> u32 {
+        let Self { settings, verdicts, turn, .. } = self;
+        let looks_at = settings.looks_at();
+        let mut channels = 0;
+        verdicts.clear();
+        for &frame in frames {
+            let frame = usize::from(frame);
+            let mut head = [0; KEY_BYTES];
+            let known = looks_at.min(batch.frame_bytes(frame));
+            let head = head.get_mut(..known).unwrap_or_default();
+            let mut filled = 0;
+            for fragment in batch.frame(frame) {
+                filled += fragment.bytes().read(head.get_mut(filled..).unwrap_or_default());
+                if filled == known {
+                    break;
+                }
+            }
+            match settings.channel_of(head, batch.frame_bytes(frame), turn) {
+                Ok(channel) => {
+                    channels |= 1 << channel;
+                    verdicts.push(channel);
+                }
+                Err(rejection) => {
+                    counters.reject(rejection);
+                    delivery.dropped.add(cause_of(rejection), 1);
+                    verdicts.push(REJECTED);
+                }
+            }
+        }
+        channels
+    }
+
+    /// Puts the frames for `channel` into its buffer.
+    fn fill(
+        &mut self,
+        channel: u16,
+        batch: &Batch,
+        frames: &[u16],
+        info: Option<FrameInfo>,
+        counters: &mut IbufCounters,
+        delivery: &mut Delivery,
+    ) {
+        let Some(shared) = self.card.receive.get(usize::from(channel)) else { return };
+        let own = || {
+            let verdicts = frames.iter().zip(&self.verdicts);
+            verdicts
+                .filter(|&(_, &verdict)| u16::from(verdict) == channel)
+                .map(|(&frame, _)| usize::from(frame))
+        };
+        let mut end = shared.lock();
+        let Some(end) = end.as_mut() else {
+            let count = own().count() as u32;
+            counters.unclaimed += u64::from(count);
+            return delivery.dropped.add(DropCause::NotBound, count);
+        };
+        let mut tally = ChannelCounters::default();
+        for frame in own() {
+            let bytes = batch.frame_bytes(frame);
+            let info = info.map(|info| {
+                let known = batch.timestamp_ns(frame);
+                FrameInfo { timestamp_ns: if known == 0 { info.timestamp_ns } else { known }, ..info }
+                    .to_bytes()
+            });
+            let metadata = info.as_ref().map_or(&[][..], |info| info);
+            if end.is_faulty {
+                counters.unclaimed += 1;
+                delivery.dropped.add(DropCause::RingStopped, 1);
+                continue;
+            }
+            match end.writer.reserve(metadata, bytes) {
+                Ok(Some(place)) => {
+                    Gather::new(batch.frame(frame).iter()).fill(place);
+                    tally.frames += 1;
+                    tally.bytes += bytes as u64;
+                }
+                Ok(None) if Header::new(metadata.len(), bytes).is_none() => {
+                    counters.long += 1;
+                    delivery.dropped.add(DropCause::TooLong, 1);
+                }
+                Ok(None) => {
+                    tally.overflow += 1;
+                    delivery.dropped.add(DropCause::NoSpace, 1);
+                }
+                Err(fault) => {
+                    self.violations += 1;
+                    counters.unclaimed += 1;
+                    delivery.dropped.add(DropCause::RingStopped, 1);
+                    shared.fail(end, fault);
+                }
+            }
+        }
+        if end.writer.publish() || end.is_faulty {
+            self.to_wake |= 1 << channel;
+        }
+        counters.frames += tally.frames;
+        counters.bytes += tally.bytes;
+        counters.overflow += tally.overflow;
+        delivery.frames += tally.frames as u32;
+        delivery.bytes += tally.bytes;
+        shared.counters.add(&tally);
+    }
+
+    /// Takes up the ends that are there for the lanes, and lets go of those that are done with.
+    #[inline]
+    fn look_at_lanes(&mut self) {
+        for number in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get(number) else { return };
+            let Some(channel) = self.card.transmit.get(lane.channel) else { return };
+            if channel.version() != lane.seen_version {
+                self.turn_over(number);
+            }
+        }
+    }
+
+    #[cold]
+    fn turn_over(&mut self, number: usize) {
+        let Self { card, lanes, sleeper, .. } = self;
+        let Some(lane) = lanes.get_mut(number) else { return };
+        let Some(channel) = card.transmit.get(lane.channel) else { return };
+        let version = channel.version();
+        loop {
+            if let Some(end) = &mut lane.end {
+                let is_done = end.progress.is_ended()
+                    && (lane.is_faulty
+                        || !end.progress.is_started()
+                        || end.reader.look().is_ok_and(|there| there == 0));
+                if !is_done || lane.borrowed > 0 {
+                    // To be looked at again, while it has ended.
+                    lane.seen_version =
+                        if end.progress.is_ended() { version.wrapping_sub(1) } else { version };
+                    return;
+                }
+                lane.end = None;
+            }
+            match channel.offered() {
+                Some(end) => {
+                    if self.is_asleep {
+                        sleeper.announce([end.reader.sleep_flag()]);
+                    }
+                    (lane.end, lane.is_faulty) = (Some(end), false);
+                }
+                None => {
+                    lane.seen_version = version;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn cause_of(rejection: Rejection) -> DropCause {
+    match rejection {
+        Rejection::Disabled => DropCause::LinkDown,
+        Rejection::Short => DropCause::TooShort,
+        Rejection::Long => DropCause::TooLong,
+        Rejection::Address | Rejection::Filter => DropCause::Filtered,
+    }
+}
+
+/// What was taken from a lane.
+#[derive(Debug, Default)]
+struct Taken {
+    tally: ChannelCounters,
+    longest_bytes: usize,
+    fault: Option<Fault>,
+}
+
+/// Borrows whole segments of a lane; while the output buffer is switched off they are taken and not sent.
+#[inline]
+fn take_from(
+    lane: &mut Lane,
+    number: u16,
+    is_enabled: bool,
+    batch: &mut Batch,
+    borrowed: &mut VecDeque<(u16, u32)>,
+) -> Taken {
+    let mut taken = Taken::default();
+    let Some(TransmitEnd { reader, .. }) = &mut lane.end else { return taken };
+    while batch.has_room(1) && borrowed.len() < MAX_BORROWED {
+        prefetch_read(reader.address_ahead(PREFETCH_BYTES));
+        let segment = match reader.take() {
+            Ok(Some(segment)) => segment,
+            Ok(None) => break,
+            Err(fault) => {
+                taken.fault = Some(fault);
+                break;
+            }
+        };
+        let frame = segment.frame();
+        if is_enabled {
+            // SAFETY: the memory stays mapped while the lane has this end, which it lets go of only when nothing is borrowed.
+            batch.push(unsafe { Fragment::new(&frame, 0) }, true);
+            taken.longest_bytes = taken.longest_bytes.max(frame.len());
+        } else {
+            batch.skip_slot();
+        }
+        taken.tally.frames += 1;
+        taken.tally.bytes += frame.len() as u64;
+        borrowed.push_back((number, segment.occupied_bytes() as u32));
+        lane.borrowed += 1;
+    }
+    taken
+}
+
+impl PortQueue for CardQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.look_at_settings();
+        self.look_at_lanes();
+        let Self { card, lanes, borrowed, settings, .. } = self;
+        let count = lanes.len();
+        let mut counters = ObufCounters::default();
+        for step in 0..count {
+            let number = (self.next_lane + step) % count;
+            let Some(lane) = lanes.get_mut(number).filter(|lane| lane.end.is_some() && !lane.is_faulty)
+            else {
+                continue;
+            };
+            let Some(channel) = card.transmit.get(lane.channel) else { continue };
+            let taken = take_from(lane, number as u16, settings.obuf_enabled, batch, borrowed);
+            channel.counters.add(&taken.tally);
+            self.longest_bytes = self.longest_bytes.max(taken.longest_bytes);
+            if settings.obuf_enabled {
+                counters.frames += taken.tally.frames;
+                counters.bytes += taken.tally.bytes;
+            } else {
+                counters.disabled += taken.tally.frames;
+            }
+            if let Some(fault) = taken.fault {
+                lane.is_faulty = true;
+                self.violations += 1;
+                if let Some(end) = &lane.end {
+                    channel.fail(end, fault);
+                }
+            }
+        }
+        self.next_lane = (self.next_lane + 1).checked_rem(count).unwrap_or(0);
+        card.obuf.add(&counters);
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    fn release(&mut self, slots: usize) {
+        for (number, bytes) in self.borrowed.drain(..slots.min(self.borrowed.len())) {
+            if let Some(lane) = self.lanes.get_mut(usize::from(number)) {
+                lane.borrowed -= 1;
+                if let Some(end) = &mut lane.end {
+                    end.reader.release(bytes as usize);
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        self.look_at_settings();
+        let (mut counters, mut delivery) = (IbufCounters::default(), Delivery::default());
+        let channels = self.judge(batch, frames, &mut counters, &mut delivery);
+        let info = self.settings.timestamps.then(|| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            FrameInfo { timestamp_ns: now.as_nanos() as u64, interface: 0 }
+        });
+        for channel in channels_of(channels) {
+            self.fill(channel, batch, frames, info, &mut counters, &mut delivery);
+        }
+        self.card.ibuf.add(&counters);
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        let mut wakes = 0;
+        for lane in &mut self.lanes {
+            if let Some(end) = &mut lane.end
+                && end.reader.publish()
+            {
+                eventfd::ring(&*end.event);
+                wakes += 1;
+            }
+        }
+        for channel in channels_of(std::mem::take(&mut self.to_wake)) {
+            let end = self.card.receive.get(usize::from(channel)).map(|channel| channel.lock());
+            if let Some(ReceiveEnd { event, .. }) = end.as_ref().and_then(|end| end.as_ref()) {
+                eventfd::ring(&**event);
+                wakes += 1;
+            }
+        }
+        wakes
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.is_asleep = sleeping;
+        let flags = self.lanes.iter().filter_map(|lane| Some(lane.end.as_ref()?.reader.sleep_flag()));
+        if sleeping {
+            self.sleeper.announce(flags);
+        } else {
+            flags.for_each(Sleeper::awake);
+        }
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wake.descriptor())
+    }
+
+    fn drain_wake(&mut self) {
+        self.wake.drain();
+        self.look_at_lanes();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.look_at_lanes();
+        self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
+            // A pointer that cannot be is found when the segment is taken.
+            lane.end.as_mut().is_some_and(|end| end.reader.look().is_ok_and(|there| there > 0))
+        })
+    }
+
+    fn violations(&mut self) -> u64 {
+        std::mem::take(&mut self.violations)
+    }
+}

@@ -1,0 +1,262 @@
+//! The thread at a card's socket: it answers the programs, and lets their channels go when they do.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringroad_ring::eventfd;
+use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::filter::Filter;
+use ringroad_sze2::client::channels_of;
+use ringroad_sze2::memory::ChannelMemory;
+use ringroad_sze2::message::{MessageError, PROTOCOL_VERSION, Reply, Request, Subscriber, receive, send};
+use ringroad_sze2::reader::SegmentReader;
+use ringroad_sze2::writer::{SegmentWriter, Side};
+
+use super::card::Card;
+use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::wake_set::WakeSet;
+
+/// Most programs at a card.
+const MAX_SESSIONS: usize = 256;
+/// Longest name of a program, characters.
+const MAX_NAME_CHARS: usize = 64;
+/// How long the server pauses when the process has no descriptors left for a newcomer.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What serves the socket.
+#[derive(Debug)]
+pub(super) struct Server {
+    listener: PeerListener,
+    card: Arc<Card>,
+    /// One per queue.
+    wakes: Vec<Arc<WakeSet>>,
+    stop: StopBell,
+}
+
+/// A program that is connected.
+#[derive(Debug)]
+struct Session {
+    socket: OwnedFd,
+    subscriber: Subscriber,
+    /// By which the card wakes it; there once it has said hello.
+    event: Option<Arc<OwnedFd>>,
+    /// Masks of its channels.
+    receive: u32,
+    transmit: u32,
+    /// Memories of those, to be told when the card goes.
+    memories: Vec<Arc<ChannelMemory>>,
+    /// Transmit channels' eventfds, and the queue that waits for each.
+    kicks: Vec<(usize, OwnedFd)>,
+}
+
+type Answer = (Reply, Vec<OwnedFd>);
+
+impl Server {
+    pub(super) fn new(
+        listener: PeerListener,
+        card: Arc<Card>,
+        wakes: Vec<Arc<WakeSet>>,
+        stop: StopBell,
+    ) -> Self {
+        Self { listener, card, wakes, stop }
+    }
+
+    /// Serves, until told to stop.
+    pub(super) fn serve(self) {
+        let mut sessions: Vec<Session> = Vec::new();
+        loop {
+            let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
+            descriptors.extend(sessions.iter().map(|session| session.socket.as_fd()));
+            let Some(ready) = self.stop.wait_for_any(&descriptors, None) else { break };
+            let mut ready = ready.into_iter();
+            let has_newcomer = ready.next() == Some(true);
+            let mut is_ready = ready;
+            sessions.retain_mut(|session| {
+                let stays = is_ready.next() != Some(true) || self.answer(session);
+                if !stays {
+                    self.end(session);
+                }
+                stays
+            });
+            if has_newcomer {
+                self.welcome(&mut sessions);
+            }
+        }
+        for session in &mut sessions {
+            session.memories.iter().for_each(|memory| memory.set_state(ChannelState::Gone));
+            self.end(session);
+        }
+    }
+
+    fn welcome(&self, sessions: &mut Vec<Session>) {
+        match self.listener.accept() {
+            Ok(Some(socket)) if sessions.len() < MAX_SESSIONS => {
+                let credentials = rustix::net::sockopt::socket_peercred(&socket).ok();
+                let pid = credentials.map(|credentials| credentials.pid.as_raw_nonzero().get() as u32);
+                let subscriber = Subscriber { pid, program: String::new() };
+                sessions.push(Session {
+                    socket,
+                    subscriber,
+                    event: None,
+                    receive: 0,
+                    transmit: 0,
+                    memories: Vec::new(),
+                    kicks: Vec::new(),
+                });
+            }
+            Ok(Some(socket)) => {
+                let reason = format!("{MAX_SESSIONS} programs are connected, which is all there can be");
+                let _ = send(&socket, &Reply::Refused { reason }, &[], Duration::ZERO);
+            }
+            Ok(None) => {}
+            Err(_) => drop(self.stop.wait([], Some(PAUSE))),
+        }
+    }
+
+    /// Answers what a program asks; `false` where its connection is at its end.
+    fn answer(&self, session: &mut Session) -> bool {
+        let request = match receive::<Request>(&session.socket, Duration::ZERO) {
+            Ok((request, _)) => request,
+            Err(MessageError::Silent(_)) => return true,
+            Err(error @ (MessageError::Garbage(_) | MessageError::TooLong(_))) => {
+                let reason = error.to_string();
+                let _ = send(&session.socket, &Reply::Refused { reason }, &[], Duration::ZERO);
+                return false;
+            }
+            Err(_) => return false,
+        };
+        let (reply, descriptors) =
+            self.done(session, request).unwrap_or_else(|reason| (Reply::Refused { reason }, Vec::new()));
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        // One question at a time, so there is room for its answer.
+        send(&session.socket, &reply, &descriptors, Duration::ZERO).is_ok()
+    }
+
+    /// Does what is asked, or says why not.
+    fn done(&self, session: &mut Session, request: Request) -> Result<Answer, String> {
+        if session.event.is_none() && !matches!(request, Request::Hello { .. }) {
+            return Err("a program says hello first".to_owned());
+        }
+        let channels = self.card.info.receive_channels;
+        match request {
+            Request::Hello { version, program } => return self.hello(session, version, &program),
+            Request::Subscribe { receive, transmit } => return self.subscribe(session, receive, transmit),
+            Request::Start => self.start(session),
+            Request::Stop => self.end(session),
+            Request::Status => {
+                return Ok((Reply::Status { status: Box::new(self.card.status()) }, Vec::new()));
+            }
+            Request::SetIbuf { ibuf } => {
+                ibuf.check()?;
+                self.card.change(|settings| settings.ibuf = ibuf);
+            }
+            Request::SetObuf { enabled } => self.card.change(|settings| settings.obuf_enabled = enabled),
+            Request::SetDistribution { distribution } => {
+                self.card.change(|settings| settings.distribution = distribution);
+            }
+            Request::SetFilter { rules } => {
+                let filter: Filter = rules.parse().map_err(|error| format!("{error}"))?;
+                filter.check(channels)?;
+                self.card.change(|settings| settings.filter = filter);
+            }
+            Request::ClearCounters => self.card.clear_counters(),
+        }
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    fn hello(&self, session: &mut Session, version: u32, program: &str) -> Result<Answer, String> {
+        if version != PROTOCOL_VERSION {
+            return Err(format!(
+                "the program speaks version {version}, and the card {PROTOCOL_VERSION}: update the older"
+            ));
+        }
+        let event = eventfd::create().map_err(|error| format!("making an eventfd: {error}"))?;
+        let copy = copy_of(&event)?;
+        session.subscriber.program = program.chars().take(MAX_NAME_CHARS).collect();
+        session.event = Some(Arc::new(event));
+        Ok((Reply::Hello { info: self.card.info.clone() }, vec![copy]))
+    }
+
+    fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
+        let Some(event) = session.event.clone() else { return Err("a program says hello first".to_owned()) };
+        let (mut given, mut descriptors) = ((0, 0), Vec::new());
+        for number in channels_of(receive) {
+            let Some(channel) = self.card.receive.get(usize::from(number)) else { continue };
+            if !channel.is_free() {
+                continue;
+            }
+            let memory = self.memory(session, &mut descriptors)?;
+            channel.subscribe(
+                session.subscriber.clone(),
+                SegmentWriter::new(memory, Side::Card),
+                Arc::clone(&event),
+            );
+            session.receive |= 1 << number;
+            given.0 |= 1 << number;
+        }
+        for number in channels_of(transmit) {
+            let Some(channel) = self.card.transmit.get(usize::from(number)) else { continue };
+            let queue = usize::from(number) % self.wakes.len().max(1);
+            let (true, Some(wake)) = (channel.is_free(), self.wakes.get(queue)) else { continue };
+            let kick = eventfd::create().map_err(|error| format!("making an eventfd: {error}"))?;
+            let memory = self.memory(session, &mut descriptors)?;
+            descriptors.push(copy_of(&kick)?);
+            wake.add(kick.as_fd()).map_err(|error| format!("waiting for an eventfd: {error}"))?;
+            let reader = SegmentReader::new(memory, Side::Card);
+            channel.subscribe(session.subscriber.clone(), reader, Arc::clone(&event));
+            session.kicks.push((queue, kick));
+            session.transmit |= 1 << number;
+            given.1 |= 1 << number;
+        }
+        Ok((Reply::Subscribed { receive: given.0, transmit: given.1 }, descriptors))
+    }
+
+    fn memory(
+        &self,
+        session: &mut Session,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Arc<ChannelMemory>, String> {
+        let memory = ChannelMemory::create(self.card.geometry).map_err(|error| error.to_string())?;
+        descriptors.push(copy_of(memory.as_fd())?);
+        let memory = Arc::new(memory);
+        session.memories.push(Arc::clone(&memory));
+        Ok(memory)
+    }
+
+    fn start(&self, session: &Session) {
+        for number in channels_of(session.receive) {
+            self.card.receive[usize::from(number)].start();
+        }
+        for number in channels_of(session.transmit) {
+            self.card.transmit[usize::from(number)].start();
+        }
+        self.ring();
+    }
+
+    /// Lets the channels of a session go.
+    fn end(&self, session: &mut Session) {
+        for number in channels_of(std::mem::take(&mut session.receive)) {
+            self.card.receive[usize::from(number)].end();
+        }
+        for number in channels_of(std::mem::take(&mut session.transmit)) {
+            self.card.transmit[usize::from(number)].end();
+        }
+        for (queue, kick) in session.kicks.drain(..) {
+            if let Some(wake) = self.wakes.get(queue) {
+                wake.remove(kick.as_fd());
+            }
+        }
+        session.memories.clear();
+        self.ring();
+    }
+
+    /// Wakes the workers.
+    fn ring(&self) {
+        self.wakes.iter().for_each(|wake| eventfd::ring(&*wake.bell()));
+    }
+}
+
+fn copy_of(descriptor: impl AsFd) -> Result<OwnedFd, String> {
+    descriptor.as_fd().try_clone_to_owned().map_err(|error| format!("copying a descriptor: {error}"))
+}

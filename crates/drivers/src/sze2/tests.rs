@@ -1,0 +1,496 @@
+//! A card whose network side the test serves itself, and its programs.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_name::PortName;
+use ringroad_port::port_queue::Delivery;
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::distribution::{Distribution, Spread};
+use ringroad_sze2::card::metadata::FrameInfo;
+use ringroad_sze2::card::settings::AddressCheck;
+use ringroad_sze2::client::{Card, CardError, Wanted};
+use ringroad_sze2::message::{CardStatus, Request};
+use tempfile::TempDir;
+
+use crate::device::{Device, Role};
+use crate::registry::{open_device, plan_device};
+
+/// A card.
+struct Site {
+    _folder: TempDir,
+    path: PathBuf,
+    device: Device,
+    batch: Batch,
+}
+
+impl Site {
+    fn new(options: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("szedataII0");
+        let device = open("sze2", &path, options);
+        Self { _folder: folder, path, device, batch: Batch::new() }
+    }
+
+    fn program(&self) -> Card {
+        Card::open(&self.path, "test").unwrap()
+    }
+
+    /// A program that has `receive` and `transmit` channels, started.
+    fn started(&self, receive: u32, transmit: u32) -> Card {
+        let mut card = self.program();
+        assert_eq!(card.subscribe(receive, transmit).unwrap(), (receive, transmit));
+        card.start().unwrap();
+        card
+    }
+
+    fn status(&self) -> CardStatus {
+        self.program().status().unwrap()
+    }
+
+    /// Frames come from the network, each in fragments of `part` bytes.
+    fn come(&mut self, queue: usize, frames: &[Vec<u8>], part: usize) -> Delivery {
+        self.batch.reset(256);
+        for frame in frames {
+            let parts = frame.len().div_ceil(part);
+            for (number, bytes) in frame.chunks(part).enumerate() {
+                let flags = if number + 1 < parts { MORE_FRAGMENTS } else { 0 };
+                // SAFETY: the frames outlive the batch's use, and nobody writes them.
+                #[allow(unsafe_code)]
+                let fragment = unsafe { Fragment::from_private(bytes, flags) };
+                self.batch.push(fragment, number == 0);
+            }
+        }
+        let list: Vec<u16> = (0..frames.len() as u16).collect();
+        let delivery = self.device.queues[queue].deliver(&mut self.batch, &list);
+        self.device.queues[queue].flush();
+        delivery
+    }
+
+    /// Frames that go to the network.
+    fn go(&mut self, queue: usize) -> Vec<Vec<u8>> {
+        let queue = &mut self.device.queues[queue];
+        self.batch.reset(256);
+        queue.receive(&mut self.batch);
+        let frames = (0..self.batch.frames()).map(|frame| {
+            let mut bytes = vec![0; self.batch.frame_bytes(frame)];
+            self.batch.frame(frame)[0].bytes().read(&mut bytes);
+            bytes
+        });
+        let frames = frames.collect();
+        queue.release(self.batch.slots());
+        queue.flush();
+        frames
+    }
+}
+
+fn open(scheme: &str, path: &Path, options: &str) -> Device {
+    let name: PortName = format!("{scheme}:{}{options}", path.display()).parse().unwrap();
+    let plan = plan_device(&name, None).unwrap();
+    open_device(&name, plan, Role::SwitchPort, None).unwrap()
+}
+
+fn frame(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 31 + at * 7) as u8 & 0xFE).collect()
+}
+
+/// What waits in a channel, given back.
+fn received(card: &mut Card, channel: u16) -> Vec<Vec<u8>> {
+    let reader = card.reader(channel).unwrap();
+    let mut frames = Vec::new();
+    while let Some(segment) = reader.take().unwrap() {
+        let mut bytes = vec![0; segment.frame().len()];
+        segment.frame().read(&mut bytes);
+        frames.push(bytes);
+    }
+    reader.release_all();
+    card.publish_received(channel);
+    frames
+}
+
+fn transmit(card: &mut Card, channel: u16, frame: &[u8]) {
+    let place = card.writer(channel).unwrap().reserve(&[], frame.len()).unwrap();
+    assert_eq!(place.unwrap().write(frame), frame.len());
+    card.publish_transmitted(channel);
+}
+
+const ONE: &str = "@channels=1,buffer=128K,block=4K";
+
+#[test]
+fn what_comes_is_in_the_channel_byte_by_byte_round_and_round() {
+    let mut site = Site::new(ONE);
+    let mut card = site.started(1, 0);
+    let lengths = [14, 60, 61, 64, 777, 1500, 1514, 9018, 65527];
+    let (mut frames_in, mut bytes_in) = (0, 0);
+    for number in 0..300 {
+        let frames: Vec<Vec<u8>> = (0..2).map(|at| frame(number + at, lengths[(number + at) % 8])).collect();
+        let delivery = site.come(0, &frames, [64, 100_000][number % 2]);
+        assert_eq!((delivery.frames, delivery.dropped.total()), (2, 0));
+        assert_eq!(received(&mut card, 0), frames);
+        frames_in += 2;
+        bytes_in += delivery.bytes;
+    }
+    let longest = vec![frame(1, lengths[8])];
+    assert_eq!(site.come(0, &longest, 65535).frames, 1);
+    assert_eq!(received(&mut card, 0), longest);
+    let status = site.status();
+    assert_eq!((status.ibuf_counters.frames, status.ibuf_counters.bytes), (frames_in + 1, bytes_in + 65527));
+    assert_eq!(status.ibuf_counters.total(), frames_in + 1);
+    let channel = &status.receive[0];
+    assert_eq!((channel.counters.frames, channel.counters.bytes), (frames_in + 1, bytes_in + 65527));
+    assert_eq!((channel.running, channel.used_bytes), (true, 0));
+    let subscriber = channel.subscriber.as_ref().unwrap();
+    assert_eq!((subscriber.pid, subscriber.program.as_str()), (Some(std::process::id()), "test"));
+}
+
+#[test]
+fn what_is_too_much_is_lost_before_the_channel_and_counted() {
+    let mut site = Site::new(ONE);
+    let mut card = site.started(1, 0);
+    let frames: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 1514)).collect();
+    let delivery = site.come(0, &frames, 65535);
+    // 1528 bytes each, and 8 stay free.
+    let fitting = (128 * 1024 - 8) / 1528;
+    assert_eq!((delivery.frames, delivery.dropped.of(DropCause::NoSpace)), (fitting, 200 - fitting));
+    let counters = site.status().ibuf_counters;
+    assert_eq!((counters.overflow, counters.total(), counters.errors()), (u64::from(200 - fitting), 200, 0));
+    assert_eq!(site.status().receive[0].used_bytes, u64::from(fitting) * 1528);
+    assert_eq!(received(&mut card, 0), frames[..fitting as usize]);
+    assert_eq!(site.come(0, &frames[..10], 65535).frames, 10);
+}
+
+#[test]
+fn what_nobody_has_started_is_unclaimed() {
+    let mut site = Site::new("@channels=2,buffer=128K,block=4K");
+    let frames = [frame(0, 60), frame(1, 60)];
+    assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);
+    let mut card = site.program();
+    assert_eq!(card.subscribe(0b111, 0b100).unwrap(), (0b11, 0), "what the card does not have is not given");
+    assert_eq!(card.receive_state(0), Some(ChannelState::Stopped));
+    assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);
+    card.start().unwrap();
+    assert_eq!(card.receive_state(0), Some(ChannelState::Running));
+    assert_eq!(site.come(0, &frames, 100).frames, 2);
+    assert_eq!(received(&mut card, 0).len() + received(&mut card, 1).len(), 2);
+    card.stop().unwrap();
+    assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);
+    assert_eq!(site.status().ibuf_counters.unclaimed, 6);
+}
+
+#[test]
+fn a_channel_is_one_programs_until_that_has_gone() {
+    let mut site = Site::new("@channels=4,buffer=128K,block=4K");
+    let mut first = site.started(0b0011, 0b0001);
+    let mut second = site.program();
+    assert_eq!(second.subscribe(0b1111, 0b0011).unwrap(), (0b1100, 0b0010));
+    transmit(&mut first, 0, &frame(7, 60));
+    drop(first);
+    // The server hears of it when it hears of it.
+    let mut given = (0, 0);
+    while given != (0b0011, 0b0001) {
+        let more = second.subscribe(0b0011, 0b0001).unwrap();
+        given = (given.0 | more.0, given.1 | more.1);
+    }
+    second.start().unwrap();
+    // What the first had published goes before what the second has.
+    transmit(&mut second, 0, &frame(8, 60));
+    let mut went = site.go(0);
+    went.extend(site.go(0));
+    assert_eq!(went, [frame(7, 60), frame(8, 60)]);
+}
+
+#[test]
+fn what_programs_transmit_goes_to_the_network_in_order() {
+    let mut site = Site::new("@channels=3,buffer=128K,block=4K,queues=2");
+    let mut card = site.started(0, 0b111);
+    let mut went: [Vec<Vec<u8>>; 2] = [Vec::new(), Vec::new()];
+    for number in 0..500 {
+        for channel in 0..3 {
+            transmit(
+                &mut card,
+                channel,
+                &frame(3 * number + usize::from(channel), [60, 1514, 9018][number % 3]),
+            );
+        }
+        for (queue, went) in went.iter_mut().enumerate() {
+            went.extend(site.go(queue));
+        }
+    }
+    // Channels 0 and 2 are the first queue's.
+    assert_eq!((went[0].len(), went[1].len()), (1000, 500));
+    for (number, frames) in went[0].chunks(2).enumerate() {
+        let mut expected = [0, 2].map(|channel| frame(3 * number + channel, [60, 1514, 9018][number % 3]));
+        if frames[0] != expected[0] {
+            expected.reverse();
+        }
+        assert!(frames == expected);
+    }
+    let status = site.status();
+    assert_eq!(status.obuf_counters.frames, 1500);
+    assert_eq!(status.transmit.iter().map(|channel| channel.counters.frames).collect::<Vec<_>>(), [500; 3]);
+}
+
+#[test]
+fn a_program_that_breaks_a_rule_is_stopped_alone() {
+    let mut site = Site::new("@channels=2,buffer=128K,block=4K");
+    let (mut bad, mut good) = (site.started(0b01, 0b01), site.started(0b10, 0b10));
+    transmit(&mut bad, 0, &frame(1, 60));
+    // A segment of no bytes, by hand.
+    let writer = bad.writer(0).unwrap();
+    writer.memory().data(writer.position(), 8).write(&[0; 8]);
+    assert!(writer.skip(64).unwrap());
+    bad.publish_transmitted(0);
+    transmit(&mut good, 1, &frame(2, 60));
+    let mut went = site.go(0);
+    went.sort();
+    assert_eq!(went, [frame(1, 60), frame(2, 60)]);
+    assert_eq!(bad.transmit_state(0), Some(ChannelState::Faulty));
+    assert_eq!(good.transmit_state(1), Some(ChannelState::Running));
+    let channel = &site.status().transmit[0];
+    assert_eq!(channel.faults, 1);
+    assert!(channel.fault.as_ref().unwrap().contains("shorter than its own header"), "{channel:?}");
+    assert_eq!(site.device.queues[0].violations(), 1);
+    transmit(&mut good, 1, &frame(3, 60));
+    assert_eq!(site.go(0), [frame(3, 60)]);
+    // A new subscription begins anew.
+    bad.stop().unwrap();
+    assert_eq!(bad.subscribe(0, 0b01).unwrap(), (0, 0b01));
+    bad.start().unwrap();
+    transmit(&mut bad, 0, &frame(4, 60));
+    assert_eq!(site.go(0), [frame(4, 60)]);
+    assert_eq!(site.status().transmit[0].fault, None);
+}
+
+#[test]
+fn settings_hold_from_the_next_batch_on() {
+    let mut site = Site::new("@channels=2,buffer=128K,block=4K,mac=00:11:17:00:00:05");
+    let mut card = site.started(0b11, 0b01);
+    let own = [vec![0, 0x11, 0x17, 0, 0, 5], vec![0; 54]].concat();
+    let (group, other) = ([vec![1; 6], vec![0; 54]].concat(), [vec![2; 6], vec![0; 54]].concat());
+    let all = [own.clone(), group, other];
+    let mut ibuf = site.status().ibuf;
+    ibuf.address_check = AddressCheck::Listed;
+    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    let delivery = site.come(0, &all, 100);
+    assert_eq!((delivery.frames, delivery.dropped.of(DropCause::Filtered)), (1, 2));
+    ibuf.enabled = false;
+    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::LinkDown), 3);
+    (ibuf.enabled, ibuf.address_check, ibuf.max_frame_bytes) = (true, AddressCheck::Promiscuous, 59);
+    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::TooLong), 3);
+    (ibuf.max_frame_bytes, ibuf.min_frame_bytes) = (100, 61);
+    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::TooShort), 3);
+    ibuf.min_frame_bytes = 0;
+    card.set(&Request::SetIbuf { ibuf }).unwrap();
+    received(&mut card, 0);
+    received(&mut card, 1);
+    card.set(&Request::SetFilter { rules: "default allow 1\ndeny if dmac 02:02:02:02:02:02".into() })
+        .unwrap();
+    assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::Filtered), 1);
+    assert_eq!((received(&mut card, 0).len(), received(&mut card, 1).len()), (0, 2));
+    let counters = site.status().ibuf_counters;
+    assert_eq!((counters.total(), counters.frames, counters.address, counters.denied), (15, 3, 2, 1));
+    assert_eq!((counters.disabled, counters.long, counters.short), (3, 3, 3));
+    let hash = Distribution { spread: Spread::Hash, ports: true };
+    card.set(&Request::SetFilter { rules: "default allow 0-1".into() }).unwrap();
+    card.set(&Request::SetDistribution { distribution: hash }).unwrap();
+    assert_eq!(site.come(0, &vec![own.clone(); 20], 100).frames, 20);
+    assert!(received(&mut card, 0).len().is_multiple_of(20));
+
+    card.set(&Request::SetObuf { enabled: false }).unwrap();
+    transmit(&mut card, 0, &own);
+    assert!(site.go(0).is_empty());
+    card.set(&Request::SetObuf { enabled: true }).unwrap();
+    transmit(&mut card, 0, &own);
+    assert_eq!(site.go(0), [own]);
+    let status = site.status();
+    assert_eq!((status.obuf_counters.frames, status.obuf_counters.disabled), (1, 1));
+    card.set(&Request::ClearCounters).unwrap();
+    assert_eq!(site.status().ibuf_counters.total(), 0);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_and_change_nothing() {
+    let site = Site::new(ONE);
+    let (card, before) = (site.program(), site.status());
+    let mut ibuf = before.ibuf.clone();
+    ibuf.addresses = vec![[1; 6]];
+    let refused = |request| match card.set(&request) {
+        Err(CardError::Refused(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(Request::SetIbuf { ibuf }).contains("group"));
+    assert!(refused(Request::SetFilter { rules: "default allow 0-1".into() }).contains("channel 1"));
+    assert!(refused(Request::SetFilter { rules: "deny everything".into() }).contains("line 1"));
+    assert_eq!(site.status(), before);
+}
+
+#[test]
+fn who_sleeps_is_woken() {
+    let mut site = Site::new(ONE);
+    let mut card = site.started(1, 1);
+    let wanted = Wanted { receive: 1, transmit: 0, transmit_bytes: 0 };
+    assert_eq!(card.wait(&wanted, Some(Duration::ZERO)).unwrap(), (0, 0));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| card.wait(&wanted, None).map(|ready| (ready, card)));
+        // Whether it sleeps yet or not.
+        assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
+        let (ready, mut card) = waiting.join().unwrap().unwrap();
+        assert_eq!(ready, (1, 0));
+        assert_eq!(received(&mut card, 0), [frame(1, 60)]);
+
+        let queue = &mut site.device.queues[0];
+        queue.drain_wake();
+        queue.prepare_sleep(true);
+        assert!(!queue.has_waiting());
+        transmit(&mut card, 0, &frame(2, 60));
+        let wake = queue.wake_descriptor().unwrap();
+        let mut waits = [rustix::event::PollFd::from_borrowed_fd(wake, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut waits, None).unwrap(), 1);
+        queue.prepare_sleep(false);
+        assert!(queue.has_waiting());
+        assert_eq!(site.go(0), [frame(2, 60)]);
+
+        // A full transmit buffer: room wakes.
+        while card.writer(0).unwrap().reserve(&[], 9000).unwrap().is_some() {}
+        card.publish_transmitted(0);
+        let wanted = Wanted { receive: 0, transmit: 1, transmit_bytes: 100_000 };
+        let waiting = scope.spawn(move || card.wait(&wanted, None).unwrap());
+        while !site.go(0).is_empty() {}
+        assert_eq!(waiting.join().unwrap(), (0, 1));
+    });
+}
+
+#[test]
+fn a_card_that_goes_ends_the_wait() {
+    let site = Site::new(ONE);
+    let mut card = site.started(1, 0);
+    let path = site.path.clone();
+    let waiting = std::thread::spawn(move || {
+        let ended = card.wait(&Wanted { receive: 1, ..Wanted::default() }, None);
+        (ended.map_err(|error| error.to_string()), card.receive_state(0))
+    });
+    drop(site);
+    let (ended, state) = waiting.join().unwrap();
+    assert!(ended.unwrap_err().contains("gone"));
+    assert_eq!(state, Some(ChannelState::Gone));
+    assert!(matches!(Card::open(&path, "test"), Err(CardError::NotThere { .. })));
+}
+
+#[test]
+fn frames_say_when_they_came() {
+    let mut site = Site::new("@channels=1,buffer=128K,block=4K,metadata=1");
+    let mut card = site.started(1, 0);
+    assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
+    let segment = card.reader(0).unwrap().take().unwrap().unwrap();
+    let mut metadata = [0; 12];
+    assert_eq!(segment.metadata().read(&mut metadata), 12);
+    let info = FrameInfo::from_bytes(&metadata).unwrap();
+    // Later than this was written.
+    assert!(info.timestamp_ns > 1_700_000_000_000_000_000 && info.interface == 0);
+    assert_eq!(segment.frame().len(), 60);
+}
+
+#[test]
+fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
+    let site = Site::new(ONE);
+    assert!(UnixStream::connect(&site.path).is_err(), "the socket is for packets");
+    let kind = rustix::net::SocketType::SEQPACKET;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).unwrap();
+    rustix::net::connect(&socket, &rustix::net::SocketAddrUnix::new(&site.path).unwrap()).unwrap();
+    let mut stream = UnixStream::from(socket);
+    stream.write_all(b"{\"request\":\"hello\",\"version\":").unwrap();
+    let mut answer = [0; 4096];
+    let bytes = rustix::io::read(&stream, &mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..bytes]).into_owned();
+    assert!(answer.contains("refused") && answer.contains("no message"), "{answer}");
+    assert_eq!(rustix::io::read(&stream, &mut [0; 8]).unwrap(), 0);
+    // The others are served on.
+    let _card = site.started(1, 1);
+}
+
+#[test]
+fn cards_that_cannot_be_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let try_open = |options: &str| {
+        let name: PortName = format!("sze2:{}{options}", folder.path().join("c").display()).parse().unwrap();
+        let plan = plan_device(&name, None).unwrap();
+        open_device(&name, plan, Role::SwitchPort, None).unwrap_err().to_string()
+    };
+    assert!(try_open("@channels=33").contains("1 to 32"));
+    assert!(try_open("@buffer=3M").contains("powers of two"));
+    assert!(try_open("@buffer=1M,block=2M").contains("no larger than it"));
+}
+
+#[test]
+fn a_port_of_the_programs_side_passes_frames_both_ways() {
+    let mut site = Site::new("@channels=2,buffer=128K,block=4K,metadata=1");
+    let mut port = open("szedata", &site.path, "@channel=1");
+    let taken: PortName = format!("szedata:{}@channel=1", site.path.display()).parse().unwrap();
+    let refused = open_device(&taken, plan_device(&taken, None).unwrap(), Role::Program, None).unwrap_err();
+    assert!(refused.to_string().contains("channel 1"), "{refused}");
+    let queue = &mut port.queues[0];
+    site.program().set(&Request::SetFilter { rules: "default allow 1".into() }).unwrap();
+    assert_eq!(site.come(0, &[frame(1, 1514), frame(2, 60)], 100).frames, 2);
+    let mut batch = Batch::new();
+    batch.reset(256);
+    queue.receive(&mut batch);
+    assert_eq!((batch.frames(), batch.frame_bytes(0), batch.frame_bytes(1)), (2, 1514, 60));
+    assert!(batch.timestamp_ns(1) > 1_700_000_000_000_000_000);
+    let delivery = queue.deliver(&mut batch, &[1, 0]);
+    assert_eq!(delivery.frames, 2);
+    queue.release(2);
+    queue.flush();
+    assert_eq!(site.go(0), [frame(2, 60), frame(1, 1514)]);
+    assert_eq!(site.status().receive[1].used_bytes, 0);
+    // Until there is no room, and from the moment on when there is some.
+    while queue.room(1514) > 0 {
+        assert_eq!(queue.deliver(&mut batch, &[0]).frames, 1);
+    }
+    assert_eq!(queue.deliver(&mut batch, &[0]).dropped.of(DropCause::NoSpace), 1);
+    queue.flush();
+    assert!(!queue.await_room());
+    queue.prepare_sleep(true);
+    assert!(queue.await_room());
+    while !site.go(0).is_empty() {}
+    let wake = queue.wake_descriptor().unwrap();
+    let mut waits = [rustix::event::PollFd::from_borrowed_fd(wake, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut waits, None).unwrap(), 1);
+    assert!(queue.room(1514) > 0);
+    queue.drain_wake();
+    assert!(!queue.is_gone());
+    drop(site);
+    queue.drain_wake();
+    assert!(queue.is_gone());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn nothing_that_a_program_writes_makes_the_card_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 8..4000), skip in 1usize..500, rounds in 1usize..5
+    ) {
+        let mut site = Site::new(ONE);
+        let mut card = site.started(1, 1);
+        for round in 0..rounds {
+            let writer = card.writer(0).unwrap();
+            writer.memory().data(writer.position() + 8 * (round as u64), bytes.len()).write(&bytes);
+            let _ = writer.skip(skip * 8);
+            card.publish_transmitted(0);
+            let went = site.go(0);
+            prop_assert!(went.iter().map(Vec::len).sum::<usize>() <= skip * 8 * rounds);
+            let frames: Vec<Vec<u8>> = (0..10).map(|number| frame(number, 1514)).collect();
+            let delivery = site.come(0, &frames, 65535);
+            prop_assert_eq!(delivery.frames + delivery.dropped.total(), 10);
+        }
+    }
+}

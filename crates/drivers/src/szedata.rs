@@ -1,0 +1,265 @@
+//! `szedata:` ports: channels of a capture card as a program has them. Queue n is receive and transmit channel `channel` + n of the card.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::device_options::DeviceOptions;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::{Fragment, Gather};
+use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+use ringroad_ring::shared::prefetch_read;
+use ringroad_ring::wakeup::Sleeper;
+use ringroad_sze2::ChannelState;
+use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
+use ringroad_sze2::client::Card;
+use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES, align};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::device::{Device, DeviceError};
+use crate::peer::wake_set::WakeSet;
+
+/// Segments borrowed at most, in batches that wait for other workers too.
+const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
+/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+const USUAL_FRAME_BYTES: usize = 1518;
+/// How far ahead of the segment that is read the next ones are fetched, bytes.
+const PREFETCH_BYTES: usize = 512;
+
+/// Opens `queues` channels of the card at `path`.
+///
+/// # Errors
+/// [`DeviceError`]: there is no card, or the channels are not to be had.
+pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+    let failed = |source: std::io::Error| DeviceError::Connection {
+        name: format!("szedata:{}", path.display()),
+        source,
+    };
+    let first = wishes.channel.unwrap_or(0);
+    let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
+    for number in 0..queues {
+        let channel = first.saturating_add(number);
+        let taken = || DeviceError::ChannelTaken { channel, path: path.display().to_string() };
+        let mut card = Card::open(path, "ringroad")?;
+        let mask = 1u32.checked_shl(channel.into()).ok_or_else(taken)?;
+        let (receive, transmit) = card.subscribe(mask, mask)?;
+        if receive == 0 && transmit == 0 {
+            return Err(taken());
+        }
+        card.start()?;
+        let wake = WakeSet::new().map_err(|error| failed(error.into()))?;
+        wake.add(card.event()).map_err(|error| failed(error.into()))?;
+        wake.add(card.socket()).map_err(|error| failed(error.into()))?;
+        device_queues.push(Box::new(ChannelQueue::new(card, channel, wake)));
+    }
+    let last = first.saturating_add(queues.saturating_sub(1));
+    let mode = format!("channel(s) {first} to {last} of the SZE2 card at {}", path.display());
+    let capabilities = Capabilities { driver: "szedata", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
+    Ok(Device::new(device_queues, capabilities))
+}
+
+/// A receive channel and a transmit channel of one number.
+#[derive(Debug)]
+struct ChannelQueue {
+    card: Card,
+    channel: u16,
+    wake: WakeSet,
+    sleeper: Sleeper,
+    /// Bytes of each segment borrowed, in their order.
+    borrowed: VecDeque<u32>,
+    longest_bytes: usize,
+    is_room_awaited: bool,
+    is_room_announced: bool,
+    fault: Option<String>,
+    violations: u64,
+    is_gone: bool,
+}
+
+impl ChannelQueue {
+    fn new(card: Card, channel: u16, wake: WakeSet) -> Self {
+        Self {
+            card,
+            channel,
+            wake,
+            sleeper: Sleeper::default(),
+            borrowed: VecDeque::with_capacity(MAX_BORROWED),
+            longest_bytes: USUAL_FRAME_BYTES,
+            is_room_awaited: false,
+            is_room_announced: false,
+            fault: None,
+            violations: 0,
+            is_gone: false,
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, fault: impl std::fmt::Display) {
+        self.violations += 1;
+        self.fault = Some(format!("channel {}: {fault}", self.channel));
+    }
+
+    /// Looks whether the card is there, and has no complaint.
+    fn look_at_card(&mut self) {
+        let mut waits = [PollFd::from_borrowed_fd(self.card.socket(), PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.is_gone |= poll(&mut waits, Some(&at_once)).is_ok_and(|ready| ready > 0);
+        if self.fault.is_none() && self.card.transmit_state(self.channel) == Some(ChannelState::Faulty) {
+            self.stop("the card has stopped it, for what was transmitted");
+        }
+    }
+}
+
+impl PortQueue for ChannelQueue {
+    fn receive(&mut self, batch: &mut Batch) {
+        if self.fault.is_some() {
+            return;
+        }
+        let Self { card, channel, borrowed, longest_bytes, .. } = self;
+        let Some(reader) = card.reader(*channel) else { return };
+        let fault = loop {
+            if !batch.has_room(1) || borrowed.len() == MAX_BORROWED {
+                return;
+            }
+            prefetch_read(reader.address_ahead(PREFETCH_BYTES));
+            let segment = match reader.take() {
+                Ok(Some(segment)) => segment,
+                Ok(None) => return,
+                Err(fault) => break fault,
+            };
+            let frame = segment.frame();
+            *longest_bytes = frame.len().max(*longest_bytes);
+            // SAFETY: the memory stays mapped while the card is open, which is as long as this queue lives.
+            batch.push(unsafe { Fragment::new(&frame, 0) }, true);
+            let metadata = segment.metadata();
+            if metadata.len() == FRAME_INFO_BYTES || batch.has_timestamps() {
+                let mut bytes = [0; FRAME_INFO_BYTES];
+                let read = metadata.read(&mut bytes);
+                let info = FrameInfo::from_bytes(bytes.get(..read).unwrap_or_default()).unwrap_or_default();
+                batch.push_timestamp(info.timestamp_ns);
+            }
+            borrowed.push_back(segment.occupied_bytes() as u32);
+        };
+        self.stop(fault);
+    }
+
+    fn longest_frame_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    fn takes_frames(&self) -> bool {
+        self.card.subscribed().1 != 0
+    }
+
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let Some(writer) = self.card.writer(self.channel) else { return BATCH_FRAMES };
+        let Some(header) = Header::new(0, frame_bytes) else { return BATCH_FRAMES };
+        let occupied = align(usize::from(header.segment_bytes));
+        match writer.room(occupied * BATCH_FRAMES) {
+            Ok(room) => room / occupied,
+            Err(fault) => {
+                self.stop(fault);
+                BATCH_FRAMES
+            }
+        }
+    }
+
+    fn await_room(&mut self) -> bool {
+        self.is_room_awaited = true;
+        self.is_room_announced
+    }
+
+    fn release(&mut self, slots: usize) {
+        let slots = slots.min(self.borrowed.len());
+        let bytes: u32 = self.borrowed.drain(..slots).sum();
+        if let Some(reader) = self.card.reader(self.channel) {
+            reader.release(bytes as usize);
+        }
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        let mut fault = None;
+        let is_stopped = self.fault.is_some();
+        for &frame in frames {
+            let frame = usize::from(frame);
+            let bytes = batch.frame_bytes(frame);
+            let Some(writer) = self.card.writer(self.channel).filter(|_| !is_stopped && fault.is_none())
+            else {
+                let cause =
+                    if is_stopped || fault.is_some() { DropCause::RingStopped } else { DropCause::NotBound };
+                delivery.dropped.add(cause, 1);
+                continue;
+            };
+            match writer.reserve(&[], bytes) {
+                Ok(Some(place)) => {
+                    Gather::new(batch.frame(frame).iter()).fill(place);
+                    delivery.frames += 1;
+                    delivery.bytes += bytes as u64;
+                }
+                Ok(None) if bytes > MAX_FRAME_BYTES => delivery.dropped.add(DropCause::TooLong, 1),
+                Ok(None) => delivery.dropped.add(DropCause::NoSpace, 1),
+                Err(found) => {
+                    delivery.dropped.add(DropCause::RingStopped, 1);
+                    fault = Some(found);
+                }
+            }
+        }
+        if let Some(fault) = fault {
+            self.stop(fault);
+        }
+        delivery
+    }
+
+    fn flush(&mut self) -> u32 {
+        self.card.publish_received(self.channel);
+        u32::from(self.card.publish_transmitted(self.channel))
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.is_room_announced = sleeping && self.is_room_awaited;
+        if !sleeping {
+            self.is_room_awaited = false;
+        }
+        let is_room_announced = self.is_room_announced;
+        let Self { card, channel, sleeper, .. } = self;
+        let (reader, writer) = card.ends(*channel);
+        let (reader, writer) =
+            (reader.map(|reader| reader.sleep_flag()), writer.map(|writer| writer.sleep_flag()));
+        if sleeping {
+            sleeper.announce(reader.into_iter().chain(writer.filter(|_| is_room_announced)));
+        } else {
+            reader.into_iter().chain(writer).for_each(Sleeper::awake);
+        }
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wake.descriptor())
+    }
+
+    fn drain_wake(&mut self) {
+        self.wake.drain();
+        self.look_at_card();
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
+        // What cannot be is found when it is taken.
+        self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.look(), Ok(0)))
+    }
+
+    fn violations(&mut self) -> u64 {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.clone()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+}
