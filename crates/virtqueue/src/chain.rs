@@ -77,29 +77,51 @@ impl Descriptor {
     }
 }
 
-/// Appends the pieces of a descriptor's buffer; with those of the descriptors before it in the chain they fill `segments` up to `limit` at most.
-#[inline]
-pub(crate) fn append(
-    memory: &GuestMemory,
-    descriptor: Descriptor,
+/// The pieces of one chain, appended to those of the chains before it. Counts for all its descriptors, in the ring and in a table, together.
+#[derive(Debug)]
+pub(crate) struct Pieces<'a> {
+    memory: &'a GuestMemory,
     access: Access,
-    segments: &mut Vec<Segment>,
+    segments: &'a mut Vec<Segment>,
+    /// Most segments that there may be with the chain's.
     limit: usize,
-) -> Result<(), RingFault> {
-    if (descriptor.flags & DESC_WRITE != 0) != (access == Access::Write) {
-        return Err(RingFault::Direction);
+    /// What the chain's descriptors come to so far.
+    bytes: u32,
+}
+
+impl<'a> Pieces<'a> {
+    /// Of a chain that begins, in `memory`.
+    #[inline]
+    pub(crate) fn new(memory: &'a GuestMemory, access: Access, segments: &'a mut Vec<Segment>) -> Self {
+        let limit = segments.len() + MAX_SEGMENTS;
+        Self { memory, access, segments, limit, bytes: 0 }
     }
-    let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);
-    while bytes != 0 {
-        let Some((start, together)) = memory.at(guest, bytes) else {
-            return Err(RingFault::NoMemory { address: descriptor.address, bytes: descriptor.bytes });
-        };
-        if segments.len() >= limit {
-            return Err(RingFault::TooManyPieces);
+
+    /// Appends the pieces of a descriptor's buffer.
+    ///
+    /// # Errors
+    /// [`RingFault`]: the chain is too long with it, the buffer for the other direction, or not in the memory.
+    #[inline]
+    pub(crate) fn append(&mut self, descriptor: Descriptor) -> Result<(), RingFault> {
+        self.bytes = self.bytes.saturating_add(descriptor.bytes);
+        if self.access == Access::Read && self.bytes > MAX_CHAIN_BYTES {
+            return Err(RingFault::TooLong);
         }
-        segments.push(Segment { start, bytes: together, guest });
-        guest = guest.wrapping_add(u64::from(together));
-        bytes -= together;
+        if (descriptor.flags & DESC_WRITE != 0) != (self.access == Access::Write) {
+            return Err(RingFault::Direction);
+        }
+        let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);
+        while bytes != 0 {
+            let Some((start, together)) = self.memory.at(guest, bytes) else {
+                return Err(RingFault::NoMemory { address: descriptor.address, bytes: descriptor.bytes });
+            };
+            if self.segments.len() >= self.limit {
+                return Err(RingFault::TooManyPieces);
+            }
+            self.segments.push(Segment { start, bytes: together, guest });
+            guest = guest.wrapping_add(u64::from(together));
+            bytes -= together;
+        }
+        Ok(())
     }
-    Ok(())
 }

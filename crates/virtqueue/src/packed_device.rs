@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ringroad_ring::shared::prefetch_write;
 
-use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment, append};
+use crate::chain::{Access, ChainId, Descriptor, MAX_SEGMENTS, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
@@ -15,7 +15,8 @@ use crate::layout::{
     DESC_AVAIL, DESC_INDIRECT, DESC_NEXT, DESC_USED, DESC_WRITE, DESCRIPTOR_BYTES, EVENT_AT_DESCRIPTOR,
     EVENT_DISABLE, EVENT_ENABLE, MAX_RING_ENTRIES, passes_event,
 };
-use crate::split_device::{find_part, read_descriptor, whole};
+use crate::split_device::find_part;
+use crate::table::Table;
 use crate::words::Words;
 
 const LAP: u16 = 1 << 15;
@@ -167,17 +168,13 @@ impl PackedDevice {
     ) -> Result<Option<ChainId>, RingFault> {
         let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(None) };
         let mut place = self.next_available;
-        let (mut taken, mut bytes) = (1, 0u32);
-        let limit = segments.len() + MAX_SEGMENTS;
+        let mut taken = 1;
+        let mut pieces = Pieces::new(&self.memory, access, segments);
         if descriptor.flags & DESC_INDIRECT != 0 {
-            self.take_table(descriptor, access, segments)?;
+            self.take_table(descriptor, pieces)?;
         } else {
             loop {
-                bytes = bytes.saturating_add(descriptor.bytes);
-                if access == Access::Read && bytes > MAX_CHAIN_BYTES {
-                    return Err(RingFault::TooLong);
-                }
-                append(&self.memory, descriptor, access, segments, limit)?;
+                pieces.append(descriptor)?;
                 if descriptor.flags & DESC_NEXT == 0 {
                     break;
                 }
@@ -197,37 +194,21 @@ impl PackedDevice {
         Ok(Some(ChainId { id: descriptor.last, entries: taken }))
     }
 
+    /// Appends the chain that a table is.
     #[cold]
-    fn take_table(
-        &self,
-        table: Descriptor,
-        access: Access,
-        segments: &mut Vec<Segment>,
-    ) -> Result<(), RingFault> {
-        let count = table.bytes / DESCRIPTOR_BYTES as u32;
-        if !self.has_tables
-            || table.flags & DESC_NEXT != 0
-            || !table.bytes.is_multiple_of(DESCRIPTOR_BYTES as u32)
-            || count == 0
-        {
-            return Err(RingFault::Table(table.bytes));
+    fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
+        if !self.has_tables {
+            return Err(RingFault::Table(descriptor.bytes));
         }
-        let start = whole(&self.memory, table)?;
-        let mut bytes = 0u32;
-        let limit = segments.len() + MAX_SEGMENTS;
-        for index in 0..count {
-            // SAFETY: `index` is below `count`, and the table's bytes are mapped.
-            let (first, second) = unsafe { read_descriptor(start, index) };
+        let table = Table::at(&self.memory, descriptor)?;
+        for index in 0..table.count() {
+            let (first, second) = table.words(index)?;
             let descriptor = Descriptor::from_packed(first, second);
-            bytes = bytes.saturating_add(descriptor.bytes);
-            if access == Access::Read && bytes > MAX_CHAIN_BYTES {
-                return Err(RingFault::TooLong);
-            }
-            // Of the flags only the direction counts in a table; each entry is a piece, and their number is limited where they are appended.
-            if descriptor.bytes == 0 && index as usize > MAX_SEGMENTS {
+            // Of the flags only the direction counts in a table, so each entry is a piece; empty ones are not counted where they are appended.
+            if descriptor.bytes == 0 && usize::from(index) > MAX_SEGMENTS {
                 return Err(RingFault::TooManyPieces);
             }
-            append(&self.memory, descriptor, access, segments, limit)?;
+            pieces.append(descriptor)?;
         }
         Ok(())
     }

@@ -1,13 +1,12 @@
 //! The device's side of a split virtqueue (virtio 1.2, section 2.7).
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use ringroad_ring::shared::prefetch_write;
 
-use crate::chain::{Access, ChainId, Descriptor, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment, append};
+use crate::chain::{Access, ChainId, Descriptor, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
@@ -16,7 +15,8 @@ use crate::layout::{
     AVAIL_NO_INTERRUPT, DESC_INDIRECT, DESC_NEXT, DESCRIPTOR_BYTES, MAX_RING_ENTRIES, USED_NO_NOTIFY,
     avail_ring_bytes, passes_event, used_ring_bytes,
 };
-use crate::words::{Words, read_u64};
+use crate::table::Table;
+use crate::words::Words;
 
 const RING_INDEX: usize = 2;
 const RING_ENTRIES: usize = 4;
@@ -162,21 +162,16 @@ impl SplitDevice {
         }
         let head = self.head(self.next_available);
         let mut index = head;
-        let mut bytes = 0u32;
-        let limit = segments.len() + MAX_SEGMENTS;
+        let mut pieces = Pieces::new(&self.memory, access, segments);
         for _ in 0..self.entries {
             if index >= self.entries {
                 return Err(RingFault::NoSuchDescriptor(index));
             }
             let descriptor = self.descriptor(index);
             if descriptor.flags & DESC_INDIRECT != 0 {
-                self.take_table(descriptor, access, segments)?;
+                self.take_table(descriptor, pieces)?;
             } else {
-                bytes = bytes.saturating_add(descriptor.bytes);
-                if access == Access::Read && bytes > MAX_CHAIN_BYTES {
-                    return Err(RingFault::TooLong);
-                }
-                append(&self.memory, descriptor, access, segments, limit)?;
+                pieces.append(descriptor)?;
                 if descriptor.flags & DESC_NEXT != 0 {
                     index = descriptor.last;
                     continue;
@@ -188,44 +183,24 @@ impl SplitDevice {
         Err(RingFault::Endless)
     }
 
+    /// Appends the chain in a table, the end of one that goes on in it.
     #[cold]
-    fn take_table(
-        &self,
-        table: Descriptor,
-        access: Access,
-        segments: &mut Vec<Segment>,
-    ) -> Result<(), RingFault> {
-        let count = table.bytes / DESCRIPTOR_BYTES as u32;
-        if !self.has_tables
-            || table.flags & DESC_NEXT != 0
-            || !table.bytes.is_multiple_of(DESCRIPTOR_BYTES as u32)
-            || count == 0
-            || count > u32::from(MAX_RING_ENTRIES)
-        {
-            return Err(RingFault::Table(table.bytes));
+    fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
+        if !self.has_tables {
+            return Err(RingFault::Table(descriptor.bytes));
         }
-        let start = whole(&self.memory, table)?;
-        let (mut index, mut bytes) = (0, 0u32);
-        let limit = segments.len() + MAX_SEGMENTS;
-        for _ in 0..count {
-            // SAFETY: `index` is below `count`, and the table's bytes are mapped.
-            let (first, second) = unsafe { read_descriptor(start, index) };
+        let table = Table::at(&self.memory, descriptor)?;
+        let (mut first, mut second) = table.words(0)?;
+        for _ in 0..table.count() {
             let descriptor = Descriptor::from_split(first, second);
             if descriptor.flags & DESC_INDIRECT != 0 {
                 return Err(RingFault::Table(descriptor.bytes));
             }
-            bytes = bytes.saturating_add(descriptor.bytes);
-            if access == Access::Read && bytes > MAX_CHAIN_BYTES {
-                return Err(RingFault::TooLong);
-            }
-            append(&self.memory, descriptor, access, segments, limit)?;
+            pieces.append(descriptor)?;
             if descriptor.flags & DESC_NEXT == 0 {
                 return Ok(());
             }
-            index = descriptor.last.into();
-            if index >= count {
-                return Err(RingFault::NoSuchDescriptor(descriptor.last));
-            }
+            (first, second) = table.words(descriptor.last)?;
         }
         Err(RingFault::Endless)
     }
@@ -290,28 +265,4 @@ impl SplitDevice {
             }
         }
     }
-}
-
-/// Where a table of descriptors is mapped, all of it.
-pub(crate) fn whole(memory: &GuestMemory, table: Descriptor) -> Result<NonNull<u8>, RingFault> {
-    match memory.at(table.address, table.bytes) {
-        Some((start, together)) if together == table.bytes => Ok(start),
-        _ => Err(RingFault::NoMemory { address: table.address, bytes: table.bytes }),
-    }
-}
-
-/// Both words of descriptor `index` of a table.
-///
-/// # Safety
-/// The table's `index + 1` descriptors are mapped from `start`.
-pub(crate) unsafe fn read_descriptor(start: NonNull<u8>, index: u32) -> (u64, u64) {
-    // SAFETY: the caller's contract.
-    let first = unsafe { start.add(DESCRIPTOR_BYTES * index as usize) };
-    // SAFETY: as above; a descriptor has two words.
-    let second = unsafe { first.add(8) };
-    // SAFETY: as above.
-    let first = unsafe { read_u64(first) };
-    // SAFETY: as above.
-    let second = unsafe { read_u64(second) };
-    (first, second)
 }

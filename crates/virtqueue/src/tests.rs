@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use crate::chain::{Access, MAX_SEGMENTS, Segment};
+use crate::chain::{Access, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment};
 use crate::device_ring::{DeviceRing, RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::{GuestMemory, GuestMemoryError, GuestRegion, RegionPlace};
@@ -290,6 +290,37 @@ fn each_broken_rule_is_told_apart() {
     assert_eq!(packed(&guest), Err(RingFault::Endless));
     guest.describe(DESCRIPTORS, 1, 0, 10, 0, DESC_AVAIL | DESC_INDIRECT);
     assert_eq!(packed(&guest), Err(RingFault::Table(10)));
+}
+
+#[test]
+fn pieces_and_bytes_of_a_chain_count_on_in_its_table() {
+    let guest = Guest::new();
+    let take = || {
+        let mut segments = Vec::new();
+        let mut ring = guest.ring(&Guest::place(128, false), 0);
+        ring.take(Access::Read, &mut segments).map(|_| segments.len())
+    };
+    // `direct` descriptors in the ring, then a table of `inner`, each of so many bytes.
+    let offer = |(direct, direct_bytes): (u16, u32), (inner, inner_bytes): (u16, u32)| {
+        for index in 0..direct {
+            guest.describe(DESCRIPTORS, index.into(), 0, direct_bytes, DESC_NEXT, index + 1);
+        }
+        guest.describe(DESCRIPTORS, direct.into(), TABLE - BUFFERS, 16 * u32::from(inner), DESC_INDIRECT, 0);
+        for index in 0..inner {
+            let flags = if index + 1 == inner { 0 } else { DESC_NEXT };
+            guest.describe(TABLE, index.into(), 0, inner_bytes, flags, index + 1);
+        }
+    };
+    let most = MAX_SEGMENTS as u16;
+    guest.offer(128, 0, &[0]);
+    offer((most - 10, 1), (10, 1));
+    assert_eq!(take(), Ok(MAX_SEGMENTS));
+    offer((most - 10, 1), (11, 1));
+    assert_eq!(take(), Err(RingFault::TooManyPieces));
+    offer((1, MAX_CHAIN_BYTES / 2), (1, MAX_CHAIN_BYTES / 2));
+    assert_eq!(take(), Ok(2));
+    offer((1, MAX_CHAIN_BYTES / 2), (1, MAX_CHAIN_BYTES / 2 + 1));
+    assert_eq!(take(), Err(RingFault::TooLong));
 }
 
 #[test]
