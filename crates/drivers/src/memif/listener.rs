@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ringroad_ring::eventfd;
@@ -16,6 +15,7 @@ use super::channel::{Channel, End, PATIENCE, unexpected};
 use super::message::{Hello, Init, MODE_ETHERNET, Message, VERSION};
 use super::queue::Line;
 use crate::device::DeviceError;
+use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::{PeerListener, StopBell};
 
 /// Highest number of a region that a client may have.
@@ -89,8 +89,8 @@ pub(super) fn already_connected(id: u32) -> String {
 struct Listener {
     mode: Option<u32>,
     doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
-    stop: StopBell,
-    thread: Option<JoinHandle<()>>,
+    /// It hands nothing over.
+    _thread: PeerThread<()>,
 }
 
 static LISTENERS: Mutex<BTreeMap<PathBuf, Listener>> = Mutex::new(BTreeMap::new());
@@ -138,11 +138,9 @@ impl Place {
         let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
         let reception =
             Reception { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
-        let thread = std::thread::Builder::new()
-            .name("memif-listen".into())
-            .spawn(move || reception.run())
-            .map_err(failed)?;
-        listeners.insert(path.clone(), Listener { mode, doors, stop, thread: Some(thread) });
+        let thread =
+            PeerThread::start("memif-listen", stop, Vec::new(), move || reception.run()).map_err(failed)?;
+        listeners.insert(path.clone(), Listener { mode, doors, _thread: thread });
         Ok(Self { path, id })
     }
 }
@@ -150,18 +148,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut listeners = lock(&LISTENERS);
-        let Some(listener) = listeners.get_mut(&self.path) else { return };
+        let Some(listener) = listeners.get(&self.path) else { return };
         let is_last = {
             let mut doors = lock(&listener.doors);
             doors.remove(&self.id);
             doors.is_empty()
         };
         if is_last {
-            listener.stop.ring();
             // Under the lock, so that whoever opens the path next finds it free. The thread waits for nobody.
-            if let Some(thread) = listener.thread.take() {
-                let _ = thread.join();
-            }
             listeners.remove(&self.path);
         }
     }

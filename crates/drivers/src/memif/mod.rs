@@ -26,14 +26,14 @@ mod transmit_ring;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ringroad_port::device_options::SocketRole;
 use ringroad_port::port_name::PortOptions;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 
 use crate::device::{Device, DeviceError};
-use crate::peer::handover::{Closer, handover};
+use crate::peer::handover::handover;
+use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
@@ -121,15 +121,14 @@ pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, D
     }
     let connections =
         Connections { queues: desks, watch: Arc::clone(&watch), line: Arc::clone(&line), stop: stop.clone() };
-    let builder = std::thread::Builder::new().name("memif".into());
     let role = wishes.role.unwrap_or_default();
     let (thread, place) = match role {
         SocketRole::Server => {
             let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
             let door = Door::new(Limits { queues, max_log2_ring_size, secret }, line);
             let place = Place::take(path, id, wishes.socket_mode, Arc::clone(&door))?;
-            let thread = builder.spawn(move || connections.serve(&door, id, &interface)).map_err(failed)?;
-            (thread, Some(place))
+            let run = move || connections.serve(&door, id, &interface);
+            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(place))
         }
         SocketRole::Client => {
             let log2_ring_size = log2_ring_size.unwrap_or(DEFAULT_LOG2_RING_SIZE);
@@ -137,7 +136,8 @@ pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, D
             check_memory(queues, log2_ring_size, buffer_bytes)?;
             let wish = Wish { id, secret, queues, log2_ring_size, buffer_bytes, interface };
             let path = path.to_owned();
-            (builder.spawn(move || connections.visit(&path, &wish)).map_err(failed)?, None)
+            let run = move || connections.visit(&path, &wish);
+            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, None)
         }
     };
     let role = match role {
@@ -148,7 +148,7 @@ pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, D
     let capabilities = Capabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
     let mut device = Device::new(device_queues, capabilities);
     device.peer = Some(watch);
-    device.keep = Some(Box::new(MemifPort { _place: place, stop, closers, thread: Some(thread) }));
+    device.keep = Some(Box::new(MemifPort { _place: place, _thread: thread }));
     Ok(device)
 }
 
@@ -166,22 +166,10 @@ fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), Mem
     plan.region_bytes().map(|_| ()).ok_or(too_large)
 }
 
-/// Ends the connection and the thread of a port.
+/// What ends with a port.
 #[derive(Debug)]
 struct MemifPort {
     /// First of all nobody comes any more.
     _place: Option<Place>,
-    stop: StopBell,
-    closers: Vec<Closer<Rings>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for MemifPort {
-    fn drop(&mut self) {
-        self.stop.ring();
-        self.closers.iter().for_each(Closer::close);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    _thread: PeerThread<Rings>,
 }

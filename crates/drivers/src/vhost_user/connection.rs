@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use ringroad_port::device_options::SocketRole;
 use rustix::net::{RecvFlags, SocketType};
@@ -15,6 +14,7 @@ use super::back_end::BackEnd;
 use super::vring::Vring;
 use crate::device::DeviceError;
 use crate::peer::handover::Closer;
+use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::{PeerListener, StopBell};
 use crate::peer::watch::PeerWatch;
 
@@ -29,11 +29,9 @@ const NEED_REPLY: u32 = 1 << 3;
 /// A port's connection. Ends with the value.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stop: StopBell,
-    closers: Vec<Closer<Vring>>,
     /// The socket in use, to be shut when the thread waits for the rest of a message.
     current: Arc<Mutex<Option<UnixStream>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: PeerThread<Vring>,
 }
 
 /// Where front ends come from.
@@ -69,23 +67,18 @@ impl Connection {
             watch,
             back_end: Arc::new(Mutex::new(back_end)),
         };
-        let thread = std::thread::Builder::new()
-            .name("vhost-user".into())
-            .spawn(move || while host.serve_one().is_some() {})
-            .map_err(failed)?;
-        Ok(Self { stop, closers, current, thread: Some(thread) })
+        let run = move || while host.serve_one().is_some() {};
+        let thread = PeerThread::start("vhost-user", stop, closers, run).map_err(failed)?;
+        Ok(Self { current, thread })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.stop.ring();
-        self.closers.iter().for_each(Closer::close);
+        self.thread.stop();
+        // After the thread was told, so that it takes up no other socket.
         if let Some(socket) = &*self.current.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
     }
 }

@@ -7,10 +7,8 @@
 //! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used rings, and the headers of received
 //! frames, are read, each once and checked before use. A back end that breaks a rule loses the connection and may connect anew.
 
-use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ringroad_port::device_options::{DeviceOptions, SocketRole};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
@@ -18,12 +16,13 @@ use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
 use crate::device::{Device, DeviceError};
-use crate::peer::handover::{Closer, handover};
+use crate::peer::handover::handover;
+use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::{PeerListener, StopBell};
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 use connection::{Connection, Meeting, QueueDesk};
-use queue::{QueueRings, VirtioUserQueue};
+use queue::VirtioUserQueue;
 
 mod connection;
 mod driver_ring;
@@ -36,26 +35,6 @@ mod tests;
 
 /// Entries of each ring where the name does not say.
 const DEFAULT_RING_ENTRIES: u32 = 1024;
-
-/// Ends the thread of the connection with the port.
-#[derive(Debug)]
-struct ConnectionThread {
-    stop: StopBell,
-    closers: Vec<Closer<QueueRings>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for ConnectionThread {
-    fn drop(&mut self) {
-        self.stop.ring();
-        for closer in &self.closers {
-            closer.close();
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
 
 /// Opens a card of `queues` queues for the back end at `path`. It connects when that is there; until then, and in between, there is no room in it
 /// for frames, and what a switch sends to it is dropped as `not_bound`.
@@ -96,10 +75,7 @@ pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device,
         stop: stop.clone(),
         fault_bell: Arc::new(eventfd::create().map_err(|error| failed(error.into()))?),
     };
-    let thread = std::thread::Builder::new()
-        .name("virtio-user".into())
-        .spawn(move || connection.run())
-        .map_err(failed)?;
+    let thread = PeerThread::start("virtio-user", stop, closers, move || connection.run()).map_err(failed)?;
     let side = if role == SocketRole::Server { "server" } else { "client" };
     let address = options.mac.map(|mac| {
         let bytes = mac.map(|byte| format!("{byte:02x}"));
@@ -115,8 +91,6 @@ pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device,
     };
     let mut device = Device::new(ports, capabilities);
     device.peer = Some(watch);
-    device.keep = Some(
-        Box::new(ConnectionThread { stop, closers, thread: Some(thread) }) as Box<dyn Any + Send + Sync>
-    );
+    device.keep = Some(Box::new(thread));
     Ok(device)
 }
