@@ -21,6 +21,6 @@ pub mod mac_table;
 pub mod port_set;
 
 pub use classify::{DropReason, FrameHeader, SourcePort, Verdict, classify};
-pub use mac::{Mac, ParseMacError};
+pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use port_set::{BROADCAST_INDEX, MAX_PORTS, NO_PORT_INDEX, PortIndex, PortSet};

@@ -10,10 +10,11 @@ use ringroad_guest::GuestKind;
 use ringroad_netdev::link_change::{add_address, set_mac, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_traffic::mac_address::MacAddress;
 use serde::Serialize;
 
 use crate::arguments::Global;
-use crate::commands::guests::addresses::{InterfaceAddress, MacAddress};
+use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
 use crate::commands::link::joint::{self, Joint};
@@ -46,7 +47,7 @@ pub(crate) struct Container {
     #[arg(long, value_name = "ADDRESS/BITS")]
     address: Option<InterfaceAddress>,
     /// Hardware address of the interface
-    #[arg(long, value_name = "MAC")]
+    #[arg(long, value_name = "MAC", value_parser = station_address)]
     mac: Option<MacAddress>,
     /// Name of the interface [default: eth0, with --netns rr0]
     #[arg(long = "name", value_name = "IFACE")]

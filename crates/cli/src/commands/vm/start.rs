@@ -10,11 +10,12 @@ use ringroad_guest::console::{self, Left};
 use ringroad_guest::record::check_socket_path;
 use ringroad_guest::virtual_machine::Acceleration;
 use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, Plan, VirtualMachine};
+use ringroad_traffic::mac_address::MacAddress;
 use serde::Serialize;
 
 use crate::arguments::{Global, seconds};
 use crate::commands::guests::Guest;
-use crate::commands::guests::addresses::{InterfaceAddress, MacAddress, mac_of};
+use crate::commands::guests::addresses::{InterfaceAddress, mac_of, station_address};
 use crate::commands::vm::exec::run_script;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -49,7 +50,7 @@ pub(super) struct Start {
     #[arg(long = "address", value_name = "ADDRESS/BITS")]
     addresses: Vec<InterfaceAddress>,
     /// Hardware address of the next interface; may be given several times [default: made from the port's name]
-    #[arg(long = "mac", value_name = "MAC")]
+    #[arg(long = "mac", value_name = "MAC", value_parser = station_address)]
     macs: Vec<MacAddress>,
     /// Join the first two interfaces in a bridge: the guest forwards between two ports
     #[arg(long)]
