@@ -9,7 +9,7 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, link, list, macs,
-    man, otg, recv, reload, replay, run, script, status, testpmd, top, trial, unlink, up, vm,
+    man, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial, unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Container(container::Container),
     /// Run DPDK's testpmd on ports of the switch
     Testpmd(testpmd::Testpmd),
+    /// Look at an SZE2 capture card in software, and set it
+    Sze2(sze2::Sze2),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned

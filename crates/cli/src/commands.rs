@@ -23,6 +23,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod status;
+pub(crate) mod sze2;
 pub(crate) mod testpmd;
 pub(crate) mod top;
 pub(crate) mod trial;
@@ -55,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Trial(verb) => verb.run(global, output),
         Command::Otg(verb) => verb.run(global, output),
         Command::Container(verb) => verb.run(global, output),
+        Command::Sze2(verb) => verb.run(output),
         Command::Testpmd(verb) => verb.run(global, output),
         Command::Vm(verb) => verb.run(global, output),
         Command::Recv(verb) => verb.run(global, output),

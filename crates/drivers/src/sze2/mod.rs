@@ -15,7 +15,6 @@ mod tests;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
@@ -25,6 +24,7 @@ use ringroad_sze2::segment::MAX_FRAME_BYTES;
 use rustix::net::SocketType;
 
 use crate::device::{Device, DeviceError};
+use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::{PeerListener, StopBell};
 use crate::peer::wake_set::WakeSet;
 use card::Card;
@@ -81,8 +81,8 @@ pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, 
         wakes.push(wake);
     }
     let server = Server::new(listener, Arc::clone(&card), wakes, stop.clone());
-    let thread =
-        std::thread::Builder::new().name("sze2".into()).spawn(move || server.serve()).map_err(failed)?;
+    let thread: PeerThread<()> =
+        PeerThread::start("sze2", stop, Vec::new(), move || server.serve()).map_err(failed)?;
     let size = if buffer_bytes < 1 << 20 {
         format!("{} KiB", buffer_bytes >> 10)
     } else {
@@ -91,7 +91,7 @@ pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, 
     let mode = format!("SZE2 card at {}, {channels} channel(s) each way, buffers of {size}", path.display());
     let capabilities = Capabilities { driver: "sze2", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
     let mut device = Device::new(device_queues, capabilities);
-    device.keep = Some(Box::new(CardKeep { stop, thread: Some(thread) }));
+    device.keep = Some(Box::new(thread));
     Ok(device)
 }
 
@@ -102,20 +102,4 @@ fn address_of(path: &Path) -> [u8; 6] {
     let [a, b, c, ..] = hasher.finish().to_le_bytes();
     let [x, y, z] = ADDRESS_PREFIX;
     [x, y, z, a, b, c]
-}
-
-/// Ends the server of a card.
-#[derive(Debug)]
-struct CardKeep {
-    stop: StopBell,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for CardKeep {
-    fn drop(&mut self) {
-        self.stop.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }

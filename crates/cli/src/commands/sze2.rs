@@ -1,0 +1,90 @@
+//! `ringroad sze2`: capture cards in software.
+
+mod distribution;
+mod dump;
+mod filter;
+mod ibuf;
+mod obuf;
+mod status;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use ringroad_sze2::client::{Card, CardError};
+use ringroad_sze2::memory::MemoryError;
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Look at an SZE2 capture card in software, and set it
+///
+/// A card is a port: `ringroad attach vale0:card --driver sze2:/run/szedataII0` makes one on the switch vale0, with the socket at which its programs find it. What comes to the
+/// port passes its input buffer (IBUF), filter and distribution into one of its channels; what programs transmit leaves by its output buffer (OBUF). See docs/sze2.md.
+#[derive(Debug, Args)]
+pub(crate) struct Sze2 {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show everything about a card
+    Status(status::Status),
+    /// Show or set what a card lets in
+    Ibuf(ibuf::Ibuf),
+    /// Show or set whether a card lets frames out
+    Obuf(obuf::Obuf),
+    /// Show or set which channels may get which frames
+    Filter(filter::FilterVerb),
+    /// Show or set how frames are spread over the channels
+    Dist(distribution::Dist),
+    /// Print the segments of a channel, or of a file
+    Dump(dump::Dump),
+}
+
+/// The card to talk to.
+#[derive(Debug, Args)]
+struct CardArgument {
+    /// Path of the card's socket
+    #[arg(value_name = "CARD")]
+    path: PathBuf,
+}
+
+impl CardArgument {
+    fn open(&self) -> Result<Card, Failure> {
+        Ok(Card::open(&self.path, "ringroad sze2")?)
+    }
+}
+
+impl Sze2 {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+        match &self.verb {
+            Verb::Status(verb) => verb.run(output),
+            Verb::Ibuf(verb) => verb.run(output),
+            Verb::Obuf(verb) => verb.run(output),
+            Verb::Filter(verb) => verb.run(output),
+            Verb::Dist(verb) => verb.run(output),
+            Verb::Dump(verb) => verb.run(output),
+        }
+    }
+}
+
+impl From<CardError> for Failure {
+    fn from(error: CardError) -> Self {
+        let advice = match &error {
+            CardError::NotThere { path, .. } => {
+                format!("make a card: ringroad attach vale0:card --driver sze2:{}", path.display())
+            }
+            CardError::Memory(MemoryError::System { .. }) => {
+                "give the card smaller buffers (@buffer=4M), or this process more memory to map".to_owned()
+            }
+            _ => String::new(),
+        };
+        Self::new(error.to_string(), advice)
+    }
+}
+
+/// On or off, for people.
+fn switched(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}

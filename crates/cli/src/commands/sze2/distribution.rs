@@ -1,0 +1,41 @@
+//! `ringroad sze2 dist`.
+
+use clap::{ArgAction, Args};
+use ringroad_sze2::card::distribution::Spread;
+use ringroad_sze2::message::Request;
+
+use super::CardArgument;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Show or set how frames are spread over the channels
+///
+/// Which channels there are for a frame is what `ringroad sze2 filter` says.
+#[derive(Debug, Args)]
+pub(super) struct Dist {
+    #[command(flatten)]
+    card: CardArgument,
+    /// round-robin, hash (a flow's frames stay together) or symmetric-hash (both of its directions do)
+    #[arg(value_name = "SPREAD")]
+    spread: Option<Spread>,
+    /// Whether protocol and ports tell flows apart, or hosts alone
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    ports: Option<bool>,
+}
+
+impl Dist {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let card = self.card.open()?;
+        let before = card.status()?.distribution;
+        let mut distribution = before;
+        distribution.spread = self.spread.unwrap_or(before.spread);
+        distribution.ports = self.ports.unwrap_or(before.ports);
+        if distribution != before {
+            card.set(&Request::SetDistribution { distribution })?;
+        }
+        output.result(&distribution, |distribution| {
+            let ports = if distribution.ports { "with" } else { "without" };
+            format!("{}, flows told apart {ports} protocol and ports", distribution.spread)
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! `ringroad sze2 filter`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ringroad_sze2::message::Request;
+use serde::Serialize;
+
+use super::CardArgument;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Show or set which channels may get which frames
+///
+/// One rule to a line: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first that fits a frame counts; `default allow 0-7` says what becomes of those that
+/// none fits. Conditions: src, dst, sport, dport, tcp, udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
+#[derive(Debug, Args)]
+pub(super) struct FilterVerb {
+    #[command(flatten)]
+    card: CardArgument,
+    /// File with the rules to set; - for standard input
+    #[arg(long, short = 'F', value_name = "FILE", conflicts_with = "rule")]
+    file: Option<PathBuf>,
+    /// Rule to set; may be repeated, and all together replace those before
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rules {
+    filter: String,
+}
+
+impl FilterVerb {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let card = self.card.open()?;
+        let rules = match &self.file {
+            Some(path) => Some(read(path)?),
+            None if self.rule.is_empty() => None,
+            None => Some(self.rule.join("\n")),
+        };
+        if let Some(rules) = rules {
+            card.set(&Request::SetFilter { rules })?;
+        }
+        output.result(&Rules { filter: card.status()?.filter }, |rules| rules.filter.clone())
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("reading {}: {error}", path.display()), "");
+    if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}

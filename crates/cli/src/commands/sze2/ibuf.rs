@@ -1,0 +1,64 @@
+//! `ringroad sze2 ibuf`.
+
+use clap::Args;
+use ringroad_sze2::card::settings::AddressCheck;
+use ringroad_sze2::message::Request;
+use ringroad_traffic::mac_address::MacAddress;
+
+use super::{CardArgument, status};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Show or set what a card lets in
+///
+/// Frames that are not let in are counted by the reason why not.
+#[derive(Debug, Args)]
+pub(super) struct Ibuf {
+    #[command(flatten)]
+    card: CardArgument,
+    /// Let frames in
+    #[arg(long, conflicts_with = "disable")]
+    enable: bool,
+    /// Let nothing in
+    #[arg(long)]
+    disable: bool,
+    /// Destinations to let in: promiscuous, listed, broadcast (and those listed) or multicast (and both)
+    #[arg(long, value_name = "CHECK")]
+    check: Option<AddressCheck>,
+    /// Address to list, in place of those before; may be repeated
+    #[arg(long, value_name = "MAC")]
+    address: Vec<MacAddress>,
+    /// Shortest frame, bytes without FCS
+    #[arg(long, value_name = "BYTES")]
+    min: Option<u32>,
+    /// Longest frame, bytes without FCS
+    #[arg(long, value_name = "BYTES")]
+    max: Option<u32>,
+    /// Set all counters of the card to zero
+    #[arg(long)]
+    clear: bool,
+}
+
+impl Ibuf {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let card = self.card.open()?;
+        let before = card.status()?.ibuf;
+        let mut ibuf = before.clone();
+        if self.enable || self.disable {
+            ibuf.enabled = self.enable;
+        }
+        ibuf.address_check = self.check.unwrap_or(ibuf.address_check);
+        if !self.address.is_empty() {
+            ibuf.addresses = self.address.iter().map(|address| address.0).collect();
+        }
+        ibuf.min_frame_bytes = self.min.unwrap_or(ibuf.min_frame_bytes);
+        ibuf.max_frame_bytes = self.max.unwrap_or(ibuf.max_frame_bytes);
+        if ibuf != before {
+            card.set(&Request::SetIbuf { ibuf })?;
+        }
+        if self.clear {
+            card.set(&Request::ClearCounters)?;
+        }
+        output.result(&card.status()?, status::ibuf)
+    }
+}

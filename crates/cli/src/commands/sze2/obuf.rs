@@ -1,0 +1,33 @@
+//! `ringroad sze2 obuf`.
+
+use clap::Args;
+use ringroad_sze2::message::Request;
+
+use super::{CardArgument, status};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Show or set whether a card lets frames out
+///
+/// While it does not, what programs transmit is taken, counted, and goes nowhere.
+#[derive(Debug, Args)]
+pub(super) struct Obuf {
+    #[command(flatten)]
+    card: CardArgument,
+    /// Let frames out
+    #[arg(long, conflicts_with = "disable")]
+    enable: bool,
+    /// Let nothing out
+    #[arg(long)]
+    disable: bool,
+}
+
+impl Obuf {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let card = self.card.open()?;
+        if self.enable || self.disable {
+            card.set(&Request::SetObuf { enabled: self.enable })?;
+        }
+        output.result(&card.status()?, status::obuf)
+    }
+}

@@ -1,0 +1,219 @@
+//! An SZE2 card on the daemon's switch, and its programs.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+
+use ringroad::Port;
+use ringroad_tests::command::{run, stderr};
+use ringroad_tests::conservation::{assert_conserved, await_conserved};
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::frames::read_capture;
+use ringroad_tests::network::finished;
+use ringroad_tests::passage::carry;
+use ringroad_tests::service::Service;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const LENGTHS: [usize; 9] = [60, 64, 128, 256, 512, 1024, 1280, 1514, 9018];
+
+/// A daemon with a card on vale0.
+struct Site {
+    daemon: Daemon,
+}
+
+impl Site {
+    fn new(options: &str) -> Self {
+        let site = Self { daemon: Daemon::start() };
+        let driver = format!("sze2:{}{options}", site.card().display());
+        finished(&mut site.daemon.ringroad(&["attach", "vale0:card", "--driver", &driver]));
+        site
+    }
+
+    fn card(&self) -> PathBuf {
+        self.daemon.folder().join("szedataII0")
+    }
+
+    /// A channel, as a port of this program.
+    fn channel(&self, number: u16) -> Port {
+        Port::open(&format!("szedata:{}@channel={number}", self.card().display())).unwrap()
+    }
+
+    /// `ringroad sze2 VERB CARD ...` as JSON.
+    fn sze2(&self, verb: &str, arguments: &[&str]) -> Value {
+        let card = self.card().display().to_string();
+        let arguments = [&["--json", "sze2", verb, &card], arguments].concat();
+        serde_json::from_str(&finished(&mut self.daemon.ringroad(&arguments))).unwrap()
+    }
+
+    fn number(&self, pointer: &str) -> u64 {
+        self.sze2("status", &[]).pointer(pointer).unwrap().as_u64().unwrap()
+    }
+}
+
+#[test]
+fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
+    let site = Site::new("@channels=4,buffer=4M");
+    site.sze2("filter", &["--rule", "default allow 2"]);
+    let (mut near, mut far) = (site.daemon.open("vale0:near"), site.channel(2));
+    carry(near.queue(), far.queue(), &LENGTHS, 1, 3000);
+    carry(far.queue(), near.queue(), &LENGTHS, 2, 3000);
+    let status = await_conserved(&site.daemon);
+    let card = status.ports.iter().find(|port| port.name == "vale0:card").unwrap();
+    let counters = &card.counters;
+    assert_eq!((counters.violations, card.kind.as_str()), (0, "sze2"));
+    assert_eq!(site.number("/ibuf_counters/frames"), counters.delivered_frames);
+    assert_eq!(site.number("/ibuf_counters/bytes"), counters.delivered_bytes);
+    assert_eq!(site.number("/receive/2/counters/frames"), counters.delivered_frames);
+    assert_eq!(site.number("/obuf_counters/frames"), counters.received_frames);
+    assert_eq!(site.number("/transmit/2/counters/bytes"), counters.received_bytes);
+    let subscriber = site.sze2("status", &[]).pointer("/receive/2/subscriber/pid").unwrap().as_u64();
+    assert_eq!(subscriber, Some(std::process::id().into()));
+}
+
+#[test]
+fn a_real_capture_passes_the_card_into_a_capture() {
+    let capture =
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+    let site = Site::new("@channels=2,metadata=1");
+    let copy = site.daemon.folder().join("copy.pcap");
+    let frames = read_capture(capture.as_ref());
+    let device = format!("szedata:{}@queues=1", site.card().display());
+    site.sze2("filter", &["--rule", "default allow 0"]);
+    let count = frames.len().to_string();
+    let mut recorder = Service::start(site.daemon.ringroad(&[
+        "capture",
+        &device,
+        copy.to_str().unwrap(),
+        "--count",
+        &count,
+    ]));
+    site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
+    finished(&mut site.daemon.ringroad(&["replay", &capture, "vale0:player", "--rate", "20kpps"]));
+    let (status, told) = recorder.await_end();
+    assert!(status.success(), "{told}");
+    assert!(read_capture(&copy) == frames);
+    assert_eq!(site.number("/receive/0/counters/frames"), frames.len() as u64);
+}
+
+#[test]
+fn tcpdump_reads_a_channel() {
+    let site = Site::new("@channels=1,buffer=1M,metadata=1");
+    let device = format!("szedata:{}", site.card().display());
+    let tcpdump = ["run", "--", "tcpdump", "-i", &device, "-c", "5", "-n", "-e", "udp"];
+    let mut tcpdump = Service::start(site.daemon.ringroad(&tcpdump));
+    site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
+    finished(&mut site.daemon.ringroad(&["gen", "vale0:player", "--count", "5", "--rate", "1kpps"]));
+    let (status, told) = tcpdump.await_end();
+    assert!(status.success(), "{told}");
+    assert!(told.contains("5 packets captured"), "{told}");
+}
+
+#[test]
+fn segments_are_dumped_saved_and_read_again() {
+    let site = Site::new("@channels=1,buffer=1M,metadata=1");
+    let (card, file) = (site.card().display().to_string(), site.daemon.folder().join("segments"));
+    let file = file.to_str().unwrap();
+    let dump = ["--json", "sze2", "dump", &card, "--count", "3", "--bytes", "2000", "--save", file];
+    let mut dump = Service::start(site.daemon.ringroad(&dump));
+    site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
+    finished(&mut site.daemon.ringroad(&[
+        "gen",
+        "vale0:player",
+        "--count",
+        "3",
+        "--size",
+        "128",
+        "--rate",
+        "1kpps",
+    ]));
+    let (status, live) = dump.await_end();
+    assert!(status.success(), "{live}");
+    let read = finished(&mut site.daemon.ringroad(&["--json", "sze2", "dump", file, "--bytes", "2000"]));
+    let lines: Vec<Value> = live.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        read.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>(),
+        lines
+    );
+    assert_eq!(lines.len(), 3);
+    assert_eq!((&lines[1]["frame_bytes"], &lines[1]["metadata_bytes"]), (&124.into(), &12.into()));
+    std::fs::write(file, [3u8; 16]).unwrap();
+    let output = run(site.daemon.ringroad(&["sze2", "dump", file]));
+    assert!(!output.status.success() && stderr(&output).contains("byte 0x0"), "{output:?}");
+}
+
+#[test]
+fn the_card_is_set_from_the_command_line_and_nonsense_is_refused() {
+    let site = Site::new("@channels=2,buffer=1M");
+    let card = site.card().display().to_string();
+    let status = site.sze2(
+        "ibuf",
+        &[
+            "--disable",
+            "--check",
+            "multicast",
+            "--address",
+            "02:00:00:00:00:07",
+            "--min",
+            "60",
+            "--max",
+            "1514",
+        ],
+    );
+    assert_eq!(status["ibuf"]["enabled"], false);
+    assert_eq!(status["ibuf"]["address_check"], "multicast");
+    assert_eq!(status["ibuf"]["max_frame_bytes"], 1514);
+    assert_eq!(site.sze2("ibuf", &["--enable"])["ibuf"]["enabled"], true);
+    assert_eq!(site.sze2("obuf", &["--disable"])["obuf_enabled"], false);
+    assert_eq!(site.sze2("dist", &["symmetric-hash", "--ports", "false"])["spread"], "symmetric-hash");
+    let text = finished(&mut site.daemon.ringroad(&["sze2", "status", &card]));
+    assert!(
+        text.contains("check multicast") && text.contains("OBUF off") && text.contains("without protocol"),
+        "{text}"
+    );
+    for (arguments, part) in [
+        (vec!["sze2", "filter", &card, "--rule", "default allow 9"], "channel 9"),
+        (vec!["sze2", "filter", &card, "--rule", "allow 1"], "line 1"),
+        (vec!["sze2", "ibuf", &card, "--address", "01:00:5e:00:00:01"], "group"),
+        (vec!["sze2", "ibuf", &card, "--min", "2000"], "no greater than"),
+        (vec!["sze2", "status", "/nowhere/card"], "/nowhere/card"),
+        (vec!["sze2", "dump", &card, "--channel", "2"], "not one of its 2"),
+    ] {
+        let output = run(site.daemon.ringroad(&arguments));
+        assert!(!output.status.success() && stderr(&output).contains(part), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(site.sze2("status", &[])["filter"], "default allow 0-1\n");
+}
+
+#[test]
+fn programs_that_are_killed_in_full_flow_leave_the_card_usable() {
+    let site = Site::new("@channels=1,buffer=1M");
+    let device = format!("szedata:{}", site.card().display());
+    let mut near = site.daemon.open("vale0:near");
+    for round in 0..3 {
+        let mut program = Service::start(site.daemon.ringroad(&["gen", &device]));
+        ringroad_tests::frames::receive(&mut near);
+        program.kill();
+        site.daemon.await_status("end of the subscription", |_| {
+            site.sze2("status", &[])["transmit"][0]["subscriber"].is_null()
+        });
+        let mut far = site.channel(0);
+        carry(near.queue(), far.queue(), &LENGTHS, round, 300);
+        drop(far);
+        site.daemon.await_status("end of the subscription", |_| {
+            site.sze2("status", &[])["transmit"][0]["subscriber"].is_null()
+        });
+    }
+    assert_conserved(&await_conserved(&site.daemon));
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_no_riddle_to_its_programs() {
+    let mut site = Site::new("@channels=1,buffer=1M");
+    let card = site.card().display().to_string();
+    let mut dump = Service::start(site.daemon.ringroad(&["sze2", "dump", &card]));
+    site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
+    site.daemon.signal(Signal::KILL);
+    site.daemon.await_end();
+    let (status, told) = dump.await_end();
+    assert!(!status.success() && told.contains("gone"), "{told}");
+}
