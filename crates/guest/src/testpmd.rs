@@ -1,13 +1,13 @@
-//! The command line of DPDK's testpmd as a guest (testpmd's user guide, DPDK 22.11).
+//! The command line of DPDK's testpmd, as a guest and otherwise (testpmd's user guide, DPDK 22.11).
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::GuestError;
 use crate::program;
 
-/// Memory of the process: its packet buffers and rings.
+/// Memory of a guest: its packet buffers and rings.
 const MEBIBYTES: u64 = 256;
 /// Packet buffers: several times what all rings hold.
 const BUFFERS: u32 = 16_384;
@@ -15,6 +15,72 @@ const BUFFERS: u32 = 16_384;
 const DESCRIPTORS: u32 = 1024;
 /// Where the kernel tells of its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
 const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+/// What every testpmd is told, whatever its ports are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Processors: the first for its main thread, the others to forward on; one alone does both.
+    pub cores: Vec<usize>,
+    /// Memory of the process, MiB.
+    pub mebibytes: u64,
+    /// Memory of 2 MiB pages.
+    pub huge_pages: bool,
+    /// Distinguishes its files from those of other DPDK programs.
+    pub prefix: String,
+    /// Its devices, as `--vdev` has them.
+    pub devices: Vec<OsString>,
+    /// Further arguments for testpmd itself.
+    pub options: Vec<OsString>,
+}
+
+impl CommandLine {
+    /// The arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<OsString> {
+        let (main, forwarding) = match self.cores.as_slice() {
+            [] => (0, vec![0]),
+            [only] => (*only, vec![*only]),
+            [main, others @ ..] => (*main, others.to_vec()),
+        };
+        let lcores = std::iter::once(main).chain(forwarding.iter().copied()).enumerate();
+        let lcores: Vec<_> = lcores.map(|(lcore, cpu)| format!("{lcore}@{cpu}")).collect();
+        let mut arguments: Vec<OsString> = vec![
+            "--lcores".into(),
+            lcores.join(",").into(),
+            "--no-pci".into(),
+            "-m".into(),
+            self.mebibytes.to_string().into(),
+            format!("--file-prefix={}", self.prefix).into(),
+        ];
+        // The two exclude each other.
+        let memory: &[&str] =
+            if self.huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge"] };
+        arguments.extend(memory.iter().map(OsString::from));
+        arguments.extend(self.devices.iter().map(|device| {
+            let mut argument = OsString::from("--vdev=");
+            argument.push(device);
+            argument
+        }));
+        let own = [
+            "--".to_owned(),
+            format!("--nb-cores={}", forwarding.len()),
+            format!("--total-num-mbufs={BUFFERS}"),
+            "--no-mlockall".to_owned(),
+        ];
+        arguments.extend(own.map(OsString::from));
+        arguments.extend(self.options.iter().cloned());
+        arguments
+    }
+}
+
+/// A device that speaks virtio with the vhost-user port at `socket`, as `--vdev` has it, with rings of 1024 descriptors.
+#[must_use]
+pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
+    let mut device = OsString::from(format!("net_virtio_user{number},path="));
+    device.push(socket);
+    device.push(format!(",queues={queues},queue_size={DESCRIPTORS}"));
+    device
+}
 
 /// How its ports are joined with the switch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,58 +133,45 @@ impl Plan {
     /// The arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
-        let (main, forwarding) = match self.cores.as_slice() {
-            [] => (0, vec![0]),
-            [only] => (*only, vec![*only]),
-            [main, others @ ..] => (*main, others.to_vec()),
-        };
-        let lcores = std::iter::once(main).chain(forwarding.iter().copied()).enumerate();
-        let lcores: Vec<_> = lcores.map(|(lcore, cpu)| format!("{lcore}@{cpu}")).collect();
-        let mut arguments: Vec<OsString> = vec![
-            "--lcores".into(),
-            lcores.join(",").into(),
-            "--no-pci".into(),
-            "-m".into(),
-            MEBIBYTES.to_string().into(),
-            format!("--file-prefix={}", self.prefix).into(),
-        ];
-        // The two exclude each other.
-        let memory: &[&str] =
-            if self.huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge"] };
-        arguments.extend(memory.iter().map(OsString::from));
-        arguments.extend((0..).zip(&self.sockets).map(|(number, socket)| self.device(number, socket)));
-        arguments.push("--".into());
         let options = [
             format!("--forward-mode={}", self.forward),
-            format!("--nb-cores={}", forwarding.len()),
             format!("--rxq={}", self.queues),
             format!("--txq={}", self.queues),
             format!("--rxd={DESCRIPTORS}"),
             format!("--txd={DESCRIPTORS}"),
-            format!("--total-num-mbufs={BUFFERS}"),
-            "--no-mlockall".to_owned(),
         ];
-        arguments.extend(options.map(OsString::from));
-        arguments.extend(self.extra.iter().cloned());
-        arguments
+        let line = CommandLine {
+            cores: self.cores.clone(),
+            mebibytes: MEBIBYTES,
+            huge_pages: self.huge_pages,
+            prefix: self.prefix.clone(),
+            devices: self
+                .sockets
+                .iter()
+                .enumerate()
+                .map(|(number, socket)| self.device(number, socket))
+                .collect(),
+            options: options.into_iter().map(OsString::from).chain(self.extra.iter().cloned()).collect(),
+        };
+        line.arguments()
     }
 
-    fn device(&self, number: usize, socket: &std::path::Path) -> OsString {
-        let mut device: OsString = match self.transport {
-            Transport::VhostUser => format!("--vdev=net_virtio_user{number},path="),
+    fn device(&self, number: usize, socket: &Path) -> OsString {
+        match self.transport {
+            Transport::VhostUser => {
+                let mut device = virtio_user(number, socket, self.queues);
+                if self.packed {
+                    device.push(",packed_vq=1");
+                }
+                device
+            }
             Transport::Memif => {
-                format!("--vdev=net_memif{number},role=client,id=0,socket-abstract=no,socket=")
+                let mut device =
+                    OsString::from(format!("net_memif{number},role=client,id=0,socket-abstract=no,socket="));
+                device.push(socket);
+                device
             }
         }
-        .into();
-        device.push(socket);
-        if self.transport == Transport::VhostUser {
-            device.push(format!(",queues={},queue_size={DESCRIPTORS}", self.queues));
-            if self.packed {
-                device.push(",packed_vq=1");
-            }
-        }
-        device
     }
 }
 
@@ -156,8 +209,11 @@ mod tests {
             line.contains("--vdev=net_virtio_user1,path=/run/p1,queues=2,queue_size=1024,packed_vq=1 -- "),
             "{line}"
         );
-        assert!(line.contains("-- --forward-mode=macswap --nb-cores=1 --rxq=2 --txq=2"), "{line}");
-        assert!(line.ends_with("--no-mlockall --stats-period=1"), "{line}");
+        assert!(
+            line.contains("-- --nb-cores=1 --total-num-mbufs=16384 --no-mlockall --forward-mode=macswap "),
+            "{line}"
+        );
+        assert!(line.ends_with("--rxq=2 --txq=2 --rxd=1024 --txd=1024 --stats-period=1"), "{line}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::telemetry::{PortCounter, Telemetry};
+use ringroad_guest::testpmd::CommandLine;
 use ringroad_netdev::Namespace;
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
@@ -34,9 +35,6 @@ const PROCESS_MEBIBYTES: u64 = 128;
 
 /// Processes of one turn.
 const PROCESSES: u64 = 2;
-
-/// Packet buffers of one process: several times what all rings hold, and still within a large cache's reach.
-const BUFFERS: &str = "16384";
 
 /// Buffers that a core keeps at hand (DPDK's maximum). The default of 250 sends bursts of 256 past the cache, through
 /// the whole pool in turn: memif and the null ports lose a third of their rate that way.
@@ -99,17 +97,6 @@ impl Installation {
     pub(super) fn has_hugepages(&self) -> bool {
         matches!(self.memory, PeerMemory::Hugepages { .. })
     }
-
-    /// Arguments that say where memory comes from. `--no-huge` and `--in-memory` exclude each other.
-    fn memory_arguments(&self) -> Vec<String> {
-        let amount = PROCESS_MEBIBYTES.to_string();
-        match self.memory {
-            PeerMemory::Hugepages { .. } => {
-                vec!["--in-memory".into(), "--single-file-segments".into(), "-m".into(), amount]
-            }
-            PeerMemory::OrdinaryPages { .. } => vec!["--no-huge".into(), "-m".into(), amount],
-        }
-    }
 }
 
 /// One process of a set-up.
@@ -120,7 +107,7 @@ pub(crate) struct Launch {
     /// The CPU it forwards on.
     pub cpu: usize,
     /// Its `--vdev` devices.
-    pub devices: Vec<String>,
+    pub devices: Vec<OsString>,
     /// Frames it handles at a time.
     pub burst_frames: u32,
     /// Its forwarding mode and that mode's options.
@@ -274,7 +261,7 @@ impl Testpmd {
         let arguments = arguments(installation, launch, &prefix);
         // Line by line even into a pipe: the line that says it forwards is the event waited for.
         let mut command: Vec<OsString> = vec!["-oL".into(), installation.program.clone().into()];
-        command.extend(arguments.iter().map(OsString::from));
+        command.extend(arguments.iter().cloned());
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
         let name = format!("testpmd ({})", launch.role);
         let mut process =
@@ -285,8 +272,7 @@ impl Testpmd {
         let telemetry =
             Telemetry::connect(&name, &folder.join("dpdk").join(&prefix).join("dpdk_telemetry.v2"))?;
         let _ = installation.version.set(telemetry.version().to_owned());
-        let words: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-        Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &words)))
+        Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &arguments)))
     }
 
     /// Waits until frames are counted on ports `0..counted.0`, and a settling time.
@@ -332,18 +318,17 @@ fn count(
     Ok(Sample { cpu_wait, ..sample_between(&start, &end) })
 }
 
-fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<String> {
-    let cpu = launch.cpu;
-    let mut arguments = vec!["--lcores".into(), format!("0@{cpu},1@{cpu}"), "--no-pci".into()];
-    arguments.extend(installation.memory_arguments());
-    arguments.push(format!("--file-prefix={prefix}"));
-    arguments.extend(launch.devices.iter().map(|device| format!("--vdev={device}")));
-    arguments.extend(["--", "--nb-cores=1", "--no-mlockall"].map(String::from));
-    arguments.push(format!("--total-num-mbufs={BUFFERS}"));
-    arguments.push(format!("--mbcache={BUFFER_CACHE}"));
-    arguments.push(format!("--burst={}", launch.burst_frames));
-    arguments.extend(launch.mode.iter().cloned());
-    arguments
+fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<OsString> {
+    let own = [format!("--mbcache={BUFFER_CACHE}"), format!("--burst={}", launch.burst_frames)];
+    let line = CommandLine {
+        cores: vec![launch.cpu],
+        mebibytes: PROCESS_MEBIBYTES,
+        huge_pages: installation.has_hugepages(),
+        prefix: prefix.into(),
+        devices: launch.devices.clone(),
+        options: own.iter().chain(&launch.mode).map(OsString::from).collect(),
+    };
+    line.arguments()
 }
 
 #[cfg(test)]

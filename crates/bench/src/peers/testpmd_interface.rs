@@ -70,7 +70,9 @@ impl InterfaceProgram for TestpmdInterface {
         let launch = Launch {
             role: "interface",
             cpu: task.cpu,
-            devices: devices.map(|(number, interface)| device(task.mechanism, number, interface)).collect(),
+            devices: devices
+                .map(|(number, interface)| device(task.mechanism, number, interface).into())
+                .collect(),
             burst_frames: task.point.burst_frames,
             mode,
         };

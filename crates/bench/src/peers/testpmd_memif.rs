@@ -42,14 +42,14 @@ impl Setup for MemifPair {
             Launch {
                 role: "receiver",
                 cpu: cores.first,
-                devices: vec![device("server")],
+                devices: vec![device("server").into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=rxonly".into()],
             },
             Launch {
                 role: "sender",
                 cpu: cores.second,
-                devices: vec![device("client") + zero_copy],
+                devices: vec![(device("client") + zero_copy).into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=txonly".into(), format!("--txpkts={}", point.slot_bytes())],
             },

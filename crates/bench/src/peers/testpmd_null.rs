@@ -37,7 +37,7 @@ impl Setup for Null {
             role: "null",
             cpu: cores.second,
             devices: (0..2)
-                .map(|port| format!("net_null{port},size={},copy={copy}", point.slot_bytes()))
+                .map(|port| format!("net_null{port},size={},copy={copy}", point.slot_bytes()).into())
                 .collect(),
             burst_frames: point.burst_frames,
             mode: vec!["--forward-mode=io".into()],
@@ -74,7 +74,7 @@ impl Setup for NullGenerator {
         vec![Launch {
             role: "generator",
             cpu: cores.second,
-            devices: vec![format!("net_null0,size={},copy=0,no-rx=1", point.slot_bytes())],
+            devices: vec![format!("net_null0,size={},copy=0,no-rx=1", point.slot_bytes()).into()],
             burst_frames: point.burst_frames,
             mode: self.0.mode(point),
         }]

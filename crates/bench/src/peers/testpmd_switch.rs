@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use ringroad_guest::testpmd::virtio_user;
+
 use super::testpmd::{Launch, Setup};
 use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
@@ -34,13 +36,13 @@ impl Setup for VhostUserSwitch {
     }
 
     fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch> {
-        let socket = |port: u16| folder.join(format!("vhost{port}"));
+        let socket = |port: usize| folder.join(format!("vhost{port}"));
         vec![
             Launch {
                 role: "switch",
                 cpu: cores.second,
                 devices: (0..2)
-                    .map(|port| format!("net_vhost{port},iface={},queues=1", socket(port).display()))
+                    .map(|port| format!("net_vhost{port},iface={},queues=1", socket(port).display()).into())
                     .collect(),
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=io".into()],
@@ -48,14 +50,7 @@ impl Setup for VhostUserSwitch {
             Launch {
                 role: "generator",
                 cpu: cores.first,
-                devices: (0..2)
-                    .map(|port| {
-                        format!(
-                            "net_virtio_user{port},path={},queues=1,queue_size=1024",
-                            socket(port).display()
-                        )
-                    })
-                    .collect(),
+                devices: (0..2).map(|port| virtio_user(port, &socket(port), 1)).collect(),
                 burst_frames: point.burst_frames.min(GENERATOR_BURST_FRAMES),
                 mode: vec![
                     "--forward-mode=flowgen".into(),

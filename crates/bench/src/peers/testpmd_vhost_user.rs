@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use ringroad_guest::testpmd::virtio_user;
+
 use super::testpmd::{Launch, Setup};
 use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
@@ -30,14 +32,14 @@ impl Setup for VhostUserPair {
             Launch {
                 role: "receiver",
                 cpu: cores.first,
-                devices: vec![format!("net_vhost0,iface={},queues=1", socket.display())],
+                devices: vec![format!("net_vhost0,iface={},queues=1", socket.display()).into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=rxonly".into()],
             },
             Launch {
                 role: "sender",
                 cpu: cores.second,
-                devices: vec![format!("net_virtio_user0,path={},queues=1,queue_size=1024", socket.display())],
+                devices: vec![virtio_user(0, &socket, 1)],
                 burst_frames: point.burst_frames,
                 mode: vec![
                     "--forward-mode=txonly".into(),

@@ -31,7 +31,7 @@ impl GuestSwitch for TestpmdSwitch {
             cpu: ground.cores.second,
             devices: (0..)
                 .zip(&paths)
-                .map(|(number, path)| format!("net_vhost{number},iface={path},queues=1"))
+                .map(|(number, path)| format!("net_vhost{number},iface={path},queues=1").into())
                 .collect(),
             burst_frames: 32,
             mode: ["--forward-mode=io", "--txd=1024", "--rxd=1024"].map(String::from).to_vec(),
