@@ -1,8 +1,9 @@
 //! A child process of the bench: its lines as events, its last words for an error, and its end.
 //!
 //! Children are in their own process group, so that the terminal's Ctrl-C reaches the bench alone and the bench
-//! decides who ends when. Each holds the read end of a pipe as standard input: should the bench be killed, the pipe
-//! closes, and both testpmd and our workers take that as the order to end.
+//! decides who ends when. Should the bench be killed, the kernel kills them: so they are started by the thread that runs the
+//! bench, not by one that ends before. Each holds the read end of a pipe as standard input, which testpmd and our workers take
+//! as the order to end when it closes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -17,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_guest::process::end_with_caller;
+use ringroad_netdev::{Namespace, NamespaceError};
 
 use crate::error::BenchError;
 use crate::stop::{STOP_LATENCY, StopFlag};
@@ -72,8 +75,10 @@ impl BenchProcess {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        // A child is born into the namespace of the thread that makes it.
-        let mut child = in_namespace(namespace, || command.spawn())?
+        start_in(&mut command, namespace)?;
+        end_with_caller(&mut command);
+        let mut child = command
+            .spawn()
             .map_err(|source| BenchError::Start { command: command_line(program, arguments), source })?;
         let last_words = LastWords::default();
         let (sender, lines) = channel();
@@ -270,6 +275,41 @@ impl Drop for BenchProcess {
     }
 }
 
+/// Has the process of `command` enter `namespace` before it becomes its program. A thread of ours that entered it instead would end,
+/// and the process with it.
+#[allow(unsafe_code)]
+fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), NamespaceError> {
+    if *namespace != Namespace::Current {
+        let target = namespace.open()?;
+        let enter = move || Ok(move_into_link_name_space(target.as_fd(), Some(LinkNameSpaceType::Network))?);
+        // SAFETY: between fork and exec the closure makes one system call; it neither allocates nor takes a lock.
+        unsafe { command.pre_exec(enter) };
+    }
+    Ok(())
+}
+
+/// Runs `program` with `arguments` and the additional `environment` in a network `namespace` to its end, for setting a switch up.
+/// Returns its command line.
+pub(crate) fn run_to_end(
+    namespace: &Namespace,
+    program: &str,
+    arguments: &[&str],
+    environment: &[(&str, &std::ffi::OsStr)],
+) -> Result<String, BenchError> {
+    let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    let line = command_line(program.as_ref(), &words);
+    let failed = |message: String| BenchError::SetUp { command: line.clone(), message };
+    let mut command = Command::new(program);
+    command.args(&words).envs(environment.iter().copied());
+    start_in(&mut command, namespace)?;
+    end_with_caller(&mut command);
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(line)
+}
+
 /// Processor time of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ProcessorTime {
@@ -437,6 +477,23 @@ mod tests {
         let mut process = shell("trap '' INT; echo up; while :; do read never || :; done 2>/dev/null");
         answer(&mut process, "up").unwrap();
         assert_eq!(process.end().and_then(|status| status.signal()), Some(9));
+    }
+
+    #[test]
+    fn a_child_is_killed_when_the_thread_that_started_it_is_gone() {
+        let mut process = std::thread::spawn(|| shell("exec sleep 1000")).join().unwrap();
+        assert!(process.ended_within(Duration::from_secs(20)));
+        assert_eq!(process.end().and_then(|status| status.signal()), Some(9));
+    }
+
+    #[test]
+    fn a_command_that_fails_is_shown_with_what_it_said() {
+        let run = |script| run_to_end(&Namespace::Current, "sh", &["-c", script], &[]);
+        assert_eq!(run("exit 0").unwrap(), r#"sh -c "exit 0""#);
+        assert_eq!(
+            run("echo no >&2; exit 1").unwrap_err().to_string(),
+            r#"`sh -c "echo no >&2; exit 1"` failed: no"#
+        );
     }
 
     #[test]

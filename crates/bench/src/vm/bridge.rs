@@ -1,11 +1,10 @@
 //! The Linux bridge: two pairs of virtual interfaces in a namespace of their own, one end of each in the bridge.
 
-use std::process::Command;
-
 use ringroad_netdev::in_namespace;
 
 use super::contestant::{Ground, GuestSwitch, RunningSwitch};
 use crate::error::BenchError;
+use crate::process::run_to_end;
 use crate::veth::lab::Lab;
 
 /// What hands frames of a bridge to the packet filter (Documentation/networking/bridge.rst); absent without that module.
@@ -40,14 +39,8 @@ impl GuestSwitch for LinuxBridge {
             "link set br0 up",
         ];
         for line in lines {
-            let command = format!("ip {line}");
-            let failed = |message: String| BenchError::SetUp { command: command.clone(), message };
-            let run = || Command::new("ip").args(line.split(' ')).output();
-            let output = in_namespace(&namespace, run)?.map_err(|error| failed(error.to_string()))?;
-            if !output.status.success() {
-                return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-            }
-            commands.push(command);
+            let words: Vec<&str> = line.split(' ').collect();
+            commands.push(run_to_end(&namespace, "ip", &words, &[])?);
         }
         in_namespace(&namespace, || {
             for setting in PACKET_FILTERS.iter().filter(|setting| std::path::Path::new(setting).exists()) {

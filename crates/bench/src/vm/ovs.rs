@@ -3,15 +3,14 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_netdev::Namespace;
 
 use super::contestant::{Ground, GuestSwitch, RunningSwitch};
 use crate::error::BenchError;
 use crate::hugepages::{PAGE_BYTES, PeerMemory};
-use crate::process::{BenchProcess, EndsBy, command_line};
+use crate::process::{BenchProcess, EndsBy, command_line, run_to_end};
 use crate::veth::lab::Lab;
 
 /// The build with DPDK, and the Debian package that has it. The one in PATH may be without.
@@ -64,16 +63,7 @@ impl Instance<'_> {
 
     /// Runs a command to its end.
     fn run(&mut self, program: &str, arguments: &[&str]) -> Result<(), BenchError> {
-        let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let line = command_line(program.as_ref(), &words);
-        let failed = |message: String| BenchError::SetUp { command: line.clone(), message };
-        let mut command = Command::new(program);
-        command.args(&words).envs(self.environment());
-        let output = in_namespace(&self.namespace, || command.output())?;
-        let output = output.map_err(|error| failed(error.to_string()))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
+        let line = run_to_end(&self.namespace, program, arguments, &self.environment())?;
         self.commands.push(line);
         Ok(())
     }
