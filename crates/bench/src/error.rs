@@ -110,10 +110,16 @@ pub enum BenchError {
     /// A sample was taken but is not worth counting.
     #[error("the sample does not count: {0}")]
     Implausible(String),
-    /// The two guests around a switch could not do their part.
-    #[error("the guests could not {what}: {message}")]
-    Guests {
-        /// What they were to do.
+    /// A switch between guests cannot be measured with a guest that forwards on a CPU of its own.
+    #[error("the generator, the switch and the guest need a CPU each, and the process may use {allowed}")]
+    NoCpuForGuest {
+        /// CPUs allowed.
+        allowed: usize,
+    },
+    /// The generator around a switch could not do its part.
+    #[error("the generator could not {what}: {message}")]
+    Generator {
+        /// What it was to do.
         what: &'static str,
         /// What was in the way.
         message: String,

@@ -287,6 +287,11 @@ impl Testpmd {
         stop.pass(SETTLE)
     }
 
+    /// The frames that ports `0..ports` have received since the start, all together.
+    pub(crate) fn received(&mut self, ports: u16) -> Result<u64, BenchError> {
+        Ok(self.read((ports, PortCounter::Received))?.iter().map(|reading| reading.frames).sum())
+    }
+
     fn read(&mut self, (ports, counter): (u16, PortCounter)) -> Result<Vec<Reading>, BenchError> {
         (0..ports).map(|port| self.telemetry.frames(port, counter)).collect()
     }

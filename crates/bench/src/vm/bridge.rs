@@ -1,8 +1,10 @@
-//! The Linux bridge: two pairs of virtual interfaces in a namespace of their own, one end of each in the bridge.
+//! The Linux bridge: in a namespace of its own a bridge for each pair of ports. The generator's ports are virtual interfaces (veth) with one end in the
+//! bridge, a forwarding guest's are TAPs.
 
 use ringroad_netdev::in_namespace;
 
 use super::contestant::{Ground, GuestSwitch, RunningSwitch};
+use super::plan::SwitchPort;
 use crate::error::BenchError;
 use crate::process::run_to_end;
 use crate::veth::lab::Lab;
@@ -24,20 +26,33 @@ impl GuestSwitch for LinuxBridge {
     }
 
     fn about(&self) -> &'static str {
-        "learns; another path: the guests send and receive by AF_PACKET on virtual interfaces (veth), and the bridge runs on the sender's core, so that its \
-         time is not told apart from theirs"
+        "learns; another path: the generator sends and receives by AF_PACKET on virtual interfaces (veth), a forwarding guest by TAPs, and the bridge runs \
+         on the sender's core, so that its time is not told apart from theirs"
     }
 
-    fn start(&self, _ground: &Ground<'_>) -> Result<RunningSwitch, BenchError> {
-        let lab = Lab::create(&[["guest0", "bridged0"], ["guest1", "bridged1"]])?;
+    fn start(&self, ground: &Ground<'_>) -> Result<RunningSwitch, BenchError> {
+        let lab = Lab::create(&[["outer0", "bridged0"], ["outer1", "bridged1"]])?;
         let namespace = lab.namespace();
+        let mut lines = Vec::new();
+        let mut guest_devices = Vec::new();
+        for (bridge, pair) in ground.topology.port_pairs().iter().enumerate() {
+            lines.push(format!("link add br{bridge} type bridge stp_state 0"));
+            for port in pair {
+                match port {
+                    SwitchPort::Generator(number) => {
+                        lines.push(format!("link set bridged{number} master br{bridge}"));
+                    }
+                    SwitchPort::Guest(number) => {
+                        // testpmd's driver insists on several queues, or on making it.
+                        lines.push(format!("tuntap add {port} mode tap multi_queue"));
+                        lines.push(format!("link set {port} master br{bridge} up"));
+                        guest_devices.push(format!("net_tap{number},iface={port}").into());
+                    }
+                }
+            }
+            lines.push(format!("link set br{bridge} up"));
+        }
         let mut commands = Vec::new();
-        let lines = [
-            "link add br0 type bridge stp_state 0",
-            "link set bridged0 master br0",
-            "link set bridged1 master br0",
-            "link set br0 up",
-        ];
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             commands.push(run_to_end(&namespace, "ip", &words, &[])?);
@@ -49,7 +64,8 @@ impl GuestSwitch for LinuxBridge {
             Ok::<(), BenchError>(())
         })??;
         Ok(RunningSwitch {
-            ports: ["packet:guest0@immediate=1", "packet:guest1@immediate=1"].map(String::from),
+            ports: ["packet:outer0@immediate=1", "packet:outer1@immediate=1"].map(String::from),
+            guest_devices,
             namespace,
             process: None,
             commands,

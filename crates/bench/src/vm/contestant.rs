@@ -1,11 +1,13 @@
-//! A switch between two guests: what it takes to start one, and what there is to know of one that runs.
+//! A switch between guests: what it takes to start one, and what there is to know of one that runs.
 
 use std::any::Any;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
+use ringroad_guest::testpmd::virtio_user;
 use ringroad_netdev::Namespace;
 
-use crate::contestant::CorePair;
+use super::plan::{SwitchPort, Topology, VmCores};
 use crate::error::BenchError;
 use crate::process::BenchProcess;
 use crate::stop::StopFlag;
@@ -15,16 +17,47 @@ use crate::stop::StopFlag;
 pub(super) struct Ground<'a> {
     /// For sockets; goes with the turn.
     pub(super) folder: &'a Path,
-    /// Guests on the first, switch on the second.
-    pub(super) cores: CorePair,
+    pub(super) topology: Topology,
+    pub(super) cores: VmCores,
     pub(super) stop: &'a StopFlag,
+}
+
+impl Ground<'_> {
+    /// The socket of a port.
+    pub(super) fn socket(&self, port: SwitchPort) -> PathBuf {
+        self.folder.join(port.to_string())
+    }
+
+    /// The generator's ends of vhost-user ports at their sockets, with `options` behind each.
+    pub(super) fn generator_ports(&self, options: &str) -> [String; 2] {
+        [0, 1].map(|number| {
+            format!("virtio-user:{}{options}", self.socket(SwitchPort::Generator(number)).display())
+        })
+    }
+
+    /// The forwarding guest's ends of vhost-user ports at their sockets, with `options` behind each; none where there is no such guest.
+    pub(super) fn guest_devices(&self, options: &str) -> Vec<OsString> {
+        let ports = self.topology.port_pairs().as_flattened().iter();
+        let devices = ports.filter_map(|port| match port {
+            SwitchPort::Guest(number) => Some(virtio_user(*number, &self.socket(*port), 1)),
+            SwitchPort::Generator(_) => None,
+        });
+        devices
+            .map(|mut device| {
+                device.push(options);
+                device
+            })
+            .collect()
+    }
 }
 
 /// A switch that runs. It ends with the value.
 pub(super) struct RunningSwitch {
-    /// The guests' ports, as Ringroad names them.
+    /// The generator's ports, as Ringroad names them.
     pub(super) ports: [String; 2],
-    /// Where those are opened.
+    /// The forwarding guest's, as testpmd's `--vdev` has them.
+    pub(super) guest_devices: Vec<OsString>,
+    /// Where all of them are opened.
     pub(super) namespace: Namespace,
     /// The process whose time is the switch's; none where the kernel is the switch, whose time nobody counts apart.
     pub(super) process: Option<BenchProcess>,
@@ -40,6 +73,6 @@ pub(super) trait GuestSwitch {
     fn name(&self) -> &'static str;
     /// What it does with each frame, and what has to be known of the way to it.
     fn about(&self) -> &'static str;
-    /// Starts it with two ports.
+    /// Starts it with the ports of the ground's topology.
     fn start(&self, ground: &Ground<'_>) -> Result<RunningSwitch, BenchError>;
 }

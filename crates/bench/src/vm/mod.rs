@@ -1,17 +1,21 @@
-//! Switches between two guests: Ringroad beside Open vSwitch, testpmd and the Linux bridge.
+//! Switches between guests: Ringroad beside Open vSwitch, testpmd and the Linux bridge.
 //!
 //! ```text
-//! guest ─ virtio-user ═ vhost-user ─ switch ─ vhost-user ═ virtio-user ─ guest
-//! └──────────────── one thread of ours on the first core ────────────────┘        switch on the second
+//! v2v     guest ─ virtio-user ═ vhost-user ─ switch ─ vhost-user ═ virtio-user ─ guest
+//!         └──────────────── one thread of ours on the first core ────────────────┘        switch on the second
+//!
+//! pvp     port 0 ─ virtio-user ═ vhost-user ─ switch ─ vhost-user ═ virtio-user ─ port 0 ┐
+//!         port 1 ─ virtio-user ═ vhost-user ─ switch ─ vhost-user ═ virtio-user ─ port 1 ┘ testpmd
+//!         └─ the same thread                  └─ one switch, ports in pairs       └─ the guest, on the third core or the first
 //! ```
 //!
-//! The guests ([`guests`]) send at a rate, both ways at once, and know of each frame whether and when it came. Each *turn* ([`turn`]) starts one switch anew,
+//! The generator ([`generator`]) sends at a rate, both ways at once, and knows of each frame whether and when it came. Each *turn* ([`turn`]) starts one switch anew,
 //! searches its throughput ([`search`]), and measures latency at half of that, the processor time of a frame, and what the switch costs without traffic.
 //! Rounds go through the switches in turn, each the other way, and ratios are taken within a round ([`report`]).
 
 use std::path::Path;
+use std::rc::Rc;
 
-use crate::contestant::CorePair;
 use crate::error::BenchError;
 use crate::facts::{MachineFacts, StealClock, allowed_cpus};
 use crate::ours::Programs;
@@ -26,16 +30,17 @@ use testpmd::TestpmdSwitch;
 
 mod bridge;
 mod contestant;
-mod guests;
+mod generator;
 mod ovs;
 pub mod plan;
 pub mod report;
 mod ringroad;
 pub mod search;
 mod testpmd;
+mod testpmd_guest;
 pub mod turn;
 
-pub use plan::VmPlan;
+pub use plan::{Topology, VmCores, VmPlan};
 pub use report::VmReport;
 
 /// A switch that can be asked for.
@@ -61,23 +66,28 @@ pub struct VmSession {
     plan: VmPlan,
     switches: Vec<Box<dyn GuestSwitch>>,
     absent: Vec<Absent>,
-    cores: CorePair,
+    /// The guest that forwards, where the topology has one.
+    guest: Option<Rc<Installation>>,
+    cores: VmCores,
     stop: StopFlag,
 }
 
 impl VmSession {
-    /// Looks which of `wanted` are installed; `program` is one beside which the daemon is found.
+    /// Looks which of `wanted` are installed; `program` is one beside which the daemon is found. `shared_core` puts a guest that forwards on the generator's core.
     ///
     /// # Errors
-    /// [`BenchError::TooFewCpus`]: guests and switch need a core each.
+    /// [`BenchError::TooFewCpus`], [`BenchError::NoCpuForGuest`]: generator, switch and guest need a core each. [`BenchError::PeerAbsent`]: the guest is testpmd.
     pub fn prepare(
         plan: VmPlan,
         wanted: &[SwitchKind],
+        shared_core: bool,
         program: &Path,
         stop: &StopFlag,
     ) -> Result<Self, BenchError> {
-        let cores = CorePair::lowest_of(&allowed_cpus())?;
-        let mut session = Self { plan, switches: Vec::new(), absent: Vec::new(), cores, stop: stop.clone() };
+        let cores = VmCores::lowest_of(&allowed_cpus(), plan.topology, shared_core)?;
+        let guest = cores.guest.map(|_| Installation::find(stop)).transpose()?;
+        let mut session =
+            Self { plan, switches: Vec::new(), absent: Vec::new(), guest, cores, stop: stop.clone() };
         for kind in wanted {
             session.enter(*kind, program);
         }
@@ -90,7 +100,7 @@ impl VmSession {
                 let programs = Programs::beside(program);
                 Ok(vec![Box::new(RingroadSwitch { programs })])
             }
-            SwitchKind::Testpmd => Installation::find(&self.stop)
+            SwitchKind::Testpmd => (self.guest.clone().map_or_else(|| Installation::find(&self.stop), Ok))
                 .map(|installation| vec![Box::new(TestpmdSwitch { installation }) as Box<dyn GuestSwitch>])
                 .map_err(|error| ("DPDK testpmd io", error)),
             SwitchKind::OvsDpdk => [false, true]
@@ -123,7 +133,8 @@ impl VmSession {
                 let (Some(switch), Some(turns)) = (self.switches.get(number), turns.get_mut(number)) else {
                     continue;
                 };
-                let outcome = turn::measure(switch.as_ref(), &self.plan, self.cores, &self.stop);
+                let outcome =
+                    turn::measure(switch.as_ref(), &self.plan, self.cores, self.guest.as_deref(), &self.stop);
                 if matches!(outcome, Err(BenchError::Stopped)) {
                     stopped = true;
                     break 'rounds;

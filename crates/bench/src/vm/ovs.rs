@@ -1,4 +1,4 @@
-//! Open vSwitch with DPDK: two `dpdkvhostuserclient` ports, a database and a daemon of its own in the turn's folder and network namespace, so that nothing
+//! Open vSwitch with DPDK: a bridge of `dpdkvhostuserclient` ports for each pair of ports, a database and a daemon of its own in the turn's folder and network namespace, so that nothing
 //! of it stays, not even its internal interfaces.
 
 use std::ffi::OsString;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use ringroad_netdev::Namespace;
 
 use super::contestant::{Ground, GuestSwitch, RunningSwitch};
+use super::plan::SwitchPort;
 use crate::error::BenchError;
 use crate::hugepages::{PAGE_BYTES, PeerMemory};
 use crate::process::{BenchProcess, EndsBy, command_line, run_to_end};
@@ -97,6 +98,26 @@ impl Instance<'_> {
             [database.as_str(), "--timeout=15"].into_iter().chain(arguments.iter().copied()).collect();
         self.run("ovs-vsctl", &arguments)
     }
+
+    /// Makes a bridge between two ports, which learns or passes what comes at one to the other.
+    fn bridge(&mut self, name: &str, pair: &[SwitchPort; 2], learns: bool) -> Result<(), BenchError> {
+        self.configure(&["add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"])?;
+        for (number, port) in (1..).zip(pair) {
+            let socket = self.ground.socket(*port);
+            let (port, request) = (port.to_string(), format!("ofport_request={number}"));
+            let path = format!("options:vhost-server-path={}", socket.display());
+            let add = ["add-port", name, &port, "--", "set", "interface", &port];
+            self.configure(&[&add[..], &["type=dpdkvhostuserclient", &path, &request]].concat())?;
+        }
+        if !learns {
+            let bridge = format!("unix:{}", self.file(&format!("{name}.mgmt")));
+            self.run("ovs-ofctl", &["del-flows", &bridge])?;
+            for flow in ["in_port=1,actions=output:2", "in_port=2,actions=output:1"] {
+                self.run("ovs-ofctl", &["add-flow", &bridge, flow])?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl GuestSwitch for OvsSwitch {
@@ -106,9 +127,9 @@ impl GuestSwitch for OvsSwitch {
 
     fn about(&self) -> &'static str {
         if self.learns {
-            "Open vSwitch's user-space datapath between two dpdkvhostuserclient ports, action NORMAL (it learns); polls always"
+            "Open vSwitch's user-space datapath between dpdkvhostuserclient ports, action NORMAL (it learns); polls always"
         } else {
-            "Open vSwitch's user-space datapath between two dpdkvhostuserclient ports, a flow from each port to the other; polls always"
+            "Open vSwitch's user-space datapath between dpdkvhostuserclient ports, a flow from each port of a pair to the other; polls always"
         }
     }
 
@@ -127,7 +148,6 @@ impl GuestSwitch for OvsSwitch {
         )?;
         instance.await_file(&mut server, "db.sock")?;
         instance.configure(&["--no-wait", "init"])?;
-        let (guests, switch) = (ground.cores.first, ground.cores.second);
         let memory = match self.memory {
             PeerMemory::Hugepages { .. } => "--in-memory --single-file-segments".to_owned(),
             PeerMemory::OrdinaryPages { .. } => format!("--no-huge -m {MEBIBYTES}"),
@@ -135,8 +155,8 @@ impl GuestSwitch for OvsSwitch {
         let mut settings = vec![
             "other_config:dpdk-init=true".to_owned(),
             format!("other_config:dpdk-extra=--no-pci --file-prefix=rr{}ovs {memory}", std::process::id()),
-            format!("other_config:dpdk-lcore-mask={:#x}", 1u64 << guests),
-            format!("other_config:pmd-cpu-mask={:#x}", 1u64 << switch),
+            format!("other_config:dpdk-lcore-mask={:#x}", 1u64 << ground.cores.generator),
+            format!("other_config:pmd-cpu-mask={:#x}", 1u64 << ground.cores.switch),
         ];
         if matches!(self.memory, PeerMemory::Hugepages { .. }) {
             settings.push(format!("other_config:dpdk-socket-mem={MEBIBYTES}"));
@@ -158,33 +178,12 @@ impl GuestSwitch for OvsSwitch {
             &[format!("unix:{socket}"), format!("--unixctl={}", instance.file("v.ctl"))],
         )?;
         instance.await_file(&mut daemon, "v.ctl")?;
-        instance.configure(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
-        let paths = ["a", "b"].map(|port| ground.folder.join(port).display().to_string());
-        for (number, path) in (1..).zip(&paths) {
-            let (port, request) = (format!("g{number}"), format!("ofport_request={number}"));
-            let path = format!("options:vhost-server-path={path}");
-            instance.configure(&[
-                "add-port",
-                "br0",
-                &port,
-                "--",
-                "set",
-                "interface",
-                &port,
-                "type=dpdkvhostuserclient",
-                &path,
-                &request,
-            ])?;
-        }
-        if !self.learns {
-            let bridge = format!("unix:{}", instance.file("br0.mgmt"));
-            instance.run("ovs-ofctl", &["del-flows", &bridge])?;
-            for flow in ["in_port=1,actions=output:2", "in_port=2,actions=output:1"] {
-                instance.run("ovs-ofctl", &["add-flow", &bridge, flow])?;
-            }
+        for (number, pair) in ground.topology.port_pairs().iter().enumerate() {
+            instance.bridge(&format!("br{number}"), pair, self.learns)?;
         }
         Ok(RunningSwitch {
-            ports: paths.map(|path| format!("virtio-user:{path}@role=server")),
+            ports: ground.generator_ports("@role=server"),
+            guest_devices: ground.guest_devices(",server=1"),
             namespace: Namespace::Current,
             process: Some(daemon),
             commands: instance.commands,

@@ -1,4 +1,4 @@
-//! Ringroad: the daemon with two vhost-user ports on a learning switch.
+//! Ringroad: the daemon with vhost-user ports on learning switches, one for each pair of ports.
 
 use ringroad::control::Connection;
 use ringroad::control::message::{PortWish, Reply, Request};
@@ -20,7 +20,7 @@ impl GuestSwitch for RingroadSwitch {
     }
 
     fn about(&self) -> &'static str {
-        "learning switch between two vhost-user ports: source address learnt, destination looked up, 1 copy from guest to guest; sleeps when idle"
+        "learning switch of vhost-user ports: source address learnt, destination looked up, 1 copy from port to port; sleeps when idle"
     }
 
     fn start(&self, ground: &Ground<'_>) -> Result<RunningSwitch, BenchError> {
@@ -28,7 +28,7 @@ impl GuestSwitch for RingroadSwitch {
             &self.programs,
             &Namespace::Current,
             ground.folder,
-            Some(ground.cores.second),
+            Some(ground.cores.switch),
             ground.stop,
         )?;
         let mut commands = vec![daemon.command];
@@ -41,9 +41,10 @@ impl GuestSwitch for RingroadSwitch {
         };
         let mut connection =
             connect().map_err(|error| failed("connecting to the daemon", error.to_string()))?;
-        let paths = ["a", "b"].map(|port| ground.folder.join(port).display().to_string());
-        for (port, path) in ["a", "b"].iter().zip(&paths) {
-            let (name, driver) = (format!("vale0:{port}"), format!("vhost-user:{path}"));
+        let pairs = ground.topology.port_pairs().iter().enumerate();
+        for (switch, port) in pairs.flat_map(|(switch, pair)| pair.map(|port| (switch, port))) {
+            let name = format!("vale{switch}:{port}");
+            let driver = format!("vhost-user:{}", ground.socket(port).display());
             let command = format!("ringroad attach {name} --driver {driver}");
             let request =
                 Request::Attach { name, driver: Some(driver), host: false, wish: PortWish::default() };
@@ -55,7 +56,8 @@ impl GuestSwitch for RingroadSwitch {
             commands.push(command);
         }
         Ok(RunningSwitch {
-            ports: paths.map(|path| format!("virtio-user:{path}")),
+            ports: ground.generator_ports(""),
+            guest_devices: ground.guest_devices(""),
             namespace: Namespace::Current,
             process: Some(daemon.process),
             commands,

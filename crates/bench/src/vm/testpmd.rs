@@ -1,4 +1,4 @@
-//! DPDK's testpmd in `io` mode between two vhost-user ports.
+//! DPDK's testpmd in `io` mode between the two vhost-user ports of each pair.
 
 use std::rc::Rc;
 
@@ -20,18 +20,21 @@ impl GuestSwitch for TestpmdSwitch {
     }
 
     fn about(&self) -> &'static str {
-        "what comes in at one vhost-user port goes out at the other, no address looked at: 2 copies; polls always"
+        "what comes in at one vhost-user port of a pair goes out at the other, no address looked at: 2 copies; polls always"
     }
 
     fn start(&self, ground: &Ground<'_>) -> Result<RunningSwitch, BenchError> {
         let pages = self.installation.lend_memory()?;
-        let paths = ["a", "b"].map(|port| ground.folder.join(port).display().to_string());
+        let ports = ground.topology.port_pairs().as_flattened().iter().enumerate();
         let launch = Launch {
             role: "switch",
-            cpu: ground.cores.second,
-            devices: (0..)
-                .zip(&paths)
-                .map(|(number, path)| format!("net_vhost{number},iface={path},queues=1").into())
+            cpu: ground.cores.switch,
+            // Ports one after the other are testpmd's pairs, too.
+            devices: ports
+                .map(|(number, port)| {
+                    let socket = ground.socket(*port);
+                    format!("net_vhost{number},iface={},queues=1", socket.display()).into()
+                })
                 .collect(),
             burst_frames: 32,
             mode: ["--forward-mode=io", "--txd=1024", "--rxd=1024"].map(String::from).to_vec(),
@@ -39,7 +42,8 @@ impl GuestSwitch for TestpmdSwitch {
         let (testpmd, command) =
             Testpmd::start(&self.installation, &Namespace::Current, &launch, ground.folder)?;
         Ok(RunningSwitch {
-            ports: paths.map(|path| format!("virtio-user:{path}")),
+            ports: ground.generator_ports(""),
+            guest_devices: ground.guest_devices(""),
             namespace: Namespace::Current,
             process: Some(testpmd.process),
             commands: vec![command],

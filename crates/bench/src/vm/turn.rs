@@ -5,19 +5,20 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::contestant::{Ground, GuestSwitch, RunningSwitch};
-use super::guests::{Guests, Trial, TrialOutcome};
-use super::plan::VmPlan;
+use super::generator::{Generator, Trial, TrialOutcome};
+use super::plan::{VmCores, VmPlan};
 use super::search::ThroughputSearch;
-use crate::contestant::CorePair;
+use super::testpmd_guest::TestpmdGuest;
 use crate::error::BenchError;
+use crate::peers::testpmd::Installation;
 use crate::process::{BenchProcess, cpu_wait_share};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 
 /// How often a rate is tried that lost frames: on a machine that others use too, one trial may be theirs.
 const ATTEMPTS: u32 = 2;
-/// A trial with the guests busy for more than this says what they can do rather than what the switch can.
-const BUSY_GUESTS: f64 = 0.02;
+/// A trial in which the generator was idle for less than this says what it can do rather than what the switch can.
+const BUSY_GENERATOR: f64 = 0.02;
 
 /// Latencies of a trial, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -39,10 +40,10 @@ pub struct SizeOutcome {
     pub throughput_fps: Option<f64>,
     /// Frames per second that arrived when more was offered than it could carry.
     pub overload_fps: f64,
-    /// Whether the guests had hardly a moment to spare then: the switch may be faster than this says.
-    pub guests_were_the_limit: bool,
-    /// Share of the time in which the guests had nothing to do at overload.
-    pub guests_idle_share: f64,
+    /// Whether the generator had hardly a moment to spare then: the switch may be faster than this says.
+    pub generator_was_the_limit: bool,
+    /// Share of the time in which the generator had nothing to do at overload.
+    pub generator_idle_share: f64,
     /// At half of the throughput.
     pub latency: Option<Latency>,
     /// Processor time of the switch for each frame at the throughput, all of its threads, ns.
@@ -53,6 +54,19 @@ pub struct SizeOutcome {
     pub trials: u32,
 }
 
+/// The guest that forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GuestFacts {
+    /// Product and version.
+    pub version: Option<String>,
+    /// Where its memory comes from.
+    pub memory: String,
+    /// Its command line.
+    pub command: String,
+    /// Frames that it took from its ports in the turn.
+    pub frames: u64,
+}
+
 /// What a turn came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnOutcome {
@@ -60,34 +74,44 @@ pub struct TurnOutcome {
     pub sizes: Vec<SizeOutcome>,
     /// Processor time of the switch without traffic, percent of a core.
     pub idle_cpu_percent: Option<f64>,
+    /// The guest that forwarded, where the topology has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestFacts>,
     /// The commands that made it.
     pub commands: Vec<String>,
 }
 
-/// Starts `switch`, measures it, and ends it.
+/// Starts `switch`, and `guest` where the plan's topology has one that forwards, measures the switch, and ends both.
 pub(super) fn measure(
     switch: &dyn GuestSwitch,
     plan: &VmPlan,
-    cores: CorePair,
+    cores: VmCores,
+    guest: Option<&Installation>,
     stop: &StopFlag,
 ) -> Result<TurnOutcome, BenchError> {
     let folder = socket_folder()?;
-    let ground = Ground { folder: folder.path(), cores, stop };
+    let ground = Ground { folder: folder.path(), topology: plan.topology, cores, stop };
     let running = switch.start(&ground)?;
-    let guests = Guests::start(running.ports.clone(), running.namespace.clone(), cores.first)?;
+    let mut guest = (guest.zip(cores.guest))
+        .map(|(installation, cpu)| TestpmdGuest::start(installation, &ground, &running, cpu))
+        .transpose()?;
+    let generator =
+        Generator::start(running.ports.clone(), running.namespace.clone(), cores.generator, stop)?;
     let mut sizes = Vec::new();
     for &frame_bytes in &plan.sizes_bytes {
-        sizes.push(at_size(&running, &guests, plan, frame_bytes, stop)?);
+        sizes.push(at_size(&running, &generator, plan, frame_bytes, stop)?);
     }
     let idle_cpu_percent = idle_cpu(&running, plan.idle, stop)?;
-    // The guests go first, as their side of the sockets does when a machine ends.
-    drop(guests);
-    Ok(TurnOutcome { sizes, idle_cpu_percent, commands: running.commands.clone() })
+    let facts = guest.as_mut().map(|guest| guest.facts(generator.received())).transpose()?;
+    // The generator goes first, as a guest's side of the sockets does when a machine ends, and the switch last.
+    drop(generator);
+    drop(guest);
+    Ok(TurnOutcome { sizes, idle_cpu_percent, guest: facts, commands: running.commands.clone() })
 }
 
 fn at_size(
     running: &RunningSwitch,
-    guests: &Guests,
+    generator: &Generator,
     plan: &VmPlan,
     frame_bytes: u32,
     stop: &StopFlag,
@@ -95,7 +119,7 @@ fn at_size(
     let trial = |rate_fps| Trial { rate_fps, frame_bytes, duration: plan.trial, measures_latency: false };
     let times = || running.process.iter().map(BenchProcess::thread_times).collect::<Vec<_>>();
     let (began, times_before) = (Instant::now(), times());
-    let overload = guests.run(&trial(None))?;
+    let overload = generator.run(&trial(None))?;
     let mut search = ThroughputSearch::up_to(overload.rate_fps(), plan.precision);
     let (mut trials, mut cpu_ns_per_frame) = (0, None);
     while let Some(rate) = search.next_rate() {
@@ -104,8 +128,8 @@ fn at_size(
             stop.pass(Duration::ZERO)?;
             trials += 1;
             let before_ns = run_ns(running);
-            let outcome = match guests.run(&trial(Some(rate))) {
-                // A moment that was bad for the guests counts as an attempt.
+            let outcome = match generator.run(&trial(Some(rate))) {
+                // A moment that was bad for the generator counts as an attempt.
                 Err(BenchError::Implausible(_)) => continue,
                 outcome => outcome?,
             };
@@ -122,7 +146,7 @@ fn at_size(
     let latency = match throughput_fps {
         Some(rate) => {
             let half = Trial { measures_latency: true, ..trial(Some(rate / 2.0)) };
-            latency_of(&guests.run(&half)?)
+            latency_of(&generator.run(&half)?)
         }
         None => None,
     };
@@ -130,8 +154,8 @@ fn at_size(
         frame_bytes,
         throughput_fps,
         overload_fps: overload.rate_fps(),
-        guests_were_the_limit: overload.idle_share < BUSY_GUESTS,
-        guests_idle_share: overload.idle_share,
+        generator_was_the_limit: overload.idle_share < BUSY_GENERATOR,
+        generator_idle_share: overload.idle_share,
         latency,
         cpu_ns_per_frame,
         cpu_wait: cpu_wait_share(&times_before, &times(), began.elapsed()),

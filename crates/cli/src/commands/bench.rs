@@ -48,7 +48,7 @@ pub(crate) struct Bench {
 /// A comparison of another kind.
 #[derive(Debug, Subcommand)]
 enum Comparison {
-    /// Compare switches between two guests
+    /// Compare switches between guests
     Vm(vm::BenchVm),
 }
 

@@ -4,20 +4,28 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ringroad_bench::vm::{SwitchKind, VmPlan, VmSession};
+use ringroad_bench::BenchError;
+use ringroad_bench::vm::{self, SwitchKind, VmPlan, VmSession};
 
 use super::{stop_by_signal, write_report};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Measure switches between two guests: Ringroad beside OVS-DPDK, DPDK's testpmd and the Linux bridge
+/// Measure switches between guests: Ringroad beside OVS-DPDK, DPDK's testpmd and the Linux bridge
 ///
-/// One thread on the first core is both guests: it sends frames at a rate on each of two virtio-user ports, receives on the other, and knows which came and when. The
-/// switch has the second core. Of each switch are found: the highest rate without loss (binary search), latencies at half of that, processor time for each frame,
+/// One thread on the first core, the generator, sends frames at a rate on each of two virtio-user ports, receives on the other, and knows which came and when. The
+/// switch has the second core. With topology v2v the generator is two guests of one switch; with pvp a third core has a guest, DPDK's testpmd, through which the frames
+/// come back. Of each switch are found: the highest rate without loss (binary search), latencies at half of that, processor time for each frame,
 /// and processor time without traffic. Each turn starts the switch anew; ratios are taken within a round. Peers need the Debian packages dpdk-dev and
 /// openvswitch-switch-dpdk; OVS and the bridge need root. What is not installed is left out and named.
 #[derive(Debug, Args)]
 pub(super) struct BenchVm {
+    /// What stands between the generator's two ports
+    #[arg(long, value_enum, default_value = "v2v")]
+    topology: Topology,
+    /// With pvp: put the guest on the generator's core, where there are too few; then no goal is judged
+    #[arg(long)]
+    shared_core: bool,
     /// All sizes of RFC 2544 instead of 64 and 1518 bytes
     #[arg(long, conflicts_with = "size")]
     full: bool,
@@ -44,6 +52,15 @@ pub(super) struct BenchVm {
     report: Option<PathBuf>,
 }
 
+/// What stands between the generator's two ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Topology {
+    /// The switch: both ports are guests
+    V2v,
+    /// The switch, a guest that forwards, and the switch again
+    Pvp,
+}
+
 /// A peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Switch {
@@ -62,7 +79,14 @@ impl BenchVm {
         if !(0.0..1.0).contains(&self.loss) {
             return Err(usage(format!("--loss {}: choose from 0 to less than 1", self.loss)));
         }
+        if self.shared_core && self.topology == Topology::V2v {
+            return Err(usage("--shared-core: only --topology pvp has a guest to share a core".into()));
+        }
         let mut plan = if self.full { VmPlan::full() } else { VmPlan::default() };
+        plan.topology = match self.topology {
+            Topology::V2v => vm::Topology::V2v,
+            Topology::Pvp => vm::Topology::Pvp,
+        };
         if !self.size.is_empty() {
             plan.sizes_bytes.clone_from(&self.size);
         }
@@ -81,10 +105,18 @@ impl BenchVm {
             std::iter::once(SwitchKind::Ringroad).chain(peers).collect()
         };
         let stop = stop_by_signal()?;
-        let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string(), "");
+        let failed = |error: BenchError| {
+            let advice = match error {
+                BenchError::NoCpuForGuest { .. } => {
+                    "--shared-core puts the guest on the generator's, and then no goal is judged"
+                }
+                _ => "",
+            };
+            Failure::new(error.to_string(), advice)
+        };
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
-        let session = VmSession::prepare(plan, &wanted, &program, &stop).map_err(|error| failed(&error))?;
+        let session = VmSession::prepare(plan, &wanted, self.shared_core, &program, &stop).map_err(failed)?;
         let report = session.run(&mut |line| output.note(line));
         let json =
             || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));

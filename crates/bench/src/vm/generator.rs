@@ -1,5 +1,6 @@
-//! The two "guests" around a switch: one thread on one core that sends on each of two ports, receives on the other, and knows what was lost and how long it took.
+//! The generator around a switch: one thread on one core that sends on each of two ports, receives on the other, and knows what was lost and how long it took.
 
+use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use ringroad_netdev::{Namespace, in_namespace};
 
 use crate::error::BenchError;
 use crate::plan::FCS_BYTES;
+use crate::stop::StopFlag;
 
 /// Frames sent on a port before the other's turn.
 const BURST_FRAMES: u32 = 64;
@@ -36,7 +38,7 @@ pub(super) struct Trial {
     /// Frame size in bytes, FCS included.
     pub(super) frame_bytes: u32,
     pub(super) duration: Duration,
-    /// Whether each frame's time under way is recorded, which the guests have to do beside all else.
+    /// Whether each frame's time under way is recorded, which the generator has to do beside all else.
     pub(super) measures_latency: bool,
 }
 
@@ -49,7 +51,7 @@ pub(super) struct TrialOutcome {
     pub(super) refused: u64,
     /// Time in which frames were sent, seconds.
     pub(super) seconds: f64,
-    /// Share of the time in which there was nothing to do: where it is near 0 the guests were the limit, not the switch.
+    /// Share of the time in which there was nothing to do: where it is near 0 the generator was the limit, not the switch.
     pub(super) idle_share: f64,
     /// Time from a frame's way into the ring to its arrival, ns, where it was measured.
     pub(super) latency_ns: Option<Histogram<u64>>,
@@ -74,27 +76,35 @@ impl TrialOutcome {
 
 /// The thread.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(super) struct Generator {
     orders: Option<Sender<Trial>>,
     outcomes: Receiver<Result<TrialOutcome, BenchError>>,
     thread: Option<JoinHandle<()>>,
+    /// Frames that came, in all trials.
+    received: Cell<u64>,
 }
 
 fn failed(what: &'static str) -> impl Fn(String) -> BenchError {
-    move |message| BenchError::Guests { what, message }
+    move |message| BenchError::Generator { what, message }
 }
 
-impl Guests {
+impl Generator {
     /// Opens the two ports, in `namespace`, on a thread on `cpu`, and waits until frames pass both ways.
-    pub(super) fn start(ports: [String; 2], namespace: Namespace, cpu: usize) -> Result<Self, BenchError> {
+    pub(super) fn start(
+        ports: [String; 2],
+        namespace: Namespace,
+        cpu: usize,
+        stop: &StopFlag,
+    ) -> Result<Self, BenchError> {
         let (orders, to_do) = channel::<Trial>();
         let (results, outcomes) = channel();
+        let stop = stop.clone();
         let work = move || {
             let mut set = rustix::thread::CpuSet::new();
             set.set(cpu);
             // The number is one of those that the process may use.
             let _ = rustix::thread::sched_setaffinity(None, &set);
-            let mut traffic = match Traffic::open(&ports, &namespace) {
+            let mut traffic = match Traffic::open(&ports, &namespace, stop) {
                 Ok(traffic) => traffic,
                 Err(error) => return drop(results.send(Err(error))),
             };
@@ -110,16 +120,26 @@ impl Guests {
             }
         };
         let thread = std::thread::Builder::new()
-            .name("guests".into())
+            .name("generator".into())
             .spawn(work)
             .map_err(|error| failed("start")(error.to_string()))?;
-        let this = Self { orders: Some(orders), outcomes, thread: Some(thread) };
+        let this = Self { orders: Some(orders), outcomes, thread: Some(thread), received: Cell::new(0) };
         this.outcome()?;
         Ok(this)
     }
 
+    /// Frames that came, in all trials so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
     fn outcome(&self) -> Result<TrialOutcome, BenchError> {
-        self.outcomes.recv().unwrap_or_else(|_| Err(failed("go on")("their thread has ended".into())))
+        let outcome =
+            self.outcomes.recv().unwrap_or_else(|_| Err(failed("go on")("its thread has ended".into())));
+        if let Ok(outcome) = &outcome {
+            self.received.set(self.received.get() + outcome.received);
+        }
+        outcome
     }
 
     /// Runs a trial.
@@ -132,7 +152,7 @@ impl Guests {
     }
 }
 
-impl Drop for Guests {
+impl Drop for Generator {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
@@ -158,13 +178,14 @@ struct Traffic {
     unprimed: [u32; 2],
     frame_bytes: u32,
     frames: [Vec<u8>; 2],
+    stop: StopFlag,
 }
 
 impl Traffic {
-    fn open(ports: &[String; 2], namespace: &Namespace) -> Result<Self, BenchError> {
+    fn open(ports: &[String; 2], namespace: &Namespace, stop: StopFlag) -> Result<Self, BenchError> {
         let open = |name: &String| {
             in_namespace(namespace, || Embedded::new().open(name))?
-                .map_err(|error| failed("open their ports")(format!("{name}: {error}")))
+                .map_err(|error| failed("open its ports")(format!("{name}: {error}")))
         };
         let [first, second] = ports;
         Ok(Self {
@@ -174,6 +195,7 @@ impl Traffic {
             unprimed: [0; 2],
             frame_bytes: 0,
             frames: [Vec::new(), Vec::new()],
+            stop,
         })
     }
 
@@ -193,8 +215,8 @@ impl Traffic {
             }
             if began.elapsed() > CONNECT_LIMIT {
                 let came = directions.map(|direction| direction.received);
-                return Err(failed("reach each other")(format!(
-                    "in {} s frames came through {came:?} of the two directions",
+                return Err(failed("get frames through")(format!(
+                    "in {} s {came:?} came in the two directions",
                     CONNECT_LIMIT.as_secs()
                 )));
             }
@@ -219,7 +241,7 @@ impl Traffic {
     fn exchange(&mut self, trial: &Trial) -> Result<(TrialOutcome, [Direction; 2]), BenchError> {
         self.prepare(trial.frame_bytes);
         self.number = self.number.wrapping_add(1);
-        let port_failed = |error: ringroad::PortError| failed("use their ports")(error.to_string());
+        let port_failed = |error: ringroad::PortError| failed("use its ports")(error.to_string());
         let new_histogram = || Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3);
         let mut latency = (trial.measures_latency.then(new_histogram).transpose())
             .map_err(|error| failed("count")(error.to_string()))?;
@@ -233,6 +255,9 @@ impl Traffic {
             None => u64::MAX,
         };
         loop {
+            if self.stop.is_raised() {
+                return Err(BenchError::Stopped);
+            }
             let now_ns = self.clock.now_ns();
             if was_idle {
                 idle_ns += now_ns - last_ns;
@@ -276,7 +301,7 @@ impl Traffic {
                 outcome.refused += due.saturating_sub(direction.sent);
             } else if trial.rate_fps.is_some() && (direction.sent as f64) < due as f64 * SENDER_SHARE - 64.0 {
                 return Err(BenchError::Implausible(format!(
-                    "the guests sent {} frames of {due} that were due, with room for all",
+                    "the generator sent {} frames of {due} that were due, with room for all",
                     direction.sent
                 )));
             }
@@ -343,7 +368,7 @@ impl Traffic {
     }
 }
 
-/// A UDP frame of `len` bytes from guest `from` to the other, with room for the signature.
+/// A UDP frame of `len` bytes from port `from` to the other, with room for the signature.
 fn frame(len: usize, from: u8) -> Vec<u8> {
     let mut frame = vec![0x42; len];
     let station = |number: u8| [2, 0, 0, 0, 0x56, number];
