@@ -43,7 +43,7 @@ impl GuestSwitch for LinuxBridge {
                         lines.push(format!("link set bridged{number} master br{bridge}"));
                     }
                     SwitchPort::Guest(number) => {
-                        // testpmd's driver insists on several queues, or on making it.
+                        // testpmd's driver opens TAPs as ones of several queues.
                         lines.push(format!("tuntap add {port} mode tap multi_queue"));
                         lines.push(format!("link set {port} master br{bridge} up"));
                         guest_devices.push(format!("net_tap{number},iface={port}").into());

@@ -44,7 +44,7 @@ pub struct SizeOutcome {
     pub generator_was_the_limit: bool,
     /// Share of the time in which the generator had nothing to do at overload.
     pub generator_idle_share: f64,
-    /// At half of the throughput.
+    /// At half of the throughput; `None` where there is none, or the generator could not keep to that rate.
     pub latency: Option<Latency>,
     /// Processor time of the switch for each frame at the throughput, all of its threads, ns.
     pub cpu_ns_per_frame: Option<f64>,
@@ -128,11 +128,7 @@ fn at_size(
             stop.pass(Duration::ZERO)?;
             trials += 1;
             let before_ns = run_ns(running);
-            let outcome = match generator.run(&trial(Some(rate))) {
-                // A moment that was bad for the generator counts as an attempt.
-                Err(BenchError::Implausible(_)) => continue,
-                outcome => outcome?,
-            };
+            let Some(outcome) = attempt(generator, &trial(Some(rate)))? else { continue };
             carried = outcome.loss_ratio() <= plan.loss_ratio;
             if carried {
                 let spent_ns = run_ns(running).zip(before_ns).map(|(after, before)| after - before);
@@ -143,13 +139,16 @@ fn at_size(
         search.record(rate, carried);
     }
     let throughput_fps = search.throughput();
-    let latency = match throughput_fps {
-        Some(rate) => {
-            let half = Trial { measures_latency: true, ..trial(Some(rate / 2.0)) };
-            latency_of(&generator.run(&half)?)
+    let mut latency = None;
+    if let Some(rate) = throughput_fps {
+        let half = Trial { measures_latency: true, ..trial(Some(rate / 2.0)) };
+        for _ in 0..ATTEMPTS {
+            if let Some(outcome) = attempt(generator, &half)? {
+                latency = latency_of(&outcome);
+                break;
+            }
         }
-        None => None,
-    };
+    }
     Ok(SizeOutcome {
         frame_bytes,
         throughput_fps,
@@ -161,6 +160,14 @@ fn at_size(
         cpu_wait: cpu_wait_share(&times_before, &times(), began.elapsed()),
         trials,
     })
+}
+
+/// Runs a trial; nothing came of it where the moment was bad for the generator, which says nothing of the switch.
+fn attempt(generator: &Generator, trial: &Trial) -> Result<Option<TrialOutcome>, BenchError> {
+    match generator.run(trial) {
+        Err(BenchError::Implausible(_)) => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
 fn latency_of(outcome: &TrialOutcome) -> Option<Latency> {
