@@ -7,7 +7,7 @@ use ringroad::Port;
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::Daemon;
-use ringroad_tests::frames::read_capture;
+use ringroad_tests::frames::{read_capture, receive};
 use ringroad_tests::network::finished;
 use ringroad_tests::passage::carry;
 use ringroad_tests::service::Service;
@@ -191,7 +191,7 @@ fn programs_that_are_killed_in_full_flow_leave_the_card_usable() {
     let mut near = site.daemon.open("vale0:near");
     for round in 0..3 {
         let mut program = Service::start(site.daemon.ringroad(&["gen", &device]));
-        ringroad_tests::frames::receive(&mut near);
+        let _flows = receive(&mut near);
         program.kill();
         site.daemon.await_status("end of the subscription", |_| {
             site.sze2("status", &[])["transmit"][0]["subscriber"].is_null()
