@@ -182,7 +182,7 @@ impl Daemon {
     ///
     /// # Panics
     /// Where it is not for long.
-    pub fn await_status(&self, what: &str, wished: impl Fn(&StatusReport) -> bool) -> StatusReport {
+    pub fn await_status(&self, what: &str, mut wished: impl FnMut(&StatusReport) -> bool) -> StatusReport {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
             let status = self.status();

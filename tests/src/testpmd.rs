@@ -80,12 +80,18 @@ impl Testpmd {
         self.service.await_line("Port statistics");
     }
 
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.service.is_running()
+    }
+
     /// Kills it as a crash would, without a word to the other side.
     ///
     /// # Panics
     /// Where it had ended by itself.
     pub fn kill(mut self) {
-        assert!(self.service.is_running(), "testpmd has ended by itself");
+        assert!(self.is_running(), "testpmd has ended by itself");
         self.service.kill();
     }
 }

@@ -71,28 +71,32 @@ fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
 }
 
 #[test]
-fn a_real_capture_passes_the_card_into_a_capture() {
+fn a_real_capture_passes_a_card_at_the_end_of_a_pipe_into_a_capture() {
     let capture =
         std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
-    let site = Site::new("@channels=2,metadata=1");
-    let copy = site.daemon.folder().join("copy.pcap");
-    let frames = read_capture(capture.as_ref());
-    let device = format!("szedata:{}@queues=1", site.card().display());
-    site.sze2("filter", &["--rule", "default allow 0"]);
-    let count = frames.len().to_string();
-    let mut recorder = Service::start(site.daemon.ringroad(&[
-        "capture",
-        &device,
-        copy.to_str().unwrap(),
-        "--count",
-        &count,
+    let daemon = Daemon::start();
+    let (card, copy) = (daemon.folder().join("card"), daemon.folder().join("copy.pcap"));
+    // A switch would learn from it that its stations are all on one side.
+    let card = card.to_str().unwrap();
+    let mut forwarder = Service::start(daemon.ringroad(&[
+        "--json",
+        "fwd",
+        "x}1",
+        &format!("sze2:{card}@channels=1,metadata=1"),
     ]));
-    site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);
-    finished(&mut site.daemon.ringroad(&["replay", &capture, "vale0:player", "--rate", "20kpps"]));
+    forwarder.await_line("ready");
+    let frames = read_capture(capture.as_ref());
+    let (device, count) = (format!("szedata:{card}"), frames.len().to_string());
+    let record = ["--json", "capture", &device, "--write", copy.to_str().unwrap(), "--count", &count];
+    let mut recorder = Service::start(daemon.ringroad(&record));
+    recorder.await_line("ready");
+    finished(&mut daemon.ringroad(&["replay", &capture, "x{1", "--rate", "20kpps"]));
     let (status, told) = recorder.await_end();
     assert!(status.success(), "{told}");
     assert!(read_capture(&copy) == frames);
-    assert_eq!(site.number("/receive/0/counters/frames"), frames.len() as u64);
+    let status = finished(&mut daemon.ringroad(&["--json", "sze2", "status", card]));
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["receive"][0]["counters"]["frames"], frames.len());
 }
 
 #[test]
