@@ -30,7 +30,7 @@ GUEST_KERNEL := $(TARGET)/guest/kernel
 
 # The crates in which unsafe code can be run by an interpreter; a sanitizer runs the whole datapath.
 UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
-SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-drivers -p ringroad-datapath -p ringroad
+SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-virtqueue -p ringroad-sze2 -p ringroad-drivers -p ringroad-datapath -p ringroad
 # CI must not resolve versions anew.
 LOCKED := $(if $(CI),--locked)
 PIP := $(PYTHON)/bin/pip --disable-pip-version-check --quiet --no-cache-dir --no-input
