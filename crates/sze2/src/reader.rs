@@ -160,6 +160,11 @@ impl SegmentReader {
         self.released = self.at;
     }
 
+    /// Reads again from the first byte not given back.
+    pub fn rewind(&mut self) {
+        self.at = self.released;
+    }
+
     /// Whether all that was read was given back.
     #[inline]
     #[must_use]
@@ -234,6 +239,31 @@ mod tests {
         assert!(!reader.publish());
         assert!(writer.is_drained().unwrap());
         assert!(write(&mut writer, &[], &[7; 1000]));
+    }
+
+    #[test]
+    fn what_was_not_given_back_is_read_again() {
+        let (mut writer, mut reader) = channel();
+        for number in 0..3 {
+            assert!(write(&mut writer, &[], &[number; 60]));
+        }
+        assert!(!writer.publish());
+        let mut frame = || bytes_of(&reader.take().unwrap().unwrap().frame());
+        assert_eq!((frame(), frame()), (vec![0; 60], vec![1; 60]));
+        reader.release(72);
+        reader.rewind();
+        assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [1; 60]);
+        assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [2; 60]);
+    }
+
+    #[test]
+    fn padding_is_zeros() {
+        let (mut writer, _) = channel();
+        writer.memory().data(0, 1000).write(&[0xEE; 1000]);
+        assert!(write(&mut writer, &[], &[7; 61]));
+        assert!(write(&mut writer, &[1; 5], &[]));
+        assert_eq!(bytes_of(&writer.memory().data(8 + 61, 3)), [0; 3]);
+        assert_eq!(bytes_of(&writer.memory().data(72 + 4, 12)), [1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

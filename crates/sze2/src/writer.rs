@@ -112,6 +112,8 @@ impl SegmentWriter {
         }
         let at = self.at;
         self.at = (at + occupied as u64) & (self.memory.buffer_bytes() - 1);
+        // The last word holds the padding behind the frame, which goes over the rest: nothing of what lay there before is shown.
+        self.memory.data(at + (occupied - ALIGNMENT) as u64, ALIGNMENT).write(&[0; ALIGNMENT]);
         let mut segment = self.memory.data(at, usize::from(header.segment_bytes));
         if metadata.is_empty() {
             // With the padding, so that nothing of what lay there before is shown.
