@@ -57,6 +57,9 @@ pub enum CardError {
         /// What is wrong.
         fault: Fault,
     },
+    /// What was written to a transmit channel is not made of segments: the card takes nothing more from it.
+    #[error("the card has stopped transmit channel {0}: what was written to it is not made of segments")]
+    Stopped(u16),
     /// The channel is not subscribed.
     #[error("channel {0} is not subscribed")]
     NotSubscribed(u16),
@@ -267,6 +270,8 @@ impl Card {
                     .map_err(|fault| CardError::Fault { channel, fault })?;
                 if room >= wanted.transmit_bytes.max(1) {
                     transmit |= 1 << channel;
+                } else if writer.memory().state() == ChannelState::Faulty {
+                    return Err(CardError::Stopped(channel));
                 }
             }
         }
