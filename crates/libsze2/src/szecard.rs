@@ -1,0 +1,290 @@
+//! The functions beyond those published (`szecard_*`): bursts without copies, and what a card counts and can be set to. Each one's contract is in the header.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::mem::MaybeUninit;
+use std::slice;
+
+use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
+use ringroad_sze2::message::{CardStatus, ChannelStatus, Request};
+
+use crate::abi::{
+    Channel, Frame, HandleCounters, Ibuf, IbufCounters, Info, MAX_ADDRESSES, MAX_CHANNELS, ObufCounters,
+    Status,
+};
+use crate::failure::{Failure, answer, last_message, status_of};
+use crate::handle::Handle;
+use crate::szedata::{handle, put};
+
+/// `szecard_error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn szecard_error() -> *const c_char {
+    last_message()
+}
+
+/// `szecard_take`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `frames` has room for `count`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_take(
+    sze: *mut Handle,
+    channel: c_uint,
+    frames: *mut Frame,
+    count: c_uint,
+) -> c_int {
+    answer(
+        |_| -1,
+        || {
+            if frames.is_null() {
+                return Err(Failure::null("the array of frames"));
+            }
+            let count = count.min(i32::MAX as c_uint) as usize;
+            // SAFETY: not NULL, and so room for `count`, of which nothing is read.
+            let frames = unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<Frame>>(), count) };
+            // SAFETY: as the caller promises.
+            Ok(unsafe { handle(sze) }?.take(number(channel)?, frames)? as c_int)
+        },
+    )
+}
+
+/// `szecard_give_back`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_give_back(sze: *mut Handle, channel: c_uint, count: c_uint) -> c_int {
+    // SAFETY: as the caller promises.
+    status_of(|| unsafe { handle(sze) }?.give_back(number(channel)?, count))
+}
+
+/// `szecard_reserve`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `lengths` and `places` have `count` members.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_reserve(
+    sze: *mut Handle,
+    channel: c_uint,
+    lengths: *const u32,
+    places: *mut *mut u8,
+    count: c_uint,
+) -> c_int {
+    answer(
+        |errno| if errno == libc::EAGAIN { 0 } else { -1 },
+        || {
+            if lengths.is_null() || places.is_null() {
+                return Err(Failure::null("an array"));
+            }
+            let count = count.min(i32::MAX as c_uint) as usize;
+            // SAFETY: not NULL, and so `count` lengths.
+            let lengths = unsafe { slice::from_raw_parts(lengths, count) };
+            // SAFETY: not NULL, and so room for `count`, of which nothing is read.
+            let places = unsafe { slice::from_raw_parts_mut(places.cast::<MaybeUninit<*mut u8>>(), count) };
+            // SAFETY: as the caller promises.
+            let handle = unsafe { handle(sze) }?;
+            let channel = number(channel)?;
+            handle
+                .reserve(channel, lengths, |at, address| {
+                    if let Some(place) = places.get_mut(at) {
+                        place.write(address);
+                    }
+                })
+                .map(|reserved| reserved as c_int)
+        },
+    )
+}
+
+/// `szecard_commit`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_commit(sze: *mut Handle, channel: c_uint) -> c_int {
+    // SAFETY: as the caller promises.
+    status_of(|| unsafe { handle(sze) }?.commit(number(channel)?))
+}
+
+/// `szecard_flush`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_flush(sze: *mut Handle) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        unsafe { handle(sze) }?.flush();
+        Ok(())
+    })
+}
+
+/// `szecard_get_info`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `info` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_get_info(sze: *mut Handle, info: *mut Info) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle(sze) }?;
+        let card = handle.card()?.info();
+        let mut name: [c_char; 64] = [0; 64];
+        let characters = card.name.bytes().take_while(|&byte| byte != 0);
+        for (place, character) in name[..63].iter_mut().zip(characters) {
+            *place = character as c_char;
+        }
+        let info_of = Info {
+            name,
+            receive_buffer: card.receive_buffer_bytes,
+            transmit_buffer: card.transmit_buffer_bytes,
+            receive_channels: card.receive_channels,
+            transmit_channels: card.transmit_channels,
+            address: card.address,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { put(info, info_of, "the information") }
+    })
+}
+
+/// `szecard_get_status`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `status` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_get_status(sze: *mut Handle, status: *mut Status) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle(sze) }?;
+        let card = handle.card()?.status()?;
+        // SAFETY: as the caller promises.
+        unsafe { put(status, status_of_card(&card), "the status") }
+    })
+}
+
+/// `szecard_set_ibuf`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `ibuf` is NULL or may be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut Handle, ibuf: *const Ibuf) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        let ibuf = unsafe { ibuf.as_ref() }.ok_or_else(|| Failure::null("the settings"))?;
+        let settings = settings_of(ibuf)?;
+        // SAFETY: as the caller promises.
+        Ok(unsafe { handle(sze) }?.card()?.set(&Request::SetIbuf { ibuf: settings })?)
+    })
+}
+
+/// `szecard_set_obuf`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_set_obuf(sze: *mut Handle, enabled: c_int) -> c_int {
+    let request = Request::SetObuf { enabled: enabled != 0 };
+    // SAFETY: as the caller promises.
+    status_of(|| Ok(unsafe { handle(sze) }?.card()?.set(&request)?))
+}
+
+/// `szecard_clear_counters`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_clear_counters(sze: *mut Handle) -> c_int {
+    // SAFETY: as the caller promises.
+    status_of(|| Ok(unsafe { handle(sze) }?.card()?.set(&Request::ClearCounters)?))
+}
+
+/// `szecard_get_handle_counters`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `counters` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szecard_get_handle_counters(
+    sze: *mut Handle,
+    counters: *mut HandleCounters,
+) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        let counted = unsafe { handle(sze) }?.counters;
+        // SAFETY: as the caller promises.
+        unsafe { put(counters, counted, "the counters") }
+    })
+}
+
+fn number(channel: c_uint) -> Result<u16, Failure> {
+    match u16::try_from(channel) {
+        Ok(channel) if usize::from(channel) < MAX_CHANNELS => Ok(channel),
+        _ => Err(Failure::invalid(format!("channel {channel}: there are {MAX_CHANNELS} at most"))),
+    }
+}
+
+fn settings_of(ibuf: &Ibuf) -> Result<IbufSettings, Failure> {
+    let address_check = AddressCheck::ALL.get(ibuf.address_check as usize).ok_or_else(|| {
+        Failure::invalid(format!("address check {}: choose SZECARD_CHECK_*", ibuf.address_check))
+    })?;
+    let addresses = ibuf.addresses.get(..ibuf.nr_addresses as usize).ok_or_else(|| {
+        Failure::invalid(format!("{} addresses: {MAX_ADDRESSES} is the most", ibuf.nr_addresses))
+    })?;
+    let settings = IbufSettings {
+        enabled: ibuf.enabled != 0,
+        address_check: *address_check,
+        addresses: addresses.to_vec(),
+        min_frame_bytes: ibuf.min_length,
+        max_frame_bytes: ibuf.max_length,
+    };
+    settings.check().map_err(Failure::invalid)?;
+    Ok(settings)
+}
+
+fn status_of_card(card: &CardStatus) -> Status {
+    let (ibuf, input, output) = (&card.ibuf, &card.ibuf_counters, &card.obuf_counters);
+    let mut addresses = [[0; 6]; MAX_ADDRESSES];
+    for (place, address) in addresses.iter_mut().zip(&ibuf.addresses) {
+        *place = *address;
+    }
+    let check = AddressCheck::ALL.iter().position(|check| *check == ibuf.address_check);
+    Status {
+        ibuf: Ibuf {
+            enabled: ibuf.enabled.into(),
+            address_check: check.unwrap_or_default() as c_uint,
+            min_length: ibuf.min_frame_bytes,
+            max_length: ibuf.max_frame_bytes,
+            nr_addresses: ibuf.addresses.len().min(MAX_ADDRESSES) as c_uint,
+            addresses,
+        },
+        obuf_enabled: card.obuf_enabled.into(),
+        ibuf_counters: IbufCounters {
+            frames: input.frames,
+            bytes: input.bytes,
+            disabled: input.disabled,
+            too_short: input.short,
+            too_long: input.long,
+            address: input.address,
+            denied: input.denied,
+            unclaimed: input.unclaimed,
+            overflow: input.overflow,
+        },
+        obuf_counters: ObufCounters { frames: output.frames, bytes: output.bytes, disabled: output.disabled },
+        receive: channels_of_card(&card.receive),
+        transmit: channels_of_card(&card.transmit),
+    }
+}
+
+fn channels_of_card(channels: &[ChannelStatus]) -> [Channel; MAX_CHANNELS] {
+    let mut all = [Channel::default(); MAX_CHANNELS];
+    for (place, channel) in all.iter_mut().zip(channels) {
+        *place = Channel {
+            frames: channel.counters.frames,
+            bytes: channel.counters.bytes,
+            overflow: channel.counters.overflow,
+            used: channel.used_bytes,
+            faults: channel.faults,
+            running: channel.running.into(),
+            pid: channel.subscriber.as_ref().and_then(|subscriber| subscriber.pid).unwrap_or(0),
+        };
+    }
+    all
+}

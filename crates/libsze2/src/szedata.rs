@@ -1,0 +1,522 @@
+//! The functions as published (`szedata_*`). Each one's contract is in the header.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_short, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::slice;
+
+use ringroad_sze2::segment::{HEADER_BYTES, Header};
+
+use crate::abi::{Direction, LockedArea};
+use crate::environment;
+use crate::failure::{Failure, answer, errno_of, status_of};
+use crate::handle::{Filter, Handle, timeout_of};
+use crate::reading::{Metadata, SegmentText};
+
+/// Of get_mempolicy(2): which node, not which policy. The libc crate does not have them.
+const MPOL_F_NODE: usize = 1;
+/// Of an address.
+const MPOL_F_ADDR: usize = 2;
+
+/// The handle behind `sze`.
+///
+/// # Safety
+/// `sze` is NULL or a handle that was not closed, and no other thread uses it.
+pub unsafe fn handle<'handle>(sze: *mut Handle) -> Result<&'handle mut Handle, Failure> {
+    // SAFETY: not NULL, and so a handle that this library made, for this call alone.
+    unsafe { sze.as_mut() }.ok_or_else(|| Failure::null("the handle"))
+}
+
+/// Writes `value` where C wants it.
+///
+/// # Safety
+/// `place` is NULL or may be written.
+pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::null(what));
+    }
+    // SAFETY: not NULL, and so the caller's own, as the header asks.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// `len` bytes at `start`, which may be NULL only where there are none.
+///
+/// # Safety
+/// `start` is NULL or has `len` bytes.
+unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'call [u8], Failure> {
+    match (start.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Failure::null(what)),
+        // SAFETY: not NULL, and so `len` bytes of the caller's, which nobody changes during the call.
+        (false, len) => Ok(unsafe { slice::from_raw_parts(start, len as usize) }),
+    }
+}
+
+/// 0, 1 where there is no room yet (`errno` is `EAGAIN`), or -1.
+fn sent(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    answer(|errno| if errno == libc::EAGAIN { 1 } else { -1 }, || call().map(|()| 0))
+}
+
+/// `szedata_open`.
+///
+/// # Safety
+/// `node` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_open(node: *const c_char) -> *mut Handle {
+    answer(
+        |_| ptr::null_mut(),
+        || {
+            if node.is_null() {
+                return Err(Failure::null("the node"));
+            }
+            // SAFETY: not NULL, and so a C string.
+            let node = unsafe { CStr::from_ptr(node) };
+            environment::read();
+            let handle = Handle::open(Path::new(OsStr::from_bytes(node.to_bytes())))?;
+            Ok(Box::into_raw(Box::new(handle)))
+        },
+    )
+}
+
+/// `szedata_open_dummy`.
+#[unsafe(no_mangle)]
+pub extern "C" fn szedata_open_dummy() -> *mut Handle {
+    answer(|_| ptr::null_mut(), || Ok(Box::into_raw(Box::new(Handle::dummy()))))
+}
+
+/// `szedata_close`.
+///
+/// # Safety
+/// `sze` is NULL or a handle that was not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_close(sze: *mut Handle) {
+    status_of(|| {
+        if !sze.is_null() {
+            // SAFETY: not NULL, and so made by `Box::into_raw` and closed for the first time.
+            unsafe { Box::from_raw(sze) }.close();
+        }
+        Ok(())
+    });
+}
+
+/// `szedata_close_dummy`.
+///
+/// # Safety
+/// As of `szedata_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_close_dummy(sze: *mut Handle) {
+    // SAFETY: as the caller promises.
+    unsafe { szedata_close(sze) }
+}
+
+/// `szedata_subscribe3`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `rx` and `tx` are NULL or may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_subscribe3(sze: *mut Handle, rx: *mut u32, tx: *mut u32) -> c_int {
+    errno_of(|| {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle(sze) }?;
+        // SAFETY: as the caller promises.
+        let rx = unsafe { rx.as_mut() }.ok_or_else(|| Failure::null("the mask of receive channels"))?;
+        // SAFETY: as the caller promises.
+        let tx = unsafe { tx.as_mut() }.ok_or_else(|| Failure::null("the mask of transmit channels"))?;
+        (*rx, *tx) = handle.subscribe(*rx, *tx)?;
+        Ok(())
+    })
+}
+
+/// `szedata_subscribe`.
+///
+/// # Safety
+/// As of `szedata_subscribe3`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_subscribe(
+    sze: *mut Handle,
+    rx: *mut u32,
+    tx: *mut u32,
+    _rx_poll_thresh: c_uint,
+    _tx_poll_thresh: c_uint,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { szedata_subscribe3(sze, rx, tx) }
+}
+
+/// `szedata_start`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_start(sze: *mut Handle) -> c_int {
+    // SAFETY: as the caller promises.
+    errno_of(|| Ok(unsafe { handle(sze) }?.card()?.start()?))
+}
+
+/// `szedata_ifaces_available`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_ifaces_available(sze: *mut Handle, direction: c_int) -> c_int {
+    answer(
+        |_| -1,
+        || {
+            // SAFETY: as the caller promises.
+            let handle = unsafe { handle(sze) }?;
+            Ok(handle.channels(Direction::from_number(direction)?)?.into())
+        },
+    )
+}
+
+/// `szedata_poll`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `events` is NULL or may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_poll(sze: *mut Handle, events: *mut c_short, timeout: c_int) -> c_int {
+    answer(
+        |_| -1,
+        || {
+            // SAFETY: as the caller promises.
+            let handle = unsafe { handle(sze) }?;
+            // SAFETY: as the caller promises.
+            let events = unsafe { events.as_mut() }.ok_or_else(|| Failure::null("events"))?;
+            let wanted = |event| *events & event != 0;
+            if *events & !(libc::POLLIN | libc::POLLOUT) != 0 {
+                return Err(Failure::invalid(format!(
+                    "events {events:#x}: choose of SZEDATA_POLLRX and _POLLTX"
+                )));
+            }
+            handle.flush();
+            let (data, room) =
+                handle.wait(wanted(libc::POLLIN), wanted(libc::POLLOUT), timeout_of(timeout))?;
+            let mask = |is_ready, event| if is_ready { event } else { 0 };
+            *events = mask(data, libc::POLLIN) | mask(room, libc::POLLOUT);
+            Ok((data || room).into())
+        },
+    )
+}
+
+/// `szedata_rx_lock_data`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_rx_lock_data(sze: *mut Handle, areas: u32) -> *const LockedArea {
+    // SAFETY: as the caller promises.
+    answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_received(areas))
+}
+
+/// `szedata_rx_unlock_data`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_rx_unlock_data(sze: *mut Handle, lock: *const LockedArea) -> c_int {
+    // SAFETY: as the caller promises; `lock` is only compared.
+    errno_of(|| unsafe { handle(sze) }?.unlock_received(lock))
+}
+
+/// `szedata_tx_lock_data`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_tx_lock_data(sze: *mut Handle, size: u32, area: u8) -> *const LockedArea {
+    // SAFETY: as the caller promises.
+    answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_transmit(size, area.into()))
+}
+
+/// `szedata_tx_unlock_data`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_tx_unlock_data(
+    sze: *mut Handle,
+    lock: *const LockedArea,
+    size: u32,
+) -> c_int {
+    // SAFETY: as the caller promises; `lock` is only compared.
+    errno_of(|| unsafe { handle(sze) }?.unlock_transmit(lock, size))
+}
+
+/// Asks the handle's filter, if it has one.
+fn skips(filter: Option<Filter>) -> impl Fn(Metadata) -> bool {
+    // SAFETY: the program's function is made for metadata, which lie in the buffer during the call.
+    move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
+}
+
+/// Gives the segment to C, or NULL and 0.
+///
+/// # Safety
+/// As of [`put`].
+unsafe fn segment(
+    sze: *mut Handle,
+    len: *mut c_uint,
+    read: impl FnOnce(&mut Handle) -> Result<SegmentText, Failure>,
+) -> *mut u8 {
+    answer(
+        |_| ptr::null_mut(),
+        || {
+            // SAFETY: as the caller promises.
+            unsafe { put(len, 0, "the length") }?;
+            // SAFETY: as the caller promises.
+            let segment = read(unsafe { handle(sze) }?)?;
+            // SAFETY: as the caller promises.
+            unsafe { put(len, segment.length, "the length") }?;
+            Ok(segment.start)
+        },
+    )
+}
+
+/// `szedata_read_next`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `len` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_read_next(sze: *mut Handle, len: *mut c_uint) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { segment(sze, len, |handle| handle.read_next(skips(handle.filter))) }
+}
+
+/// `szedata_read_next_noblock`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `len` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_read_next_noblock(sze: *mut Handle, len: *mut c_uint) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { segment(sze, len, |handle| handle.read_next_noblock(skips(handle.filter))) }
+}
+
+/// `szedata_set_filter`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_set_filter(sze: *mut Handle, filter: Option<Filter>) -> c_int {
+    status_of(|| {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle(sze) }?;
+        handle.filter = Some(filter.ok_or_else(|| Failure::null("the filter"))?);
+        Ok(())
+    })
+}
+
+/// `szedata_decode_packet`.
+///
+/// # Safety
+/// `contents` is NULL or a segment, the others are NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_decode_packet(
+    contents: *mut u8,
+    data: *mut *mut u8,
+    hw_data: *mut *mut u8,
+    data_len: *mut c_uint,
+    hw_data_len: *mut c_uint,
+) -> c_uint {
+    answer(
+        |_| 0,
+        || {
+            if contents.is_null() {
+                return Err(Failure::null("the segment"));
+            }
+            // SAFETY: not NULL, and so a segment, which has a header.
+            let header =
+                Header::from_bytes(unsafe { contents.cast::<[u8; HEADER_BYTES]>().read_unaligned() });
+            let layout =
+                header.layout(usize::MAX).map_err(|error| Failure::new(libc::EBADMSG, error.to_string()))?;
+            // SAFETY: as the caller promises.
+            unsafe { put(data, contents.wrapping_add(layout.frame_offset), "data") }?;
+            // SAFETY: as the caller promises.
+            unsafe { put(hw_data, contents.wrapping_add(HEADER_BYTES), "hw_data") }?;
+            // SAFETY: as the caller promises.
+            unsafe { put(data_len, layout.frame_bytes as c_uint, "data_len") }?;
+            // SAFETY: as the caller promises.
+            unsafe { put(hw_data_len, layout.metadata_bytes.into(), "hw_data_len") }?;
+            Ok(header.segment_bytes.into())
+        },
+    )
+}
+
+/// `szedata_prepare_packet`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, the data are as long as they are said to be, `len` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_prepare_packet(
+    sze: *mut Handle,
+    hw_data: *const u8,
+    hw_data_len: c_uint,
+    sw_data: *const u8,
+    sw_data_len: c_uint,
+    len: *mut c_uint,
+) -> *mut u8 {
+    answer(
+        |_| ptr::null_mut(),
+        || {
+            // SAFETY: as the caller promises.
+            unsafe { put(len, 0, "the length") }?;
+            // SAFETY: as the caller promises.
+            let metadata = unsafe { bytes(hw_data, hw_data_len, "hw_data") }?;
+            // SAFETY: as the caller promises.
+            let frame = unsafe { bytes(sw_data, sw_data_len, "sw_data") }?;
+            // SAFETY: as the caller promises.
+            let segment = unsafe { handle(sze) }?.prepare(metadata, frame)?;
+            // SAFETY: as the caller promises.
+            unsafe { put(len, segment.len() as c_uint, "the length") }?;
+            Ok(segment.as_mut_ptr())
+        },
+    )
+}
+
+/// `szedata_try_write_next`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `data` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_try_write_next(
+    sze: *mut Handle,
+    data: *const u8,
+    len: c_uint,
+    iface: u16,
+) -> c_int {
+    let sent = sent(|| {
+        if !len.is_multiple_of(8) {
+            return Err(Failure::invalid(format!("{len} bytes of segments: whole ones are a multiple of 8")));
+        }
+        // SAFETY: as the caller promises.
+        let data = unsafe { bytes(data, len, "the data") }?;
+        // SAFETY: as the caller promises.
+        unsafe { handle(sze) }?.write_segments(data, iface)
+    });
+    if sent == -1 && !len.is_multiple_of(8) { -2 } else { sent }
+}
+
+/// Has a handle `write` a frame with its metadata.
+///
+/// # Safety
+/// `sze` is NULL or a handle, the data are as long as they are said to be.
+unsafe fn write(
+    sze: *mut Handle,
+    (hw_data, hw_data_len): (*const u8, c_uint),
+    (sw_data, sw_data_len): (*const u8, c_uint),
+    write: impl FnOnce(&mut Handle, &[u8], &[u8]) -> Result<(), Failure>,
+) -> c_int {
+    sent(|| {
+        // SAFETY: as the caller promises.
+        let metadata = unsafe { bytes(hw_data, hw_data_len, "hw_data") }?;
+        // SAFETY: as the caller promises.
+        let frame = unsafe { bytes(sw_data, sw_data_len, "sw_data") }?;
+        // SAFETY: as the caller promises.
+        write(unsafe { handle(sze) }?, metadata, frame)
+    })
+}
+
+/// `szedata_prepare_and_try_write_next`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, the data are as long as they are said to be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
+    sze: *mut Handle,
+    hw_data: *const u8,
+    hw_data_len: c_uint,
+    sw_data: *const u8,
+    sw_data_len: c_uint,
+    iface: u16,
+) -> c_int {
+    let now = |handle: &mut Handle, metadata: &[u8], frame: &[u8]| handle.write_frame(metadata, frame, iface);
+    // SAFETY: as the caller promises.
+    unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), now) }
+}
+
+/// `szedata_burst_write_next`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, the data are as long as they are said to be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_burst_write_next(
+    sze: *mut Handle,
+    hw_data: *const u8,
+    hw_data_len: c_uint,
+    sw_data: *const u8,
+    sw_data_len: c_uint,
+    iface: u16,
+) -> c_int {
+    let later =
+        |handle: &mut Handle, metadata: &[u8], frame: &[u8]| handle.collect_frame(metadata, frame, iface);
+    // SAFETY: as the caller promises.
+    unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), later) }
+}
+
+/// `szedata_get_area_size`.
+///
+/// # Safety
+/// `sze` is NULL or a handle, `size` is NULL or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_get_area_size(
+    sze: *mut Handle,
+    space: u8,
+    area: u8,
+    size: *mut u32,
+) -> c_int {
+    errno_of(|| {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle(sze) }?;
+        let direction = Direction::from_number(space.into())?;
+        if u16::from(area) >= handle.channels(direction)? {
+            return Err(Failure::invalid(format!("there is no channel {area}")));
+        }
+        let info = handle.card()?.info();
+        let bytes = match direction {
+            Direction::Receive => info.receive_buffer_bytes,
+            Direction::Transmit => info.transmit_buffer_bytes,
+            Direction::Both => return Err(Failure::invalid("a channel is of one direction")),
+        };
+        let bytes = u32::try_from(bytes).map_err(|_| {
+            Failure::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes: 32 bits cannot say it"))
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { put(size, bytes, "the size") }
+    })
+}
+
+/// `szedata_get_area_numa_node`.
+///
+/// # Safety
+/// `sze` is NULL or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn szedata_get_area_numa_node(sze: *mut Handle, direction: c_int, area: u32) -> c_int {
+    answer(
+        |_| -1,
+        || {
+            // SAFETY: as the caller promises.
+            let handle = unsafe { handle(sze) }?;
+            let channel =
+                u16::try_from(area).map_err(|_| Failure::invalid(format!("there is no channel {area}")))?;
+            let memory = handle.memory(Direction::from_number(direction)?, channel)?;
+            let address: *mut c_void = memory.data(0, 8).as_ptr().cast();
+            let mut node: c_int = -1;
+            let none = ptr::null_mut::<c_void>();
+            let flags = MPOL_F_NODE | MPOL_F_ADDR;
+            // SAFETY: the call writes one int, which `node` is, and only looks at the address.
+            let result = unsafe {
+                libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, flags)
+            };
+            match result {
+                0 => Ok(node),
+                _ => {
+                    let error = std::io::Error::last_os_error();
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    Err(Failure::new(errno, format!("which NUMA node the buffer is on: {error}")))
+                }
+            }
+        },
+    )
+}

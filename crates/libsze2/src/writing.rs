@@ -1,0 +1,200 @@
+//! Writing: segments made by the program or here, one by one, collected, or in bursts that are filled where they lie.
+
+use std::sync::atomic::Ordering;
+
+use ringroad_sze2::client::channels_of;
+use ringroad_sze2::fault::Fault;
+use ringroad_sze2::segment::{ALIGNMENT, Header, align, append, parse};
+
+use crate::environment::SZE2_BURST_WRITE_SIZE;
+use crate::failure::Failure;
+use crate::handle::Handle;
+
+impl Handle {
+    /// Makes a segment; it stays until the next is made.
+    ///
+    /// # Errors
+    /// It would be too long.
+    pub fn prepare(&mut self, metadata: &[u8], frame: &[u8]) -> Result<&mut [u8], Failure> {
+        self.prepared.clear();
+        if !append(&mut self.prepared, metadata, frame) {
+            return Err(too_long(metadata.len(), frame.len()));
+        }
+        Ok(&mut self.prepared)
+    }
+
+    /// Writes whole segments made by the program.
+    ///
+    /// # Errors
+    /// There is no room for all of them, now or ever, or they are none.
+    pub fn write_segments(&mut self, data: &[u8], channel: u16) -> Result<(), Failure> {
+        self.check_unlocked(channel)?;
+        let (mut rest, mut segments) = (data, 0);
+        while parse(&mut rest).map_err(|error| Failure::invalid(error.to_string()))?.is_some() {
+            segments += 1;
+        }
+        self.flush_channel(channel);
+        let writer = self.writer(channel)?;
+        let most = writer.memory().buffer_bytes() as usize - ALIGNMENT;
+        if data.len() > most {
+            let message =
+                format!("{} bytes at once: the buffer of transmit channel {channel} has {most}", data.len());
+            return Err(Failure::new(libc::EMSGSIZE, message));
+        }
+        let position = writer.position();
+        match writer.skip(data.len()) {
+            Ok(true) => writer.memory().data(position, data.len()).write(data),
+            Ok(false) => return Err(self.no_room(channel)),
+            Err(fault) => return Err(self.transmit_fault(channel, fault)),
+        };
+        self.counters.transmitted += segments;
+        self.card()?.publish_transmitted(channel);
+        Ok(())
+    }
+
+    /// Makes a segment in the buffer and shows it to the card.
+    ///
+    /// # Errors
+    /// There is no room, now or ever.
+    pub fn write_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), Failure> {
+        self.put(metadata, frame, channel)?;
+        self.flush_channel(channel);
+        self.card()?.publish_transmitted(channel);
+        Ok(())
+    }
+
+    /// Makes a segment in the buffer, and shows what was made so far to the card once it is `SZE2_BURST_WRITE_SIZE` bytes or the buffer is full.
+    ///
+    /// # Errors
+    /// There is no room, now or ever.
+    pub fn collect_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), Failure> {
+        let put = self.put(metadata, frame, channel);
+        if put == Err(Failure::not_now()) {
+            self.flush_channel(channel);
+        }
+        let bytes = put?;
+        let Some(collected) = self.collected.get_mut(usize::from(channel)) else { return Ok(()) };
+        *collected += bytes;
+        if *collected >= SZE2_BURST_WRITE_SIZE.load(Ordering::Relaxed) as usize {
+            self.flush_channel(channel);
+        }
+        Ok(())
+    }
+
+    /// A segment in the buffer, not shown yet; its bytes.
+    fn put(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<usize, Failure> {
+        self.check_unlocked(channel)?;
+        let Some(header) = Header::new(metadata.len(), frame.len()) else {
+            return Err(too_long(metadata.len(), frame.len()));
+        };
+        match self.writer(channel)?.reserve(metadata, frame.len()) {
+            Ok(Some(mut place)) => place.write(frame),
+            Ok(None) => return Err(self.no_room(channel)),
+            Err(fault) => return Err(self.transmit_fault(channel, fault)),
+        };
+        self.counters.transmitted += 1;
+        Ok(align(usize::from(header.segment_bytes)))
+    }
+
+    /// Shows the card what was collected for a channel.
+    pub fn flush_channel(&mut self, channel: u16) {
+        if let Some(collected) = self.collected.get_mut(usize::from(channel))
+            && std::mem::take(collected) > 0
+            && let Ok(card) = self.card()
+        {
+            card.publish_transmitted(channel);
+        }
+    }
+
+    /// Shows the card all that was collected.
+    pub fn flush(&mut self) {
+        channels_of(u32::MAX).for_each(|channel| self.flush_channel(channel));
+    }
+
+    /// Begins segments for frames of these lengths, as many as there is room for; `place` is given where each frame is to be written before they are committed. Returns their number.
+    ///
+    /// # Errors
+    /// There is no room for the first, now or ever.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        channel: u16,
+        lengths: &[u32],
+        mut place: impl FnMut(usize, *mut u8),
+    ) -> Result<usize, Failure> {
+        self.check_lock(channel)?;
+        // What was collected lies before, and is whole.
+        self.flush_channel(channel);
+        let writer = self.writer(channel)?;
+        let mut reserved = 0;
+        let stopped: Option<Fault> = loop {
+            let Some(&length) = lengths.get(reserved) else { break None };
+            match writer.reserve(&[], length as usize) {
+                Ok(Some(bytes)) => place(reserved, bytes.as_ptr()),
+                Ok(None) => break None,
+                Err(fault) => break Some(fault),
+            }
+            reserved += 1;
+        };
+        if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
+            *count += reserved as u32;
+        }
+        match (reserved, stopped, lengths.first()) {
+            (0, Some(fault), _) => Err(self.transmit_fault(channel, fault)),
+            (0, None, Some(&length)) if Header::new(0, length as usize).is_none() => {
+                Err(too_long(0, length as usize))
+            }
+            (0, None, Some(_)) => Err(self.no_room(channel)),
+            _ => Ok(reserved),
+        }
+    }
+
+    /// Shows the card all that was reserved.
+    ///
+    /// # Errors
+    /// The channel is not subscribed.
+    #[inline]
+    pub fn commit(&mut self, channel: u16) -> Result<(), Failure> {
+        self.writer(channel)?;
+        if let Some(count) = self.reserved.get_mut(usize::from(channel)) {
+            self.counters.transmitted += u64::from(std::mem::take(count));
+        }
+        self.card()?.publish_transmitted(channel);
+        Ok(())
+    }
+
+    fn check_unlocked(&self, channel: u16) -> Result<(), Failure> {
+        self.check_lock(channel)?;
+        self.check_unreserved(channel)
+    }
+
+    #[inline]
+    fn check_lock(&self, channel: u16) -> Result<(), Failure> {
+        match self.transmit_lock.held {
+            Some((held, _)) if held == channel => Err(busy(channel)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is reserved has to be committed before anything else is written behind it: it is not filled yet.
+    pub fn check_unreserved(&self, channel: u16) -> Result<(), Failure> {
+        match self.reserved.get(usize::from(channel)) {
+            Some(&count) if count > 0 => Err(busy(channel)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Room of the channel is locked or reserved.
+#[cold]
+pub fn busy(channel: u16) -> Failure {
+    Failure::new(libc::EBUSY, format!("room of transmit channel {channel} is locked or reserved"))
+}
+
+#[cold]
+fn too_long(metadata_bytes: usize, frame_bytes: usize) -> Failure {
+    let message = format!(
+        "a frame of {frame_bytes} bytes with {metadata_bytes} bytes of metadata: a segment has 65535 at most"
+    );
+    Failure::new(libc::EMSGSIZE, message)
+}
