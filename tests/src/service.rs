@@ -1,7 +1,7 @@
 //! A program that runs beside the test, ended with it even when it fails.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::daemon::PATIENCE;
@@ -10,6 +10,7 @@ use crate::daemon::PATIENCE;
 #[derive(Debug)]
 pub struct Service {
     child: Child,
+    input: Option<ChildStdin>,
     what: String,
     lines: Receiver<String>,
     seen: Vec<String>,
@@ -21,14 +22,36 @@ impl Service {
     /// # Panics
     /// Where it cannot be started.
     #[must_use]
-    pub fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub fn start(command: Command) -> Self {
+        Self::start_with(command, Stdio::null())
+    }
+
+    /// Starts it, to be told what to do on its standard input ([`Self::tell`]).
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn start_interactive(command: Command) -> Self {
+        Self::start_with(command, Stdio::piped())
+    }
+
+    fn start_with(mut command: Command, input: Stdio) -> Self {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let what = format!("{command:?}");
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
         let (sender, lines) = channel();
         read(child.stdout.take().unwrap(), sender.clone());
         read(child.stderr.take().unwrap(), sender);
-        Self { child, what, lines, seen: Vec::new() }
+        Self { input: child.stdin.take(), child, what, lines, seen: Vec::new() }
+    }
+
+    /// Writes a line to its standard input.
+    ///
+    /// # Panics
+    /// Where it has ended, or was not started to be told anything.
+    pub fn tell(&mut self, line: &str) {
+        let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+        assert!(matches!(told, Some(Ok(()))), "{} does not listen: {told:?}", self.what);
     }
 
     /// Waits until it writes a line with `part` in it, and returns that line.

@@ -57,19 +57,52 @@ impl Testpmd {
     /// Where it cannot be started.
     #[must_use]
     pub fn start(memory: &Memory, devices: &[String], options: &[&str]) -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
-        let mut command = Command::new("dpdk-testpmd");
-        command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]);
-        command.args(match memory {
-            Memory::Ordinary => ["--no-huge"],
-            Memory::Huge(_) => ["--in-memory"],
-        });
-        command.args(["-m", &MEBIBYTES.to_string(), &format!("--file-prefix={prefix}")]);
-        command.args(devices.iter().map(|device| format!("--vdev={device}")));
-        command.args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192", "--forward-mode=io"]);
-        command.arg("--stats-period=60").args(options);
+        let (mut command, prefix) = command(memory, devices, &[]);
+        command.args(["--forward-mode=io", "--stats-period=60"]).args(options);
         Self { service: Service::start(command), prefix }
+    }
+
+    /// Starts one that does what it is told ([`Self::tell`]), with a driver from outside of DPDK's tree.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn interactive(memory: &Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
+        let plugin = plugin.display().to_string();
+        let (mut command, prefix) = command(memory, devices, &["-d", &plugin]);
+        command.arg("--interactive").args(options);
+        let mut testpmd = Self { service: Service::start_interactive(command), prefix };
+        // Its prompt ends no line; this is its answer to a first command.
+        testpmd.tell("show config cores");
+        testpmd.service.await_line("List of forwarding lcores");
+        testpmd
+    }
+
+    /// Gives it a command. What it prints comes with [`Self::await_line`].
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn tell(&mut self, command: &str) {
+        self.service.tell(command);
+    }
+
+    /// Waits until it prints a line with `part` in it, and returns that line.
+    ///
+    /// # Panics
+    /// Where it ends or waits for long without.
+    pub fn await_line(&mut self, part: &str) -> String {
+        self.service.await_line(part)
+    }
+
+    /// Tells it to end, and waits for that; all it printed.
+    ///
+    /// # Panics
+    /// Where it does not end, or not in peace.
+    pub fn quit(&mut self) -> String {
+        self.tell("quit");
+        let (status, printed) = self.service.await_end();
+        assert!(status.success(), "testpmd: {status}: {printed}");
+        printed
     }
 
     /// Waits until it forwards. Its peers may not be connected then.
@@ -94,6 +127,24 @@ impl Testpmd {
         assert!(self.is_running(), "testpmd has ended by itself");
         self.service.kill();
     }
+}
+
+/// The command line up to testpmd's own options, and the prefix of its files.
+fn command(memory: &Memory, devices: &[String], arguments: &[&str]) -> (Command, String) {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let prefix = format!("ringroad{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+    // Line by line, even though nobody looks at a terminal.
+    let mut command = Command::new("stdbuf");
+    command.args(["-oL", "dpdk-testpmd"]);
+    command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]).args(arguments);
+    command.args(match memory {
+        Memory::Ordinary => ["--no-huge"],
+        Memory::Huge(_) => ["--in-memory"],
+    });
+    command.args(["-m", &MEBIBYTES.to_string(), &format!("--file-prefix={prefix}")]);
+    command.args(devices.iter().map(|device| format!("--vdev={device}")));
+    command.args(["--", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=8192"]);
+    (command, prefix)
 }
 
 impl Drop for Testpmd {

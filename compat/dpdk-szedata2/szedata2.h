@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * net_szedata2: a DPDK port on a SZE2 capture card.
+ *
+ * Queue n of a direction is the n-th channel of the mask in the device's arguments, and has a libsze2 handle of its
+ * own while it is started; so queues are for a thread each. One more handle asks and sets the card, from the threads
+ * that control the port, one at a time (`card_lock`). What a card is and does is libsze2's business.
+ */
+#ifndef SZEDATA2_H
+#define SZEDATA2_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ethdev_driver.h>
+#include <libsze2.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+
+/* Frames that are taken or reserved at once. */
+#define SZEDATA2_BURST 64
+
+/* Around an MTU: Ethernet header and two VLAN tags; FCS is not in the buffers. */
+#define SZEDATA2_OVERHEAD 22
+
+extern int szedata2_logtype;
+#define SZEDATA2_LOG(level, ...) \
+    rte_log(RTE_LOG_##level, (uint32_t)szedata2_logtype, "net_szedata2: " __VA_ARGS__)
+
+/* The device's arguments. */
+struct szedata2_args {
+    char dev_path[PATH_MAX];
+    uint32_t rx_ifaces; /* masks of channels */
+    uint32_t tx_ifaces;
+    bool copy; /* false leaves the copy between buffer and mbuf out, to measure what it costs */
+};
+
+/* Channels of a mask, in the order of their numbers. */
+struct szedata2_channels {
+    uint16_t count;
+    uint16_t number[SZECARD_MAX_CHANNELS];
+};
+
+struct szedata2_rx_queue {
+    struct szedata *sze; /* NULL while stopped */
+    struct rte_mempool *pool;
+    uint32_t room; /* in an mbuf, bytes */
+    uint16_t channel;
+    uint16_t port;
+    bool copy;
+    bool failed; /* its buffer is out of order: nothing comes any more until it is started again */
+    bool deferred_start;
+    uint64_t packets;
+    uint64_t bytes;
+    uint64_t too_long;     /* frames for which an mbuf has no room */
+    uint64_t discarded;    /* frames that were in the buffer when the queue was stopped */
+    uint64_t faults;       /* times that the buffer was out of order */
+    uint64_t alloc_failed; /* times that there was no mbuf; the frames stay in the buffer */
+};
+
+struct szedata2_tx_queue {
+    struct szedata *sze; /* NULL while stopped */
+    uint16_t channel;
+    bool copy;
+    bool failed;
+    bool deferred_start;
+    uint64_t packets;
+    uint64_t bytes;
+    uint64_t too_long; /* packets longer than a segment can be */
+    uint64_t faults;
+};
+
+/* What a port has (`dev_private`). */
+struct szedata2_device {
+    struct szedata2_args args;
+    struct szedata2_channels rx, tx;
+    struct szedata *card;
+    pthread_mutex_t card_lock;
+    bool promiscuous;
+    bool all_multicast;
+    /* The card's counters when the port's began, and as they were seen last. */
+    struct szecard_status base, seen;
+};
+
+/* szedata2_args.c */
+
+/* Reads the device's arguments; those that are not given name all channels. 0 or -EINVAL, said in the log. */
+int szedata2_args_parse(const char *text, struct szedata2_args *args);
+
+/* The channels of a mask, of which the card has `available`. 0 or -EINVAL, said in the log. */
+int szedata2_channels_of(const char *name, uint32_t mask, unsigned int available,
+                         struct szedata2_channels *channels);
+
+/* szedata2_ethdev.c */
+
+/* Opens the card and has the channels; 0 or a negative errno, said in the log. */
+int szedata2_open(const struct szedata2_device *device, uint32_t rx, uint32_t tx, struct szedata **sze);
+
+/* szedata2_rx.c */
+int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc, unsigned int socket,
+                            const struct rte_eth_rxconf *conf, struct rte_mempool *pool);
+void szedata2_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
+int szedata2_rx_queue_start(struct rte_eth_dev *dev, uint16_t queue);
+int szedata2_rx_queue_stop(struct rte_eth_dev *dev, uint16_t queue);
+uint16_t szedata2_rx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+uint16_t szedata2_rx_burst_scattered(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* szedata2_tx.c */
+int szedata2_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc, unsigned int socket,
+                            const struct rte_eth_txconf *conf);
+void szedata2_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
+int szedata2_tx_queue_start(struct rte_eth_dev *dev, uint16_t queue);
+int szedata2_tx_queue_stop(struct rte_eth_dev *dev, uint16_t queue);
+uint16_t szedata2_tx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+
+/* szedata2_stats.c */
+int szedata2_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
+int szedata2_stats_reset(struct rte_eth_dev *dev);
+int szedata2_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int count);
+int szedata2_xstats_get_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int count);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Receiving: frames are taken where they lie, copied into mbufs, and given back together. */
+#include "szedata2.h"
+
+#include <errno.h>
+
+#include <rte_malloc.h>
+#include <rte_memcpy.h>
+#include <rte_prefetch.h>
+
+/* So many frames ahead are fetched into the cache. */
+#define AHEAD 4
+
+/* Takes frames; 0 where there are none, or the buffer is out of order, which is said once. */
+static unsigned int take(struct szedata2_rx_queue *queue, struct szecard_frame *frames, unsigned int count)
+{
+    unsigned int i;
+    int taken;
+
+    if (queue->failed)
+        return 0;
+    taken = szecard_take(queue->sze, queue->channel, frames, count);
+    if (unlikely(taken < 0)) {
+        queue->failed = true;
+        queue->faults++;
+        SZEDATA2_LOG(ERR, "port %u, rx channel %u stands still: %s\n", queue->port, queue->channel,
+                     szecard_error());
+        return 0;
+    }
+    for (i = 0; i < RTE_MIN((unsigned int)taken, (unsigned int)AHEAD); i++)
+        rte_prefetch0(frames[i].data);
+    return (unsigned int)taken;
+}
+
+static void count_received(struct szedata2_rx_queue *queue, const struct rte_mbuf *mbuf)
+{
+    queue->packets++;
+    queue->bytes += mbuf->pkt_len;
+}
+
+/* Allocates `count` mbufs, or as many as there are. */
+static unsigned int allocate(struct szedata2_rx_queue *queue, struct rte_mbuf **mbufs, unsigned int count)
+{
+    unsigned int got = 0;
+
+    if (likely(rte_pktmbuf_alloc_bulk(queue->pool, mbufs, count) == 0))
+        return count;
+    queue->alloc_failed++;
+    while (got < count && (mbufs[got] = rte_pktmbuf_alloc(queue->pool)) != NULL)
+        got++;
+    return got;
+}
+
+/* Each frame in one mbuf. */
+uint16_t szedata2_rx_burst(void *rx_queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    struct szedata2_rx_queue *queue = rx_queue;
+    struct szecard_frame frames[SZEDATA2_BURST];
+    struct rte_mbuf *fresh[SZEDATA2_BURST];
+    uint16_t received = 0;
+
+    while (received < count) {
+        unsigned int wanted = RTE_MIN(count - received, SZEDATA2_BURST);
+        unsigned int i, taken = take(queue, frames, wanted);
+
+        if (taken == 0)
+            break;
+        /* Frames for which there is no mbuf stay. */
+        taken = allocate(queue, fresh, taken);
+        for (i = 0; i < taken; i++) {
+            const struct szecard_frame *frame = &frames[i];
+            struct rte_mbuf *mbuf = fresh[i];
+
+            if (i + AHEAD < taken)
+                rte_prefetch0(frames[i + AHEAD].data);
+            if (unlikely(frame->length > queue->room)) {
+                queue->too_long++;
+                rte_pktmbuf_free(mbuf);
+                continue;
+            }
+            if (likely(queue->copy))
+                rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), frame->data, frame->length);
+            mbuf->data_len = (uint16_t)frame->length;
+            mbuf->pkt_len = frame->length;
+            mbuf->port = queue->port;
+            count_received(queue, mbuf);
+            mbufs[received++] = mbuf;
+        }
+        szecard_give_back(queue->sze, queue->channel, taken);
+        if (taken < wanted)
+            break;
+    }
+    return received;
+}
+
+/* A frame in as many mbufs as it needs; NULL where there are not so many. */
+static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const struct szecard_frame *frame)
+{
+    struct rte_mbuf *first = rte_pktmbuf_alloc(queue->pool), *last = first;
+    uint32_t done = 0;
+
+    if (unlikely(first == NULL))
+        return NULL;
+    for (;;) {
+        uint32_t part = RTE_MIN(frame->length - done, queue->room);
+
+        if (likely(queue->copy))
+            rte_memcpy(rte_pktmbuf_mtod(last, void *), frame->data + done, part);
+        last->data_len = (uint16_t)part;
+        done += part;
+        if (done == frame->length)
+            break;
+        last->next = rte_pktmbuf_alloc(queue->pool);
+        last = last->next;
+        if (unlikely(last == NULL)) {
+            rte_pktmbuf_free(first);
+            return NULL;
+        }
+        first->nb_segs++;
+    }
+    first->pkt_len = frame->length;
+    first->port = queue->port;
+    return first;
+}
+
+/* Each frame in one mbuf, or in several. */
+uint16_t szedata2_rx_burst_scattered(void *rx_queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    struct szedata2_rx_queue *queue = rx_queue;
+    struct szecard_frame frames[SZEDATA2_BURST];
+    uint16_t received = 0;
+
+    while (received < count) {
+        unsigned int wanted = RTE_MIN(count - received, SZEDATA2_BURST);
+        unsigned int i, taken = take(queue, frames, wanted);
+
+        for (i = 0; i < taken; i++) {
+            struct rte_mbuf *mbuf;
+
+            if (i + AHEAD < taken)
+                rte_prefetch0(frames[i + AHEAD].data);
+            mbuf = scatter(queue, &frames[i]);
+            if (unlikely(mbuf == NULL)) {
+                queue->alloc_failed++;
+                break;
+            }
+            count_received(queue, mbuf);
+            mbufs[received++] = mbuf;
+        }
+        if (taken > 0)
+            szecard_give_back(queue->sze, queue->channel, i);
+        if (i < wanted)
+            break;
+    }
+    return received;
+}
+
+int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t nb_desc, unsigned int socket,
+                            const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
+{
+    const struct szedata2_device *device = dev->data->dev_private;
+    struct szedata2_rx_queue *queue;
+    uint16_t room = rte_pktmbuf_data_room_size(pool);
+
+    (void)nb_desc; /* the buffer of the channel is as large as it is */
+    if (room <= RTE_PKTMBUF_HEADROOM) {
+        SZEDATA2_LOG(ERR, "mbufs of pool %s have no room behind their headroom\n", pool->name);
+        return -EINVAL;
+    }
+    queue = rte_zmalloc_socket("szedata2_rx_queue", sizeof(*queue), RTE_CACHE_LINE_SIZE, (int)socket);
+    if (queue == NULL)
+        return -ENOMEM;
+    queue->pool = pool;
+    queue->room = (uint32_t)room - RTE_PKTMBUF_HEADROOM;
+    queue->channel = device->rx.number[queue_id];
+    queue->port = dev->data->port_id;
+    queue->copy = device->args.copy;
+    queue->deferred_start = conf->rx_deferred_start;
+    dev->data->rx_queues[queue_id] = queue;
+    return 0;
+}
+
+void szedata2_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    szedata2_rx_queue_stop(dev, queue_id);
+    rte_free(dev->data->rx_queues[queue_id]);
+    dev->data->rx_queues[queue_id] = NULL;
+}
+
+int szedata2_rx_queue_start(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    struct szedata2_rx_queue *queue = dev->data->rx_queues[queue_id];
+    int status = 0;
+
+    if (queue == NULL) {
+        SZEDATA2_LOG(ERR, "queue %u was not set up\n", queue_id);
+        return -EINVAL;
+    }
+    if (queue->sze == NULL)
+        status = szedata2_open(dev->data->dev_private, UINT32_C(1) << queue->channel, 0, &queue->sze);
+    if (status != 0)
+        return status;
+    queue->failed = false;
+    dev->data->rx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STARTED;
+    return 0;
+}
+
+int szedata2_rx_queue_stop(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    struct szedata2_rx_queue *queue = dev->data->rx_queues[queue_id];
+    struct szecard_frame frames[SZEDATA2_BURST];
+    int taken;
+
+    if (queue == NULL)
+        return 0;
+    if (queue->sze != NULL) {
+        /* What nobody fetched goes with the buffer. */
+        while ((taken = szecard_take(queue->sze, queue->channel, frames, SZEDATA2_BURST)) > 0)
+            queue->discarded += (uint64_t)taken;
+        szedata_close(queue->sze);
+        queue->sze = NULL;
+    }
+    dev->data->rx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STOPPED;
+    return 0;
+}

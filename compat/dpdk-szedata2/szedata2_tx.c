@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Transmitting: room for a burst is reserved, filled from the mbufs, and shown to the card at once. */
+#include "szedata2.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_malloc.h>
+#include <rte_memcpy.h>
+#include <rte_prefetch.h>
+
+/* Copies a packet. The chain may hold more or less than the packet's length says: that many bytes are written. */
+static void gather(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
+{
+    for (; mbuf != NULL && length > 0; mbuf = mbuf->next) {
+        uint32_t part = RTE_MIN((uint32_t)mbuf->data_len, length);
+
+        rte_memcpy(place, rte_pktmbuf_mtod(mbuf, const void *), part);
+        place += part;
+        length -= part;
+    }
+    memset(place, 0, length);
+}
+
+/* Reserves room for the first packets of those given; their number, which is less where there is no room. */
+static unsigned int reserve(struct szedata2_tx_queue *queue, const uint32_t *lengths, unsigned char **places,
+                            unsigned int count)
+{
+    int reserved;
+
+    if (queue->failed || count == 0)
+        return 0;
+    reserved = szecard_reserve(queue->sze, queue->channel, lengths, places, count);
+    if (unlikely(reserved < 0)) {
+        queue->failed = true;
+        queue->faults++;
+        SZEDATA2_LOG(ERR, "tx channel %u stands still: %s\n", queue->channel, szecard_error());
+        return 0;
+    }
+    return (unsigned int)reserved;
+}
+
+/* Returns short where there is no room. */
+uint16_t szedata2_tx_burst(void *tx_queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+    struct szedata2_tx_queue *queue = tx_queue;
+    unsigned char *places[SZEDATA2_BURST];
+    uint32_t lengths[SZEDATA2_BURST];
+    uint16_t sent = 0;
+
+    while (sent < count) {
+        unsigned int wanted = RTE_MIN(count - sent, SZEDATA2_BURST);
+        unsigned int i, reserved;
+
+        for (i = 0; i < wanted && mbufs[sent + i]->pkt_len <= SZECARD_MAX_FRAME; i++)
+            lengths[i] = mbufs[sent + i]->pkt_len;
+        if (unlikely(i == 0)) {
+            queue->too_long++;
+            rte_pktmbuf_free(mbufs[sent++]);
+            continue;
+        }
+        wanted = i;
+        reserved = reserve(queue, lengths, places, wanted);
+        if (reserved == 0)
+            break;
+        for (i = 0; i < reserved; i++) {
+            if (i + 1 < reserved)
+                rte_prefetch0(rte_pktmbuf_mtod(mbufs[sent + i + 1], const void *));
+            if (likely(queue->copy))
+                gather(places[i], mbufs[sent + i], lengths[i]);
+            queue->bytes += lengths[i];
+        }
+        szecard_commit(queue->sze, queue->channel);
+        queue->packets += reserved;
+        rte_pktmbuf_free_bulk(&mbufs[sent], reserved);
+        sent = (uint16_t)(sent + reserved);
+        if (reserved < wanted)
+            break;
+    }
+    return sent;
+}
+
+int szedata2_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t nb_desc, unsigned int socket,
+                            const struct rte_eth_txconf *conf)
+{
+    const struct szedata2_device *device = dev->data->dev_private;
+    struct szedata2_tx_queue *queue;
+
+    (void)nb_desc; /* the buffer of the channel is as large as it is */
+    queue = rte_zmalloc_socket("szedata2_tx_queue", sizeof(*queue), RTE_CACHE_LINE_SIZE, (int)socket);
+    if (queue == NULL)
+        return -ENOMEM;
+    queue->channel = device->tx.number[queue_id];
+    queue->copy = device->args.copy;
+    queue->deferred_start = conf->tx_deferred_start;
+    dev->data->tx_queues[queue_id] = queue;
+    return 0;
+}
+
+void szedata2_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    szedata2_tx_queue_stop(dev, queue_id);
+    rte_free(dev->data->tx_queues[queue_id]);
+    dev->data->tx_queues[queue_id] = NULL;
+}
+
+int szedata2_tx_queue_start(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    struct szedata2_tx_queue *queue = dev->data->tx_queues[queue_id];
+    int status = 0;
+
+    if (queue == NULL) {
+        SZEDATA2_LOG(ERR, "queue %u was not set up\n", queue_id);
+        return -EINVAL;
+    }
+    if (queue->sze == NULL)
+        status = szedata2_open(dev->data->dev_private, 0, UINT32_C(1) << queue->channel, &queue->sze);
+    if (status != 0)
+        return status;
+    queue->failed = false;
+    dev->data->tx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STARTED;
+    return 0;
+}
+
+int szedata2_tx_queue_stop(struct rte_eth_dev *dev, uint16_t queue_id)
+{
+    struct szedata2_tx_queue *queue = dev->data->tx_queues[queue_id];
+
+    if (queue == NULL)
+        return 0;
+    /* What was shown to the card is transmitted before it ends. */
+    szedata_close(queue->sze);
+    queue->sze = NULL;
+    dev->data->tx_queue_state[queue_id] = RTE_ETH_QUEUE_STATE_STOPPED;
+    return 0;
+}

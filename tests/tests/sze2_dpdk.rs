@@ -1,0 +1,491 @@
+//! Capture cards in software with Debian's testpmd behind them, through the DPDK driver of `compat/dpdk-szedata2`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
+
+use ringroad::Port;
+use ringroad_sze2::card::settings::AddressCheck;
+use ringroad_sze2::client::Card;
+use ringroad_sze2::message::{CardStatus, ChannelStatus};
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
+use ringroad_tests::frames::{numbered, receive, send, station};
+use ringroad_tests::passage::carry;
+use ringroad_tests::testpmd::{Memory, Testpmd};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// They fit into an mbuf of 2 KiB.
+const SHORT: [usize; 7] = [60, 61, 64, 512, 1023, 1500, 1514];
+/// Some do not.
+const JUMBO: [usize; 8] = [60, 1514, 1518, 2048, 2049, 4096, 8999, 9018];
+/// RTE_ETH_RX_OFFLOAD_SCATTER.
+const SCATTER: &str = "--rx-offloads=0x2000";
+const MULTI_SEGS: &str = "--tx-offloads=0x8000";
+
+/// Daemons take free huge pages for their regions: no site is made from when pages are reserved for a testpmd until it has them.
+static PAGES: RwLock<()> = RwLock::new(());
+
+/// The driver, in a folder that only root can write to: DPDK takes none from elsewhere.
+struct Plugin {
+    folder: TempDir,
+}
+
+impl Plugin {
+    /// `None`, and the reason printed, where it is not built or testpmd cannot be run.
+    fn find() -> Option<Self> {
+        let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
+            eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
+            return None;
+        };
+        if !Testpmd::is_installed() {
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("ringroad-dpdk-").tempdir_in("/run").unwrap();
+        for file in ["librte_net_szedata2.so", "libsze2.so.0"] {
+            std::fs::copy(built.with_file_name(file), folder.path().join(file)).unwrap();
+        }
+        Some(Self { folder })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("librte_net_szedata2.so")
+    }
+
+    /// A testpmd with the cards at `paths`, in `mode`.
+    fn testpmd(
+        &self,
+        memory: &Memory,
+        paths: &[&Path],
+        arguments: &str,
+        mode: &str,
+        options: &[&str],
+    ) -> Testpmd {
+        let device = |(number, path): (usize, &&Path)| {
+            format!("net_szedata2{number},dev_path={}{arguments}", path.display())
+        };
+        let devices: Vec<String> = paths.iter().enumerate().map(device).collect();
+        let mode = format!("--forward-mode={mode}");
+        Testpmd::interactive(memory, &self.path(), &devices, &[&[mode.as_str()], options].concat())
+    }
+}
+
+/// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card spreads frames over all of them.
+struct Site {
+    daemon: Daemon,
+    _folder: TempDir,
+    cards: [PathBuf; 2],
+    a: Port,
+    b: Port,
+}
+
+impl Site {
+    fn new(channels: u16) -> Self {
+        let folder = tempfile::Builder::new().prefix("ringroad-sze2-").tempdir().unwrap();
+        let cards = [0, 1].map(|number| folder.path().join(format!("szedataII{number}")));
+        let (daemon, a, b) = Self::start(&cards, channels);
+        Self { daemon, _folder: folder, cards, a, b }
+    }
+
+    fn start(cards: &[PathBuf; 2], channels: u16) -> (Daemon, Port, Port) {
+        let _pages = PAGES.read().unwrap_or_else(PoisonError::into_inner);
+        let port = |number: usize| {
+            let path = cards[number].display();
+            format!(
+                "[[port]]\nname = \"vale{number}:card\"\ndriver = \"sze2:{path}@channels={channels},buffer=1M\"\n"
+            )
+        };
+        let daemon = Daemon::with_config(&(port(0) + &port(1)));
+        let (a, b) = (daemon.open("vale0:a@slots=1024"), daemon.open("vale1:b@slots=1024"));
+        (daemon, a, b)
+    }
+
+    /// Kills the daemon, and makes all of it anew.
+    fn restart(&mut self, channels: u16) {
+        self.daemon.signal(Signal::KILL);
+        self.daemon.await_end();
+        (self.daemon, self.a, self.b) = Self::start(&self.cards, channels);
+    }
+
+    fn paths(&self) -> [&Path; 2] {
+        [&self.cards[0], &self.cards[1]]
+    }
+
+    fn status(&self, card: usize) -> CardStatus {
+        Card::open(&self.cards[card], "test").unwrap().status().unwrap()
+    }
+
+    /// Waits until a card is as wished.
+    fn await_status(&self, card: usize, wished: impl Fn(&CardStatus) -> bool) -> CardStatus {
+        let end = Instant::now() + PATIENCE.unwrap();
+        loop {
+            let status = self.status(card);
+            if wished(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "{status:#?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What `show port stats` prints.
+#[derive(Debug, PartialEq, Eq)]
+struct Statistics {
+    received: u64,
+    missed: u64,
+    received_bytes: u64,
+    receive_errors: u64,
+    no_mbuf: u64,
+    sent: u64,
+    send_errors: u64,
+    sent_bytes: u64,
+}
+
+fn number_behind(line: &str, name: &str) -> u64 {
+    let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("{name} in {line:?}"));
+    rest.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn statistics(testpmd: &mut Testpmd, port: u16) -> Statistics {
+    testpmd.tell(&format!("show port stats {port}"));
+    testpmd.await_line(&format!("NIC statistics for port {port}"));
+    let first = testpmd.await_line("RX-packets:");
+    let errors = testpmd.await_line("RX-errors:");
+    let no_mbuf = testpmd.await_line("RX-nombuf:");
+    let sent = testpmd.await_line("TX-packets:");
+    Statistics {
+        received: number_behind(&first, "RX-packets:"),
+        missed: number_behind(&first, "RX-missed:"),
+        received_bytes: number_behind(&first, "RX-bytes:"),
+        receive_errors: number_behind(&errors, "RX-errors:"),
+        no_mbuf: number_behind(&no_mbuf, "RX-nombuf:"),
+        sent: number_behind(&sent, "TX-packets:"),
+        send_errors: number_behind(&sent, "TX-errors:"),
+        sent_bytes: number_behind(&sent, "TX-bytes:"),
+    }
+}
+
+/// The value of one of `show port xstats`.
+fn xstat(testpmd: &mut Testpmd, port: u16, name: &str) -> u64 {
+    testpmd.tell(&format!("show port xstats {port}"));
+    number_behind(&testpmd.await_line(&format!("{name}:")), ":")
+}
+
+/// Sum over channels.
+fn frames(channels: &[ChannelStatus]) -> (u64, u64) {
+    channels.iter().fold((0, 0), |(frames, bytes), channel| {
+        (frames + channel.counters.frames, bytes + channel.counters.bytes)
+    })
+}
+
+fn start(testpmd: &mut Testpmd) {
+    testpmd.tell("start");
+    testpmd.await_line("packets/burst=");
+}
+
+/// Stops forwarding; what was received is sent before.
+fn stop(testpmd: &mut Testpmd) {
+    testpmd.tell("stop");
+    testpmd.await_line("Done.");
+}
+
+#[test]
+fn frames_come_back_unchanged_from_testpmd() {
+    let Some(plugin) = Plugin::find() else { return };
+    let two = ["--rxq=2", "--txq=2"];
+    let jumbo = ["--max-pkt-len=9100", SCATTER, MULTI_SEGS];
+    let kinds: [(&[&str], &[usize]); 3] = [(&[], &SHORT), (&jumbo, &JUMBO), (&two, &SHORT)];
+    for (options, lengths) in kinds {
+        for is_huge in [false, true] {
+            let queues = if options == two { 2 } else { 1 };
+            let mut site = Site::new(queues);
+            let pages = is_huge.then(|| PAGES.write().unwrap_or_else(PoisonError::into_inner));
+            let Some(memory) = (if is_huge { Memory::huge() } else { Some(Memory::Ordinary) }) else {
+                continue;
+            };
+            let mut testpmd = plugin.testpmd(&memory, &site.paths(), "", "io", options);
+            drop(pages);
+            start(&mut testpmd);
+            // Two queues may pass frames on in another order.
+            if queues == 2 {
+                carry_in_any_order(&mut site, lengths);
+            } else {
+                carry(site.a.queue(), site.b.queue(), lengths, 3, 300);
+                carry(site.b.queue(), site.a.queue(), lengths, 4, 300);
+            }
+            stop(&mut testpmd);
+            await_conserved(&site.daemon);
+            for port in [0, 1] {
+                let (counted, card) = (statistics(&mut testpmd, port), site.status(port.into()));
+                assert_eq!((counted.received, counted.received_bytes), frames(&card.receive), "{card:#?}");
+                assert_eq!((counted.sent, counted.sent_bytes), frames(&card.transmit), "{card:#?}");
+                assert_eq!(
+                    (counted.sent, counted.sent_bytes),
+                    (card.obuf_counters.frames, card.obuf_counters.bytes)
+                );
+                let overflow = card.ibuf_counters.overflow;
+                assert_eq!(counted.missed, overflow);
+                assert_eq!((counted.receive_errors, counted.no_mbuf, counted.send_errors), (0, 0, 0));
+                assert_eq!(xstat(&mut testpmd, port, "rx_card_packets"), card.ibuf_counters.frames);
+                assert_eq!(xstat(&mut testpmd, port, "tx_card_bytes"), card.obuf_counters.bytes);
+            }
+            testpmd.quit();
+        }
+    }
+}
+
+/// Frames that differ, each at most once under way, come back whole in whatever order.
+fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
+    for number in 0..200 {
+        let frame = numbered(station(2), station(1), number, lengths[number as usize % lengths.len()]);
+        send(&mut site.a, &frame);
+        site.a.tx().sync().unwrap();
+        assert_eq!(receive(&mut site.b), frame);
+    }
+}
+
+#[test]
+fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
+    let Some(plugin) = Plugin::find() else { return };
+    let mut site = Site::new(1);
+    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
+    start(&mut testpmd);
+    for number in 0..1000 {
+        send(&mut site.a, &numbered([0xFF; 6], station(1), number, 60 + number as usize));
+    }
+    site.a.tx().sync().unwrap();
+    // Longer than an mbuf: counted, and not lost in silence.
+    for _ in 0..7 {
+        send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 4000));
+    }
+    site.a.tx().sync().unwrap();
+    let card = site.await_status(0, |card| {
+        card.receive.iter().all(|c| c.used_bytes == 0) && card.ibuf_counters.total() == 1007
+    });
+    stop(&mut testpmd);
+    let counted = statistics(&mut testpmd, 0);
+    assert_eq!(
+        (counted.received, counted.receive_errors, counted.missed),
+        (1000 - card.ibuf_counters.overflow, 7, card.ibuf_counters.overflow)
+    );
+    assert_eq!(card.ibuf_counters.overflow, 0);
+    assert_eq!(counted.received_bytes, (0..1000).map(|number| 60 + number).sum::<u64>());
+    assert_eq!(xstat(&mut testpmd, 0, "rx_q0_too_long"), 7);
+    assert_eq!(xstat(&mut testpmd, 0, "rx_card_packets"), 1007);
+
+    // Zero from here on, for this port alone.
+    testpmd.tell("clear port stats 0");
+    testpmd.await_line("cleared");
+    assert_eq!(statistics(&mut testpmd, 0).received, 0);
+    assert_eq!(xstat(&mut testpmd, 0, "rx_card_packets"), 0);
+    assert_eq!(site.status(0).ibuf_counters.total(), 1007);
+
+    testpmd.tell("set fwd txonly");
+    testpmd.await_line("Set txonly packet forwarding mode");
+    start(&mut testpmd);
+    while site.status(0).obuf_counters.frames < 100_000 {
+        site.a.rx().sync().unwrap();
+        let mut frame = Vec::new();
+        while site.a.rx().receive(&mut frame).is_some() {
+            frame.clear();
+        }
+    }
+    stop(&mut testpmd);
+    let counted = statistics(&mut testpmd, 0);
+    let card = site.await_status(0, |card| card.transmit.iter().all(|c| c.used_bytes == 0));
+    assert_eq!((counted.sent, counted.sent_bytes), frames(&card.transmit));
+    assert_eq!((counted.sent, counted.sent_bytes), (card.obuf_counters.frames, card.obuf_counters.bytes));
+    await_conserved(&site.daemon);
+    testpmd.quit();
+}
+
+#[test]
+fn frames_wait_in_the_buffer_where_there_is_no_mbuf() {
+    let Some(plugin) = Plugin::find() else { return };
+    // It holds what it receives back, up to more than it has mbufs for.
+    let holding =
+        ["--total-num-mbufs=1100", "--noisy-tx-sw-buffer-size=4096", "--noisy-tx-sw-buffer-flushtime=20"];
+    for (scatter, length) in [(None, 60), (Some([SCATTER, MULTI_SEGS]), 5000)] {
+        let mut site = Site::new(1);
+        let options: Vec<&str> = holding.into_iter().chain(scatter.into_iter().flatten()).collect();
+        let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "noisy", &options);
+        let mut came = 0;
+        start(&mut testpmd);
+        while statistics(&mut testpmd, 0).no_mbuf == 0 {
+            for _ in 0..100 {
+                send(&mut site.a, &numbered([0xFF; 6], station(1), came, length));
+                came += 1;
+            }
+            site.a.tx().sync().unwrap();
+            // The next 100 have room in the buffer too.
+            site.await_status(0, |card| {
+                card.ibuf_counters.total() == came && card.receive[0].used_bytes < 256 << 10
+            });
+        }
+        let card = site
+            .await_status(0, |card| card.receive[0].used_bytes == 0 && card.ibuf_counters.total() == came);
+        assert_eq!((card.ibuf_counters.overflow, card.ibuf_counters.frames), (0, came));
+        stop(&mut testpmd);
+        let counted = statistics(&mut testpmd, 0);
+        assert_eq!((counted.received, counted.received_bytes), (came, came * length as u64));
+        assert!(counted.no_mbuf > 0);
+        // testpmd drops what a full channel does not take at once.
+        let sent = statistics(&mut testpmd, 1).sent;
+        site.await_status(1, |card| card.obuf_counters.frames == sent);
+        testpmd.quit();
+    }
+}
+
+/// Sends frames that a testpmd in macswap turns round.
+fn await_swapped(site: &mut Site) {
+    for (number, length) in SHORT.iter().cycle().take(100).enumerate() {
+        let frame = numbered(station(9), station(1), number as u64, *length);
+        send(&mut site.a, &frame);
+        site.a.tx().sync().unwrap();
+        let mut swapped = frame;
+        swapped[..6].copy_from_slice(&station(1));
+        swapped[6..12].copy_from_slice(&station(9));
+        assert_eq!(receive(&mut site.a), swapped);
+    }
+}
+
+#[test]
+fn macswap_turns_addresses_round_and_finds_a_card_made_anew() {
+    let Some(plugin) = Plugin::find() else { return };
+    let mut site = Site::new(1);
+    let mut testpmd =
+        plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
+    start(&mut testpmd);
+    await_swapped(&mut site);
+    site.restart(1);
+    stop(&mut testpmd);
+    testpmd.tell("show port info 0");
+    assert!(testpmd.await_line("Link status:").contains("down"));
+    testpmd.tell("port stop 0");
+    testpmd.tell("port start 0");
+    start(&mut testpmd);
+    await_swapped(&mut site);
+    testpmd.tell("show port info 0");
+    assert!(testpmd.await_line("Link status:").contains("up"));
+    testpmd.quit();
+}
+
+#[test]
+fn a_port_sets_its_card() {
+    let Some(plugin) = Plugin::find() else { return };
+    let site = Site::new(1);
+    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
+    let own = site.status(0).info.address;
+    let check = |command: &str, testpmd: &mut Testpmd, wished: AddressCheck| {
+        testpmd.tell(command);
+        site.await_status(0, |card| card.ibuf.address_check == wished);
+    };
+    check("set promisc 0 off", &mut testpmd, AddressCheck::Broadcast);
+    check("set allmulti 0 on", &mut testpmd, AddressCheck::Multicast);
+    check("set promisc 0 on", &mut testpmd, AddressCheck::Promiscuous);
+    check("set allmulti 0 off", &mut testpmd, AddressCheck::Promiscuous);
+    check("set promisc 0 off", &mut testpmd, AddressCheck::Broadcast);
+    testpmd.tell("mac_addr add 0 02:00:00:00:00:05");
+    site.await_status(0, |card| card.ibuf.addresses == [own, [2, 0, 0, 0, 0, 5]]);
+    testpmd.tell("mac_addr set 0 02:00:00:00:00:06");
+    site.await_status(0, |card| card.ibuf.addresses == [[2, 0, 0, 0, 0, 6], [2, 0, 0, 0, 0, 5]]);
+    testpmd.tell("mac_addr remove 0 02:00:00:00:00:05");
+    site.await_status(0, |card| card.ibuf.addresses == [[2, 0, 0, 0, 0, 6]]);
+    let runs = |site: &Site, command: &str, testpmd: &mut Testpmd, wished: (bool, bool)| {
+        testpmd.tell(command);
+        site.await_status(0, |card| (card.receive[0].running, card.transmit[0].running) == wished);
+    };
+    runs(&site, "port 0 rxq 0 stop", &mut testpmd, (false, true));
+    runs(&site, "port 0 txq 0 stop", &mut testpmd, (false, false));
+    runs(&site, "port 0 rxq 0 start", &mut testpmd, (true, false));
+    runs(&site, "port 0 txq 0 start", &mut testpmd, (true, true));
+    runs(&site, "port stop 0", &mut testpmd, (false, false));
+    testpmd.tell("port config mtu 0 1000");
+    site.await_status(0, |card| card.ibuf.max_frame_bytes == 1022);
+    testpmd.tell("port start 0");
+    testpmd.tell("set link-down port 0");
+    site.await_status(0, |card| !card.ibuf.enabled && !card.obuf_enabled);
+    testpmd.tell("show port info 0");
+    assert!(testpmd.await_line("Link status:").contains("down"));
+    testpmd.tell("set link-up port 0");
+    site.await_status(0, |card| card.ibuf.enabled && card.obuf_enabled);
+    testpmd.tell("show port info 0");
+    assert!(testpmd.await_line("Link status:").contains("up"));
+    assert!(testpmd.await_line("Link speed:").contains("100 Gbps"));
+    testpmd.quit();
+}
+
+#[test]
+fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
+    let Some(plugin) = Plugin::find() else { return };
+    let mut site = Site::new(1);
+    for turn in 0..2 {
+        let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
+        start(&mut testpmd);
+        carry(site.a.queue(), site.b.queue(), &SHORT, 3, 100);
+        stop(&mut testpmd);
+        if turn == 0 {
+            testpmd.tell("port stop 1");
+            testpmd.tell("port close 1");
+            site.await_status(1, |card| card.receive.iter().all(|channel| channel.subscriber.is_none()));
+            testpmd.tell(&format!("port attach eth_szedata2_again,dev_path={}", site.cards[1].display()));
+            testpmd.await_line("is attached");
+            testpmd.tell("port start 1");
+            start(&mut testpmd);
+            carry(site.a.queue(), site.b.queue(), &SHORT, 3, 100);
+            carry(site.b.queue(), site.a.queue(), &SHORT, 4, 100);
+            stop(&mut testpmd);
+            testpmd.tell("port stop 1");
+            testpmd.tell("port detach 1");
+            testpmd.await_line("is detached");
+            site.await_status(1, |card| card.receive.iter().all(|channel| channel.subscriber.is_none()));
+        }
+        start(&mut testpmd);
+        testpmd.kill();
+        for card in [0, 1] {
+            site.await_status(card, |card| {
+                card.receive
+                    .iter()
+                    .chain(&card.transmit)
+                    .all(|channel| channel.subscriber.is_none() && !channel.running)
+            });
+        }
+        // Whoever sends now loses frames, and the account holds.
+        send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 60));
+        site.a.tx().sync().unwrap();
+        await_conserved(&site.daemon);
+    }
+}
+
+#[test]
+fn arguments_and_masks_choose_the_channels() {
+    let Some(plugin) = Plugin::find() else { return };
+    let site = Site::new(2);
+    let arguments = ",rx_ifaces=0x2,tx_ifaces=1,tx_ifaces=02,copy=1";
+    let mut testpmd =
+        plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], arguments, "rxonly", &["--rxq=1", "--txq=2"]);
+    let card = site.status(0);
+    let has = |channels: &[ChannelStatus]| channels.iter().map(|c| c.running).collect::<Vec<_>>();
+    assert_eq!((has(&card.receive), has(&card.transmit)), (vec![false, true], vec![true, true]));
+    for (wrong, said) in [
+        (format!("dev_path={},rx_ifaces=4", site.cards[1].display()), "the card has 2 channels"),
+        ("rx_ifaces=1".to_owned(), "dev_path is needed"),
+        (format!("dev_path={},copy=2", site.cards[1].display()), "choose a number from 0 to 0x1"),
+        ("dev_path=/nonexistent".to_owned(), "/nonexistent"),
+    ] {
+        testpmd.tell(&format!("port attach net_szedata2_wrong,{wrong}"));
+        testpmd.await_line(said);
+    }
+    testpmd.tell(&format!("port attach net_szedata2_raw,dev_path={},copy=0", site.cards[1].display()));
+    // Its log and its answers come by different ways, so only one of them is awaited.
+    testpmd.await_line("for measuring only");
+    // What somebody has is not to be had.
+    testpmd.tell(&format!("port attach net_szedata2_second,dev_path={}", site.cards[0].display()));
+    testpmd.await_line("Port 2 is attached");
+    testpmd.tell("port start 2");
+    testpmd.await_line("another program has channel mask");
+    testpmd.quit();
+}
