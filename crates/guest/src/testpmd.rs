@@ -27,6 +27,8 @@ pub struct CommandLine {
     pub huge_pages: bool,
     /// Distinguishes its files from those of other DPDK programs.
     pub prefix: String,
+    /// Drivers that are no part of the DPDK installed.
+    pub plugins: Vec<PathBuf>,
     /// Its devices, as `--vdev` has them.
     pub devices: Vec<OsString>,
     /// Further arguments for testpmd itself.
@@ -56,6 +58,7 @@ impl CommandLine {
         let memory: &[&str] =
             if self.huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge"] };
         arguments.extend(memory.iter().map(OsString::from));
+        arguments.extend(self.plugins.iter().flat_map(|plugin| ["-d".into(), plugin.clone().into()]));
         arguments.extend(self.devices.iter().map(|device| {
             let mut argument = OsString::from("--vdev=");
             argument.push(device);
@@ -145,6 +148,7 @@ impl Plan {
             mebibytes: MEBIBYTES,
             huge_pages: self.huge_pages,
             prefix: self.prefix.clone(),
+            plugins: Vec::new(),
             devices: self
                 .sockets
                 .iter()

@@ -106,6 +106,8 @@ pub(crate) struct Launch {
     pub role: &'static str,
     /// The CPU it forwards on.
     pub cpu: usize,
+    /// A driver that is no part of the DPDK installed.
+    pub plugin: Option<PathBuf>,
     /// Its `--vdev` devices.
     pub devices: Vec<OsString>,
     /// Frames it handles at a time.
@@ -275,6 +277,11 @@ impl Testpmd {
         Ok((Self { telemetry, process }, command_line(installation.program.as_os_str(), &arguments)))
     }
 
+    /// As [`Self::received`], of frames sent.
+    pub(crate) fn sent(&mut self, ports: u16) -> Result<u64, BenchError> {
+        Ok(self.read((ports, PortCounter::Sent))?.iter().map(|reading| reading.frames).sum())
+    }
+
     /// Waits until frames are counted on ports `0..counted.0`, and a settling time.
     fn await_flow(&mut self, counted: (u16, PortCounter), stop: &StopFlag) -> Result<(), BenchError> {
         let began = Instant::now();
@@ -330,6 +337,7 @@ fn arguments(installation: &Installation, launch: &Launch, prefix: &str) -> Vec<
         mebibytes: PROCESS_MEBIBYTES,
         huge_pages: installation.has_hugepages(),
         prefix: prefix.into(),
+        plugins: launch.plugin.iter().cloned().collect(),
         devices: launch.devices.clone(),
         options: own.iter().chain(&launch.mode).map(OsString::from).collect(),
     };
@@ -354,8 +362,14 @@ mod tests {
             stop: StopFlag::new(),
             version: OnceCell::new(),
         };
-        let launch =
-            Launch { role: "null", cpu: 3, devices: vec!["net_null0".into()], burst_frames: 8, mode: vec![] };
+        let launch = Launch {
+            role: "null",
+            cpu: 3,
+            plugin: None,
+            devices: vec!["net_null0".into()],
+            burst_frames: 8,
+            mode: vec![],
+        };
         let arguments = arguments(&installation, &launch, "p");
         assert!(arguments.contains(&"--no-huge".into()));
         assert!(!arguments.contains(&"--in-memory".into()));

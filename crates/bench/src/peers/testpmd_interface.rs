@@ -70,6 +70,7 @@ impl InterfaceProgram for TestpmdInterface {
         let launch = Launch {
             role: "interface",
             cpu: task.cpu,
+            plugin: None,
             devices: devices
                 .map(|(number, interface)| device(task.mechanism, number, interface).into())
                 .collect(),

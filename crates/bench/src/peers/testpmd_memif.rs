@@ -42,6 +42,7 @@ impl Setup for MemifPair {
             Launch {
                 role: "receiver",
                 cpu: cores.first,
+                plugin: None,
                 devices: vec![device("server").into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=rxonly".into()],
@@ -49,6 +50,7 @@ impl Setup for MemifPair {
             Launch {
                 role: "sender",
                 cpu: cores.second,
+                plugin: None,
                 devices: vec![(device("client") + zero_copy).into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=txonly".into(), format!("--txpkts={}", point.slot_bytes())],

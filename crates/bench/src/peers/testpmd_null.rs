@@ -36,6 +36,7 @@ impl Setup for Null {
         vec![Launch {
             role: "null",
             cpu: cores.second,
+            plugin: None,
             devices: (0..2)
                 .map(|port| format!("net_null{port},size={},copy={copy}", point.slot_bytes()).into())
                 .collect(),
@@ -74,6 +75,7 @@ impl Setup for NullGenerator {
         vec![Launch {
             role: "generator",
             cpu: cores.second,
+            plugin: None,
             devices: vec![format!("net_null0,size={},copy=0,no-rx=1", point.slot_bytes()).into()],
             burst_frames: point.burst_frames,
             mode: self.0.mode(point),

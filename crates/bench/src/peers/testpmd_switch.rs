@@ -41,6 +41,7 @@ impl Setup for VhostUserSwitch {
             Launch {
                 role: "switch",
                 cpu: cores.second,
+                plugin: None,
                 devices: (0..2)
                     .map(|port| format!("net_vhost{port},iface={},queues=1", socket(port).display()).into())
                     .collect(),
@@ -50,6 +51,7 @@ impl Setup for VhostUserSwitch {
             Launch {
                 role: "generator",
                 cpu: cores.first,
+                plugin: None,
                 devices: (0..2).map(|port| virtio_user(port, &socket(port), 1)).collect(),
                 burst_frames: point.burst_frames.min(GENERATOR_BURST_FRAMES),
                 mode: vec![

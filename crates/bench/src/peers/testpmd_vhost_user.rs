@@ -32,6 +32,7 @@ impl Setup for VhostUserPair {
             Launch {
                 role: "receiver",
                 cpu: cores.first,
+                plugin: None,
                 devices: vec![format!("net_vhost0,iface={},queues=1", socket.display()).into()],
                 burst_frames: point.burst_frames,
                 mode: vec!["--forward-mode=rxonly".into()],
@@ -39,6 +40,7 @@ impl Setup for VhostUserPair {
             Launch {
                 role: "sender",
                 cpu: cores.second,
+                plugin: None,
                 devices: vec![virtio_user(0, &socket, 1)],
                 burst_frames: point.burst_frames,
                 mode: vec![

@@ -30,6 +30,7 @@ impl GuestSwitch for TestpmdSwitch {
             role: "switch",
             cpu: ground.cores.switch,
             // Ports one after the other are testpmd's pairs, too.
+            plugin: None,
             devices: ports
                 .map(|(number, port)| {
                     let socket = ground.socket(*port);

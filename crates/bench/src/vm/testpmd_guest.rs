@@ -27,6 +27,7 @@ impl<'a> TestpmdGuest<'a> {
         let launch = Launch {
             role: "guest",
             cpu,
+            plugin: None,
             devices: running.guest_devices.clone(),
             burst_frames: 32,
             mode: ["--forward-mode=io", "--txd=1024", "--rxd=1024"].map(String::from).to_vec(),

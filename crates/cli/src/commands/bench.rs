@@ -1,5 +1,6 @@
 //! `ringroad bench` and its workers.
 
+mod sze2;
 mod vm;
 
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub(crate) struct Bench {
 enum Comparison {
     /// Compare switches between guests
     Vm(vm::BenchVm),
+    /// Compare DPDK's drivers over a capture card
+    Sze2(sze2::BenchSze2),
 }
 
 /// A path through Ringroad.
@@ -106,6 +109,9 @@ impl Path {
 
 impl Bench {
     pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+        if let Some(Comparison::Sze2(sze2)) = &self.comparison {
+            return sze2.run(output);
+        }
         if let Some(Comparison::Vm(vm)) = &self.comparison {
             return vm.run(output);
         }

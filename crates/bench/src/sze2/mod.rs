@@ -1,0 +1,149 @@
+//! DPDK over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null driver, each with the copy between buffer and mbuf and without, as the
+//! documents that described the driver have it.
+//!
+//! ```text
+//! null port ═ card ═ channel ═ szedata2 ─ testpmd            net_null ─ testpmd
+//! └── one thread of ours on the first core ──┘ second core               second core
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::contestant::CorePair;
+use crate::error::BenchError;
+use crate::facts::{MachineFacts, StealClock, allowed_cpus};
+use crate::peers::reason;
+use crate::peers::testpmd::Installation;
+use crate::stop::StopFlag;
+
+pub mod chart;
+pub mod plan;
+pub mod report;
+pub mod turn;
+
+pub use plan::{Mode, Sze2Plan, Sze2Point};
+pub use report::Sze2Report;
+
+/// A driver that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "driver", rename_all = "snake_case")]
+pub enum Driver {
+    /// Ours.
+    Szedata2 {
+        /// Whether frames are copied between buffer and mbuf.
+        copy: bool,
+    },
+    /// DPDK's, which has no device: the cost of the framework.
+    Null {
+        /// Whether it copies.
+        copy: bool,
+    },
+}
+
+impl Driver {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Self; 4] = [
+        Self::Szedata2 { copy: true },
+        Self::Szedata2 { copy: false },
+        Self::Null { copy: true },
+        Self::Null { copy: false },
+    ];
+
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Szedata2 { copy: true } => "szedata2",
+            Self::Szedata2 { copy: false } => "szedata2, no copy",
+            Self::Null { copy: true } => "DPDK null, copying",
+            Self::Null { copy: false } => "DPDK null",
+        }
+    }
+}
+
+/// Where and with what a turn is made.
+pub(crate) struct Ground<'a> {
+    installation: &'a Installation,
+    /// `ringroad`, which makes the card.
+    program: &'a Path,
+    /// `librte_net_szedata2.so`.
+    plugin: &'a Path,
+    /// The card on the first, testpmd on the second.
+    cores: CorePair,
+    stop: &'a StopFlag,
+}
+
+/// A comparison that is set up and not begun.
+pub struct Sze2Session {
+    plan: Sze2Plan,
+    installation: Rc<Installation>,
+    program: PathBuf,
+    plugin: PathBuf,
+    cores: CorePair,
+    stop: StopFlag,
+}
+
+impl Sze2Session {
+    /// Looks for testpmd; `program` is `ringroad`, `plugin` the driver.
+    ///
+    /// # Errors
+    /// [`BenchError`]: fewer than two processors, or no testpmd.
+    pub fn prepare(
+        plan: Sze2Plan,
+        program: &Path,
+        plugin: &Path,
+        stop: &StopFlag,
+    ) -> Result<Self, BenchError> {
+        Ok(Self {
+            cores: CorePair::lowest_of(&allowed_cpus())?,
+            installation: Installation::find(stop)?,
+            program: program.to_owned(),
+            plugin: plugin.to_owned(),
+            plan,
+            stop: stop.clone(),
+        })
+    }
+
+    /// Measures everything, or until the stop flag is raised; `progress` is told of each turn in a line.
+    #[must_use]
+    pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
+        let (machine, steal) = (MachineFacts::gather(), StealClock::start());
+        let ground = Ground {
+            installation: &self.installation,
+            program: &self.program,
+            plugin: &self.plugin,
+            cores: self.cores,
+            stop: &self.stop,
+        };
+        let points = self.plan.points();
+        let turns = points.len() * Driver::ALL.len() * self.plan.repeat as usize;
+        let (mut rows, mut done, mut stopped) = (report::Rows::new(&points), 0, false);
+        'rounds: for round in 0..self.plan.repeat {
+            for (number, point) in points.iter().enumerate() {
+                let mut order = Driver::ALL;
+                if round % 2 == 1 {
+                    order.reverse();
+                }
+                for driver in order {
+                    let outcome = turn::measure(driver, point, self.plan.interval, &ground);
+                    if matches!(outcome, Err(BenchError::Stopped)) {
+                        stopped = true;
+                        break 'rounds;
+                    }
+                    let outcome = outcome.map_err(|error| reason(&error));
+                    done += 1;
+                    let told = report::in_a_line(&outcome);
+                    progress(&format!(
+                        "{done} of {turns}: {}: {}: {told}",
+                        report::name_of(point),
+                        driver.name()
+                    ));
+                    rows.add(number, driver, outcome);
+                }
+            }
+        }
+        Sze2Report::new(self.plan, machine, steal.percent(), self.cores, stopped, rows)
+    }
+}

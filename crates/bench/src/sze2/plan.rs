@@ -1,0 +1,153 @@
+//! What a comparison of DPDK drivers over a capture card measures.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::plan::FRAME_SIZES_BYTES;
+
+/// What testpmd does with frames (its `--forward-mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Receives and drops.
+    RxOnly,
+    /// Makes and sends.
+    TxOnly,
+    /// Receives and sends back.
+    Io,
+}
+
+impl Mode {
+    /// All, in the order of the published tables.
+    pub const ALL: [Self; 3] = [Self::RxOnly, Self::TxOnly, Self::Io];
+
+    /// Its name in testpmd and in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RxOnly => "rxonly",
+            Self::TxOnly => "txonly",
+            Self::Io => "io",
+        }
+    }
+}
+
+/// One row of a table: all contestants meet there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sze2Point {
+    /// What is done.
+    pub mode: Mode,
+    /// Frame size in bytes, FCS included.
+    pub frame_bytes: u32,
+    /// Frames at a time.
+    pub burst_frames: u32,
+    /// Queues, each on a channel of its own.
+    pub queues: u16,
+}
+
+impl Sze2Point {
+    /// What 100 Gbit/s Ethernet carries of such frames, frames/s: preamble and gap are 20 bytes a frame.
+    #[must_use]
+    pub fn line_rate_fps(&self) -> f64 {
+        100e9 / (f64::from(self.frame_bytes + 20) * 8.0)
+    }
+
+    /// Processor cycles per frame that the founding thesis published for the card, with the copy between buffer and mbuf and without: one queue, bursts of 128, 2.6 GHz.
+    #[must_use]
+    pub fn published_cycles(&self) -> (Option<f64>, Option<f64>) {
+        if self.burst_frames != 128 || self.queues != 1 {
+            return (None, None);
+        }
+        match (self.mode, self.frame_bytes) {
+            (Mode::RxOnly, 64) => (Some(52.0), Some(42.0)),
+            (Mode::RxOnly, 1518) => (Some(533.0), Some(70.0)),
+            (Mode::TxOnly, 64) => (Some(52.0), None),
+            (Mode::TxOnly, 1518) => (Some(562.0), Some(262.0)),
+            (Mode::Io, 64) => (Some(109.0), Some(94.0)),
+            (Mode::Io, 1518) => (Some(1165.0), Some(435.0)),
+            _ => (None, None),
+        }
+    }
+}
+
+/// What is measured, and how.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sze2Plan {
+    /// What testpmd does.
+    pub modes: Vec<Mode>,
+    /// Frame sizes, FCS included.
+    pub sizes_bytes: Vec<u32>,
+    /// Frames at a time.
+    pub bursts_frames: Vec<u32>,
+    /// Numbers of queues.
+    pub queues: Vec<u16>,
+    /// Turns of each contestant at each point.
+    pub repeat: u32,
+    /// Length of a turn's measurement.
+    #[serde(rename = "interval_seconds", serialize_with = "crate::plan::as_seconds")]
+    pub interval: Duration,
+}
+
+impl Default for Sze2Plan {
+    fn default() -> Self {
+        Self {
+            modes: Mode::ALL.to_vec(),
+            sizes_bytes: vec![64, 1518],
+            bursts_frames: vec![128],
+            queues: vec![1],
+            repeat: 3,
+            interval: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Sze2Plan {
+    /// All that the published tables have and one machine can repeat.
+    #[must_use]
+    pub fn full() -> Self {
+        Self {
+            sizes_bytes: FRAME_SIZES_BYTES.to_vec(),
+            bursts_frames: vec![32, 128],
+            queues: vec![1, 2],
+            ..Self::default()
+        }
+    }
+
+    /// The points, in the order of the tables.
+    #[must_use]
+    pub fn points(&self) -> Vec<Sze2Point> {
+        let mut points = Vec::new();
+        for &mode in &self.modes {
+            for &queues in &self.queues {
+                for &burst_frames in &self.bursts_frames {
+                    let at_size = |&frame_bytes| Sze2Point { mode, frame_bytes, burst_frames, queues };
+                    points.extend(self.sizes_bytes.iter().map(at_size));
+                }
+            }
+        }
+        points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_rates_are_the_published_ones() {
+        for (frame_bytes, fps) in [(64, 148_809_523.0), (512, 23_496_240.0), (1518, 8_127_438.0)] {
+            let point = Sze2Point { mode: Mode::RxOnly, frame_bytes, burst_frames: 32, queues: 1 };
+            assert!((point.line_rate_fps() - fps).abs() < 1.0, "{frame_bytes}");
+            assert_eq!(point.published_cycles(), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_full_plan_has_every_row_once() {
+        let points = Sze2Plan::full().points();
+        assert_eq!(points.len(), 3 * 2 * 2 * 7);
+        assert_eq!(points[0], Sze2Point { mode: Mode::RxOnly, frame_bytes: 64, burst_frames: 32, queues: 1 });
+        assert!(points.iter().enumerate().all(|(number, point)| !points[..number].contains(point)));
+    }
+}

@@ -1,0 +1,120 @@
+//! `ringroad bench sze2`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ringroad_bench::sze2::{self, Sze2Plan, Sze2Session, chart};
+
+use super::{stop_by_signal, write_report};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// The driver's file.
+const PLUGIN: &str = "librte_net_szedata2.so";
+/// Where it is, from the folder of this program: installed, and as `make dpdk-szedata2` leaves it.
+const PLACES: [&str; 2] = ["../lib/ringroad", "../dpdk-szedata2"];
+
+/// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
+///
+/// As the documents that described the szedata2 driver have it: testpmd receives, sends, or does both, with the copy between buffer and mbuf and without; Mpps, share of 100G line rate and
+/// cycles for each frame, beside what was published of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package dpdk.
+#[derive(Debug, Args)]
+pub(super) struct BenchSze2 {
+    /// All sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour a round
+    #[arg(long, conflicts_with_all = ["size", "burst", "queues"])]
+    full: bool,
+    /// What testpmd does
+    #[arg(long, value_enum, value_name = "MODE", value_delimiter = ',')]
+    mode: Vec<Mode>,
+    /// Frame sizes, FCS included [default: 64,1518]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=1518))]
+    size: Vec<u32>,
+    /// Frames at a time [default: 128]
+    #[arg(long, value_name = "FRAMES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=512))]
+    burst: Vec<u32>,
+    /// Queues, each on a channel of its own [default: 1]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
+    queues: Vec<u16>,
+    /// Turns of each driver at each point
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Length of a turn's measurement, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    /// The driver, librte_net_szedata2.so [default: where it is installed or built]
+    #[arg(long, value_name = "FILE")]
+    plugin: Option<PathBuf>,
+    /// Draw the cycles as SVG into this file
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// Write the JSON report to this file as well
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// What testpmd does with frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Rxonly,
+    Txonly,
+    Io,
+}
+
+impl BenchSze2 {
+    pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
+        let interval = Duration::try_from_secs_f64(self.interval)
+            .ok()
+            .filter(|interval| (0.01..=60.0).contains(&interval.as_secs_f64()))
+            .ok_or_else(|| {
+                Failure::usage(format!("--interval {}: choose from 0.01 to 60", self.interval), "")
+            })?;
+        let mut plan = if self.full { Sze2Plan::full() } else { Sze2Plan::default() };
+        plan.interval = interval;
+        plan.repeat = self.repeat;
+        if !self.mode.is_empty() {
+            let modes = self.mode.iter().map(|mode| match mode {
+                Mode::Rxonly => sze2::Mode::RxOnly,
+                Mode::Txonly => sze2::Mode::TxOnly,
+                Mode::Io => sze2::Mode::Io,
+            });
+            plan.modes = modes.collect();
+        }
+        if !self.size.is_empty() {
+            plan.sizes_bytes.clone_from(&self.size);
+        }
+        if !self.burst.is_empty() {
+            plan.bursts_frames.clone_from(&self.burst);
+        }
+        if !self.queues.is_empty() {
+            plan.queues.clone_from(&self.queues);
+        }
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
+        let plugin = self.plugin.clone().map_or_else(|| find_plugin(&program), Ok)?;
+        let stop = stop_by_signal()?;
+        let session = Sze2Session::prepare(plan, &program, &plugin, &stop)
+            .map_err(|error| Failure::new(error.to_string(), ""))?;
+        let report = session.run(&mut |line| output.note(line));
+        let json =
+            || report.to_json().map_err(|error| Failure::new(format!("writing the report: {error}"), ""));
+        write_report(self.report.as_deref(), json)?;
+        if let Some(path) = &self.chart {
+            chart::draw(&report, path)
+                .map_err(|error| Failure::new(error.to_string(), "choose another --chart"))?;
+        }
+        output.line(&if output.is_json() { json()? } else { report.to_table() })
+    }
+}
+
+fn find_plugin(program: &Path) -> Result<PathBuf, Failure> {
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = PLACES.iter().map(|place| folder.join(place).join(PLUGIN));
+    places.filter_map(|place| place.canonicalize().ok()).next().ok_or_else(|| {
+        let places = PLACES.map(|place| folder.join(place).display().to_string());
+        Failure::new(
+            format!("{PLUGIN} is not in {}", places.join(" or in ")),
+            "make dpdk-szedata2 builds it, --plugin says where else it is",
+        )
+    })
+}

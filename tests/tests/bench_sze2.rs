@@ -1,0 +1,41 @@
+//! `ringroad bench sze2` measures a real testpmd; what it found is not for a test to judge.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::process::Command;
+
+use ringroad_tests::daemon::binary;
+use ringroad_tests::testpmd::Testpmd;
+use serde_json::Value;
+
+#[test]
+fn drivers_are_measured_beside_each_other_and_the_report_says_all_of_it() {
+    let Ok(plugin) = std::env::var("RINGROAD_DPDK_PLUGIN") else {
+        eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
+        return;
+    };
+    if !Testpmd::is_installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("chart.svg");
+    let output = Command::new(binary("ringroad"))
+        .args(["--json", "bench", "sze2", "--size", "64", "--burst", "32", "--repeat", "1"])
+        .args(["--interval", "0.05", "--plugin", &plugin, "--chart", chart.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["schema"], &report["stopped"]), (&"ringroad-bench-sze2/1".into(), &false.into()));
+    let rows = report["rows"].as_array().unwrap();
+    let modes: Vec<_> = rows.iter().map(|row| row["mode"].as_str().unwrap()).collect();
+    assert_eq!(modes, ["rxonly", "txonly", "io"]);
+    for row in rows {
+        for driver in row["drivers"].as_array().unwrap() {
+            assert_eq!(driver["failures"], serde_json::json!([]), "{driver}");
+            assert!(driver["frames_per_s"]["median"].as_f64().unwrap() > 0.0, "{driver}");
+            assert!(driver["cycles_per_frame"]["median"].as_f64().unwrap() > 0.0, "{driver}");
+        }
+    }
+    let drawn = std::fs::read_to_string(chart).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("rxonly, burst 32, 1 queue(s)"), "{drawn}");
+}
