@@ -9,5 +9,6 @@ pub mod network;
 pub mod passage;
 pub mod service;
 pub mod site;
+pub mod szedata_plugin;
 pub mod testpmd;
 pub mod transfer;

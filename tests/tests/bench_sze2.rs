@@ -4,23 +4,24 @@
 use std::process::Command;
 
 use ringroad_tests::daemon::binary;
-use ringroad_tests::testpmd::Testpmd;
+use ringroad_tests::szedata_plugin::SzedataPlugin;
 use serde_json::Value;
 
 #[test]
 fn drivers_are_measured_beside_each_other_and_the_report_says_all_of_it() {
-    let Ok(plugin) = std::env::var("RINGROAD_DPDK_PLUGIN") else {
-        eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
-        return;
-    };
-    if !Testpmd::is_installed() {
-        return;
-    }
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("chart.svg");
     let output = Command::new(binary("ringroad"))
         .args(["--json", "bench", "sze2", "--size", "64", "--burst", "32", "--repeat", "1"])
-        .args(["--interval", "0.05", "--plugin", &plugin, "--chart", chart.to_str().unwrap()])
+        .args([
+            "--interval",
+            "0.05",
+            "--plugin",
+            plugin.path().to_str().unwrap(),
+            "--chart",
+            chart.to_str().unwrap(),
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -13,6 +13,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, receive, send, station};
 use ringroad_tests::passage::carry;
+use ringroad_tests::szedata_plugin::SzedataPlugin;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -27,50 +28,6 @@ const MULTI_SEGS: &str = "--tx-offloads=0x8000";
 
 /// Daemons take free huge pages for their regions: no site is made from when pages are reserved for a testpmd until it has them.
 static PAGES: RwLock<()> = RwLock::new(());
-
-/// The driver, in a folder that only root can write to: DPDK takes none from elsewhere.
-struct Plugin {
-    folder: TempDir,
-}
-
-impl Plugin {
-    /// `None`, and the reason printed, where it is not built or testpmd cannot be run.
-    fn find() -> Option<Self> {
-        let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
-            eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
-            return None;
-        };
-        if !Testpmd::is_installed() {
-            return None;
-        }
-        let folder = tempfile::Builder::new().prefix("ringroad-dpdk-").tempdir_in("/run").unwrap();
-        for file in ["librte_net_szedata2.so", "libsze2.so.0"] {
-            std::fs::copy(built.with_file_name(file), folder.path().join(file)).unwrap();
-        }
-        Some(Self { folder })
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("librte_net_szedata2.so")
-    }
-
-    /// A testpmd with the cards at `paths`, in `mode`.
-    fn testpmd(
-        &self,
-        memory: &Memory,
-        paths: &[&Path],
-        arguments: &str,
-        mode: &str,
-        options: &[&str],
-    ) -> Testpmd {
-        let device = |(number, path): (usize, &&Path)| {
-            format!("net_szedata2{number},dev_path={}{arguments}", path.display())
-        };
-        let devices: Vec<String> = paths.iter().enumerate().map(device).collect();
-        let mode = format!("--forward-mode={mode}");
-        Testpmd::interactive(memory, &self.path(), &devices, &[&[mode.as_str()], options].concat())
-    }
-}
 
 /// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card spreads frames over all of them.
 struct Site {
@@ -194,7 +151,7 @@ fn stop(testpmd: &mut Testpmd) {
 
 #[test]
 fn frames_come_back_unchanged_from_testpmd() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let two = ["--rxq=2", "--txq=2"];
     let jumbo = ["--max-pkt-len=9100", SCATTER, MULTI_SEGS];
     let kinds: [(&[&str], &[usize]); 3] = [(&[], &SHORT), (&jumbo, &JUMBO), (&two, &SHORT)];
@@ -249,7 +206,7 @@ fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
 
 #[test]
 fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     start(&mut testpmd);
@@ -304,7 +261,7 @@ fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
 
 #[test]
 fn frames_wait_in_the_buffer_where_there_is_no_mbuf() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     // It holds what it receives back, up to more than it has mbufs for.
     let holding =
         ["--total-num-mbufs=1100", "--noisy-tx-sw-buffer-size=4096", "--noisy-tx-sw-buffer-flushtime=20"];
@@ -354,7 +311,7 @@ fn await_swapped(site: &mut Site) {
 
 #[test]
 fn macswap_turns_addresses_round_and_finds_a_card_made_anew() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     let mut testpmd =
         plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
@@ -375,7 +332,7 @@ fn macswap_turns_addresses_round_and_finds_a_card_made_anew() {
 
 #[test]
 fn a_port_sets_its_card() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let site = Site::new(1);
     let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     let own = site.status(0).info.address;
@@ -420,7 +377,7 @@ fn a_port_sets_its_card() {
 
 #[test]
 fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     for turn in 0..2 {
         let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
@@ -462,7 +419,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
 
 #[test]
 fn arguments_and_masks_choose_the_channels() {
-    let Some(plugin) = Plugin::find() else { return };
+    let Some(plugin) = SzedataPlugin::find() else { return };
     let site = Site::new(2);
     let arguments = ",rx_ifaces=0x2,tx_ifaces=1,tx_ifaces=02,copy=1";
     let mut testpmd =

@@ -1,0 +1,62 @@
+//! DPDK's driver for SZE2 cards, as the tests load it.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::testpmd::{Memory, Testpmd};
+
+/// The driver, in a folder that only root can write to: DPDK takes none from elsewhere.
+#[derive(Debug)]
+pub struct SzedataPlugin {
+    folder: TempDir,
+}
+
+impl SzedataPlugin {
+    /// `None`, and the reason printed, where it is not built or testpmd cannot be run.
+    ///
+    /// # Panics
+    /// Where it cannot be copied.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
+            eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
+            return None;
+        };
+        if !Testpmd::is_installed() {
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("ringroad-dpdk-").tempdir_in("/run").unwrap();
+        for file in ["librte_net_szedata2.so", "libsze2.so.0"] {
+            std::fs::copy(built.with_file_name(file), folder.path().join(file)).unwrap();
+        }
+        Some(Self { folder })
+    }
+
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("librte_net_szedata2.so")
+    }
+
+    /// A testpmd with the cards at `paths`, in `mode`.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    #[must_use]
+    pub fn testpmd(
+        &self,
+        memory: &Memory,
+        paths: &[&Path],
+        arguments: &str,
+        mode: &str,
+        options: &[&str],
+    ) -> Testpmd {
+        let device = |(number, path): (usize, &&Path)| {
+            format!("net_szedata2{number},dev_path={}{arguments}", path.display())
+        };
+        let devices: Vec<String> = paths.iter().enumerate().map(device).collect();
+        let mode = format!("--forward-mode={mode}");
+        Testpmd::interactive(memory, &self.path(), &devices, &[&[mode.as_str()], options].concat())
+    }
+}
