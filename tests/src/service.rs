@@ -3,8 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use crate::daemon::PATIENCE;
+
+/// How long the last lines of a program that has ended may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The program, and the lines it writes on either output.
 #[derive(Debug)]
@@ -112,7 +116,8 @@ impl Drop for Service {
         self.signal(rustix::process::Signal::TERM);
         let _ = self.child.wait();
         if std::thread::panicking() {
-            self.seen.extend(self.lines.iter());
+            // What it started itself may hold its output open.
+            self.seen.extend(std::iter::from_fn(|| self.lines.recv_timeout(LAST_WORDS).ok()));
             eprintln!("{} wrote:\n{}", self.what, self.seen.join("\n"));
         }
     }

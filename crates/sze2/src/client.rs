@@ -140,13 +140,6 @@ impl Card {
         ask(&self.path, &self.socket, request)
     }
 
-    fn order(&self, request: &Request) -> Result<(), CardError> {
-        match self.ask(request)?.0 {
-            Reply::Done => Ok(()),
-            _ => Err(CardError::Unexpected(self.path.clone())),
-        }
-    }
-
     /// Subscribes channels, named by masks; returns masks of those that are had now and were not before. What others have is not among them.
     ///
     /// # Errors
@@ -175,7 +168,7 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn start(&mut self) -> Result<(), CardError> {
-        self.order(&Request::Start)
+        self.set(&Request::Start)
     }
 
     /// Ends that, and all subscriptions. What was published is transmitted before.
@@ -183,7 +176,7 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn stop(&mut self) -> Result<(), CardError> {
-        self.order(&Request::Stop)?;
+        self.set(&Request::Stop)?;
         self.receive.fill_with(|| None);
         self.transmit.fill_with(|| None);
         Ok(())
@@ -369,7 +362,10 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn set(&self, request: &Request) -> Result<(), CardError> {
-        self.order(request)
+        match self.ask(request)?.0 {
+            Reply::Done => Ok(()),
+            _ => Err(CardError::Unexpected(self.path.clone())),
+        }
     }
 }
 

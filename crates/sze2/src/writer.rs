@@ -163,7 +163,8 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`Fault::Pointer`].
-    pub fn is_drained(&mut self) -> Result<bool, Fault> {
+    #[cfg(test)]
+    pub(crate) fn is_drained(&mut self) -> Result<bool, Fault> {
         self.room(usize::MAX)?;
         Ok(self.start == self.published)
     }

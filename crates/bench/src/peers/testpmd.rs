@@ -279,7 +279,7 @@ impl Testpmd {
 
     /// As [`Self::received`], of frames sent.
     pub(crate) fn sent(&mut self, ports: u16) -> Result<u64, BenchError> {
-        Ok(self.read((ports, PortCounter::Sent))?.iter().map(|reading| reading.frames).sum())
+        self.total((ports, PortCounter::Sent))
     }
 
     /// Waits until frames are counted on ports `0..counted.0`, and a settling time.
@@ -296,7 +296,11 @@ impl Testpmd {
 
     /// The frames that ports `0..ports` have received since the start, all together.
     pub(crate) fn received(&mut self, ports: u16) -> Result<u64, BenchError> {
-        Ok(self.read((ports, PortCounter::Received))?.iter().map(|reading| reading.frames).sum())
+        self.total((ports, PortCounter::Received))
+    }
+
+    fn total(&mut self, counted: (u16, PortCounter)) -> Result<u64, BenchError> {
+        Ok(self.read(counted)?.iter().map(|reading| reading.frames).sum())
     }
 
     fn read(&mut self, (ports, counter): (u16, PortCounter)) -> Result<Vec<Reading>, BenchError> {
