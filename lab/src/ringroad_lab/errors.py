@@ -1,0 +1,64 @@
+"""What can go wrong, named by the step in which it does.
+
+The text of each error tells what went wrong, where, and what the user can do. The command line prints it and ends with the error's status.
+"""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Anything that the user has to be told of."""
+
+    exit_status = 1
+
+
+class ScenarioError(LabError):
+    """A scenario, a layer of it or an argument is not what it may be."""
+
+    exit_status = 2
+
+
+class MissingProgramError(LabError):
+    """A program that the scenario needs is not installed on the host where it has to run."""
+
+    exit_status = 3
+
+    def __init__(self, program: str, package: str, host: str = "this machine") -> None:
+        """Name the program, and the Debian package that has it."""
+        super().__init__(f"{program} is not installed on {host}: apt-get install {package}")
+        self.program = program
+        self.package = package
+
+
+class SandboxError(LabError):
+    """The private namespaces or the memory of a run could not be made."""
+
+
+class HostError(LabError):
+    """A command on a host failed, or the host cannot be reached."""
+
+
+class DutError(LabError):
+    """The device under test did not start, take its configuration, or stay alive."""
+
+
+class GuestError(LabError):
+    """A guest did not come up, or ended."""
+
+
+class GeneratorError(LabError):
+    """The generator cannot be reached, refused the traffic, or ended."""
+
+
+class StoreError(LabError):
+    """The result store cannot be opened, or does not hold what was asked for."""
+
+
+class ReportError(LabError):
+    """A report could not be written."""
+
+
+class RunStoppedError(LabError):
+    """The user stopped the run; what was measured until then is kept."""
+
+    exit_status = 130

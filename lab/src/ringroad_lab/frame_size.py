@@ -1,0 +1,72 @@
+"""Sizes of frames, with their FCS, as RFC 2544 counts them, and the rates that a link has room for."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Preamble, start of frame and the gap between frames take so many bytes of a link's time (IEEE 802.3).
+LINE_OVERHEAD_BYTES = 20
+FCS_BYTES = 4
+MIN_FRAME_BYTES = 64
+MAX_FRAME_BYTES = 9216
+
+
+class FrameMix(BaseModel):
+    """Frames of one size, or of several in a fixed ratio."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    """As the user wrote it: `64`, `imix`, `64:7,594:4,1518:1`; what results of it are called."""
+    parts: tuple[tuple[int, int], ...] = Field(min_length=1)
+    """Size in bytes, FCS included, and how many frames of each round have it."""
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size, bytes, FCS included."""
+        frames = sum(weight for _, weight in self.parts)
+        return sum(size * weight for size, weight in self.parts) / frames
+
+    @property
+    def genome(self) -> str:
+        """The mix in the notation of RFC 6985's custom genomes: sizes and weights."""
+        return ",".join(f"{size}:{weight}" for size, weight in self.parts)
+
+    @property
+    def smallest_bytes(self) -> int:
+        """The smallest size of the mix, bytes."""
+        return min(size for size, _ in self.parts)
+
+    def line_rate_fps(self, link_bps: float) -> float:
+        """Frames per second that a link of `link_bps` bits per second has room for."""
+        return link_bps / (8 * (self.mean_bytes + LINE_OVERHEAD_BYTES))
+
+
+# The "simple IMIX" of the field.
+IMIX = FrameMix(name="imix", parts=((64, 7), (594, 4), (1518, 1)))
+RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
+THESIS_SIZES = (64, 576, 1280, 1500)
+
+
+def parse_frame_mix(text: str) -> FrameMix:
+    """Read `64`, `imix` or `64:7,594:4,1518:1`.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    text = text.strip()
+    if text.lower() == "imix":
+        return IMIX
+    parts = []
+    for part in text.split(","):
+        size_text, _, weight_text = part.partition(":")
+        try:
+            size, weight = int(size_text), int(weight_text or "1")
+        except ValueError:
+            raise ValueError(f"frame size {text!r}: write 64, imix, or sizes with weights as 64:7,594:4") from None
+        if not MIN_FRAME_BYTES <= size <= MAX_FRAME_BYTES:
+            raise ValueError(f"frame size {size}: from {MIN_FRAME_BYTES} to {MAX_FRAME_BYTES} bytes, FCS included")
+        if not 1 <= weight <= 1000:
+            raise ValueError(f"weight {weight} of frame size {size}: from 1 to 1000")
+        parts.append((size, weight))
+    return FrameMix(name=text, parts=tuple(parts))

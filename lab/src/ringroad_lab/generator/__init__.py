@@ -1,0 +1,1 @@
+"""What offers load and counts what comes back."""

@@ -1,0 +1,67 @@
+"""What the lab does with a guest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.host.interface import Process
+from ringroad_lab.record import LogExcerpt
+
+
+class Guest(ABC):
+    """Forwards every frame between its two cables."""
+
+    kind: ClassVar[str]
+    """As scenarios name it: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
+    carries: ClassVar[frozenset[CableKind]]
+    is_stand_in: ClassVar[bool]
+    """Whether it is a program in place of a virtual machine; the report says so."""
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Name it, uniquely in the run."""
+        self.name = name
+        self.placement = placement
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Look for all that it needs.
+
+        Raises:
+            MissingProgramError: names the Debian package.
+        """
+
+    @abstractmethod
+    def start(self, cables: tuple[Cable, Cable]) -> None:
+        """Start it, plugged in at both ends, and wait until it forwards.
+
+        Raises:
+            GuestError: with the end of its log.
+        """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check that it lives.
+
+        Raises:
+            GuestError: with the end of its log.
+        """
+
+    @abstractmethod
+    def processes(self) -> Sequence[Process]:
+        """Return what is watched for processor time and memory."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Return the version of each of its programs."""
+
+    @abstractmethod
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what its programs said."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it; possible at any point, any number of times."""

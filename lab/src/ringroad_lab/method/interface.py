@@ -1,0 +1,69 @@
+"""What a method of measurement is, and the register of all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.record import Outcome
+from ringroad_lab.trial import TrialResult
+
+
+class MethodSettings(BaseModel):
+    """What can be set of a method; each method has its own, with the source of its defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class MethodContext:
+    """What a method measures with."""
+
+    generator: Generator
+    frame: FrameMix
+    max_fps: float
+    """Greatest load of each direction, frames/s: the link's line rate or the generator's own ceiling, whichever is less."""
+    is_max_generator_bound: bool
+    """Whether `max_fps` is the generator's ceiling: what passes there is a lower bound, and is said to be."""
+    bidirectional: bool
+    flows: int
+    on_trial: Callable[[TrialResult], None]
+    """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
+    remaining_s: Callable[[float], None]
+    """To be called with the expected rest of the time, s, when that is better known."""
+
+
+class Method(ABC):
+    """A way to measure. Has no state between measurements; everything it does goes through the context's generator."""
+
+    name: ClassVar[str]
+    """As scenarios name it: `throughput`, `frame-loss`, ..."""
+    title: ClassVar[str]
+    """For people, with the RFC's section."""
+    settings_type: ClassVar[type[MethodSettings]]
+
+    def __init__(self, settings: MethodSettings) -> None:
+        """Take checked settings, of `settings_type`."""
+        self.settings = settings
+
+    @abstractmethod
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """Time that a measurement is expected to take, s, where each trial costs so much beside its duration."""
+
+    @abstractmethod
+    def deviations(self) -> tuple[str, ...]:
+        """Where the settings differ from what the RFC demands, a sentence each, for the report."""
+
+    @abstractmethod
+    def measure(self, context: MethodContext) -> Outcome:
+        """Measure one frame size.
+
+        Raises:
+            GeneratorError: the generator failed.
+        """

@@ -1,0 +1,190 @@
+"""The record of a run: all that was asked, measured and known. What the store keeps, reports show and exports carry.
+
+The schema only grows: a field is added with a default, none changes its meaning.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.trial import Frozen, Seconds, TrialResult
+
+SCHEMA_VERSION = 1
+
+
+class RunState(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    """By the user: what was measured is kept, and it can be resumed."""
+    FAILED = "failed"
+
+
+class MeasurementStatus(StrEnum):
+    """What a measurement's figures are worth. In the order of severity."""
+
+    OK = "ok"
+    LOWER_BOUND = "lower-bound"
+    """The generator's ceiling passed: the device may do more."""
+    INCONCLUSIVE = "inconclusive"
+    """The trials contradict each other, or the search ended before its resolution."""
+    INVALID = "invalid"
+    """The generator could not carry a load, or the device died: there is no figure."""
+
+
+class Better(StrEnum):
+    """Which way a metric improves."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+class Metric(Frozen):
+    """One figure of a measurement."""
+
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    unit: str
+    """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
+    better: Better = Better.NEITHER
+
+
+class Curve(Frozen):
+    """Points that belong together: a loss curve, throughput by message size, ..."""
+
+    name: str
+    x_name: str
+    x_unit: str
+    y_name: str
+    y_unit: str
+    points: tuple[tuple[float, float], ...]
+
+
+class Outcome(Frozen):
+    """What a method makes of its trials."""
+
+    status: MeasurementStatus
+    reasons: tuple[str, ...] = ()
+    """Why the status is what it is, where that is not OK."""
+    headline: str = ""
+    """The metric that stands for the measurement in tables and comparisons; empty where there is none."""
+    metrics: dict[str, Metric] = {}
+    curves: tuple[Curve, ...] = ()
+
+
+class Measurement(Frozen):
+    """One method, once, of one frame size through one device."""
+
+    number: Annotated[int, Field(ge=0)]
+    """Order in the run."""
+    dut: str
+    """Label of the device, as in [`RunRecord.duts`]."""
+    topology: str
+    """`P2P`, `PVP`, `PVVP`."""
+    method: str
+    frame: FrameMix
+    repetition: Annotated[int, Field(ge=0)]
+    started_at: float
+    """Seconds since 1970, UTC."""
+    elapsed_s: Seconds
+    outcome: Outcome
+    trials: tuple[TrialResult, ...] = ()
+    dut_counters: dict[str, int] = {}
+    """What the device itself counted, by port and cause, after the measurement."""
+
+
+class DutRecord(Frozen):
+    """A device under test, as it was."""
+
+    label: str
+    driver: str
+    """`linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
+    settings: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    """Of each program of the device and its guests."""
+    ports: dict[str, str] = {}
+    """What carries each of its ports, and in which mode."""
+
+
+class Series(Frozen):
+    """A figure over time: the processor time and memory of a process, steal time, ..."""
+
+    name: str
+    subject: str
+    """Which process or machine."""
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    """Seconds since 1970, and the value."""
+
+
+class LogExcerpt(Frozen):
+    """What a program said."""
+
+    source: str
+    text: str
+    is_cut: bool = False
+
+
+class GeneratorCeiling(Frozen):
+    """What the generator carries by itself over this transport: its loopback test."""
+
+    transport: str
+    frame: FrameMix
+    ceiling_fps: Annotated[float, Field(ge=0)]
+    """Of each direction, frames/s."""
+    clock_error: float | None = None
+
+
+class NoiseFloor(Frozen):
+    """How far two measurements of the same thing lie apart here."""
+
+    dut: str
+    method: str
+    frame_name: str
+    metric: str
+    pairs: Annotated[int, Field(ge=1)]
+    ratio_interval: tuple[float, float]
+    """Interval of the ratio of the same build to itself."""
+
+
+class RunRecord(Frozen):
+    """A run, whole."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    """A UUID."""
+    name: str
+    """Of the scenario, or as the user called it."""
+    scenario: dict[str, Any]
+    """The scenario as all its layers made it."""
+    command: tuple[str, ...]
+    """What repeats the run."""
+    lab_version: str
+    generator_version: str = ""
+    started_at: float
+    """Seconds since 1970, UTC."""
+    ended_at: float
+    state: RunState
+    failure: str = ""
+    """Why it failed."""
+    duts: tuple[DutRecord, ...]
+    facts: dict[str, dict[str, str]]
+    """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
+    link_bps: float | None = None
+    """Nominal speed of the links, for line rates; None where the transport has none."""
+    ceilings: tuple[GeneratorCeiling, ...] = ()
+    noise_floors: tuple[NoiseFloor, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    series: tuple[Series, ...] = ()
+    logs: tuple[LogExcerpt, ...] = ()
+    deviations: tuple[str, ...] = ()
+    """Where the run differs from the RFCs, a sentence each."""
+    labels: dict[str, str] = {}
+    """What the user tells of it: version under test, build, branch, ..."""
+    supersedes: str | None = None
+    """The run that this one takes the place of."""

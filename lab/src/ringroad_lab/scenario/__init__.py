@@ -1,0 +1,1 @@
+"""Scenarios: what is to be measured, made from layers and checked before anything starts."""

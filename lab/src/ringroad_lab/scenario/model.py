@@ -1,0 +1,94 @@
+"""A scenario as all its layers made it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.topology import Topology
+from ringroad_lab.trial import Frozen
+
+
+class DutChoice(Frozen):
+    """One device of a scenario."""
+
+    label: str
+    """Unique in the scenario: `ovs-dpdk`, or `new` and `old` of one driver."""
+    driver: str
+    host: str = "local"
+    """`local`, or a host of the site."""
+    settings: dict[str, Any] = {}
+    """Checked by the driver's own type."""
+
+
+class MethodChoice(Frozen):
+    """One method of a scenario."""
+
+    name: str
+    settings: dict[str, Any] = {}
+    """Checked by the method's own type."""
+
+
+class Cpus(Frozen):
+    """Which processors do what. Empty: those of the host, shared out by the lab."""
+
+    generator: frozenset[int] = frozenset()
+    dut: frozenset[int] = frozenset()
+    guests: frozenset[int] = frozenset()
+
+
+class NicPair(Frozen):
+    """A real cable of the site."""
+
+    generator_interface: str
+    dut_interface: str
+
+
+class SiteHost(Frozen):
+    """Another machine, reached by SSH."""
+
+    name: str
+    address: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key_file: str | None = None
+    known_hosts_file: str | None = None
+    nics: tuple[NicPair, ...] = ()
+
+
+class Scenario(Frozen):
+    """What is measured, how, and with what."""
+
+    name: str
+    title: str = ""
+    topology: Topology = Topology.P2P
+    duts: tuple[DutChoice, ...] = Field(min_length=1)
+    """More than one: they are measured in turns, repetition by repetition."""
+    physical: CableKind = CableKind.VETH
+    """What the generator's cables are made of."""
+    physical_by_dut: dict[str, CableKind] = {}
+    """By label, where a device has others."""
+    guest: str | None = None
+    """Kind of guest, of topologies that have one."""
+    guest_cables: CableKind | None = None
+    """What the guests' cables are made of; None: the first that device and guest both carry."""
+    queues: Annotated[int, Field(ge=1, le=16)] = 1
+    methods: tuple[MethodChoice, ...] = Field(min_length=1)
+    frames: tuple[FrameMix, ...] = Field(min_length=1)
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often each device is started anew and measured."""
+    bidirectional: bool = True
+    flows: Annotated[int, Field(ge=1)] = 1
+    link_bps: Annotated[float, Field(gt=0)] | None = None
+    """Nominal speed of the links, bit/s; None for links of memory, which have none."""
+    huge_pages: bool = True
+    private: bool = True
+    """Whether all runs in network, mount and process namespaces of its own; not where NICs or other hosts take part."""
+    cpus: Cpus = Cpus()
+    hosts: tuple[SiteHost, ...] = ()
+    noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
+    """So often the first device is measured against itself."""
+    labels: dict[str, str] = {}

@@ -1,0 +1,1 @@
+"""Statistics of measurements: pure functions of samples, no input or output."""

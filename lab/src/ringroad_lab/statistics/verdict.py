@@ -1,0 +1,42 @@
+"""What a comparison says."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from ringroad_lab.record import Better
+from ringroad_lab.trial import Frozen
+
+
+class Verdict(StrEnum):
+    """What came of a comparison. In the order of severity."""
+
+    NO_DIFFERENCE = "no difference"
+    """The interval of the ratio lies within what the setup's own noise and the margin allow."""
+    IMPROVEMENT = "improvement"
+    REGRESSION = "regression"
+    INCONCLUSIVE = "inconclusive"
+    """The samples are too few or too far apart to tell."""
+    INVALID = "invalid"
+    """One side has no valid figure."""
+
+
+class Comparison(Frozen):
+    """A candidate beside a baseline, in one metric."""
+
+    baseline: tuple[float, ...]
+    """Samples."""
+    candidate: tuple[float, ...]
+    better: Better
+    ratio: float | None
+    """Candidate to baseline, of the medians; None where one side has no sample."""
+    interval: tuple[float, float] | None
+    """Confidence interval of the ratio."""
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    smallest_detectable: float | None
+    """Smallest relative difference that so many samples of such spread would mostly have shown; None where that cannot be told."""
+    verdict: Verdict
+    reason: str = ""

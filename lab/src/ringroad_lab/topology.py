@@ -1,0 +1,50 @@
+"""Topologies: which ports a device under test has, what is plugged in, and which way frames go.
+
+P2P is generator, device, generator. In PVP a guest is in between, in PVVP two in a row (RFC 8204, and the ETSI and OPNFV plans before it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ringroad_lab.dut.interface import Rule
+
+
+class Topology(StrEnum):
+    """Where frames pass."""
+
+    P2P = "P2P"
+    PVP = "PVP"
+    PVVP = "PVVP"
+
+    @property
+    def guests(self) -> int:
+        """Guests in the path."""
+        return {Topology.P2P: 0, Topology.PVP: 1, Topology.PVVP: 2}[self]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A topology, as ports and rules of the device under test."""
+
+    physical_ports: tuple[int, int]
+    """Numbers of the ports where the generator is."""
+    guest_ports: tuple[tuple[int, int], ...]
+    """Numbers of the two ports of each guest, in the order of the path."""
+    rules: tuple[Rule, ...]
+
+    @property
+    def joined_ports(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of ports between which frames pass, for devices that learn: a bridge for each."""
+        return tuple((rule.in_port, rule.out_port) for rule in self.rules if rule.in_port < rule.out_port)
+
+
+def wire(topology: Topology) -> Wiring:
+    """Lay a topology out: ports 1 and 2 are physical, guests have 3 and 4, 5 and 6."""
+    guest_ports = tuple((3 + 2 * guest, 4 + 2 * guest) for guest in range(topology.guests))
+    path = [1, *(port for pair in guest_ports for port in pair), 2]
+    rules = []
+    for left, right in zip(path[::2], path[1::2], strict=True):
+        rules += [Rule(left, right), Rule(right, left)]
+    return Wiring((1, 2), guest_ports, tuple(rules))

@@ -1,0 +1,154 @@
+"""A trial: one load, offered for one duration, and what came of it. The interface between methods and generators.
+
+A trial that the generator could not carry is *invalid*: it says nothing about the device under test, and is never
+read as a loss or as a zero.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ringroad_lab.frame_size import FrameMix
+
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+FramesPerSecond = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Frozen(BaseModel):
+    """A value that is checked once, where it comes in, and does not change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AddressPlan(StrEnum):
+    """Which addresses the frames of a load have."""
+
+    FIXED = "fixed"
+    """One station at each end."""
+    SOURCES = "sources"
+    """`stations` source addresses, in turn; the destination is the station at the other end."""
+    DESTINATIONS = "destinations"
+    """One source, `stations` destination addresses in turn."""
+
+
+class Load(Frozen):
+    """What is offered."""
+
+    frame: FrameMix
+    rate_fps: FramesPerSecond
+    """Intended load of each direction, frames/s."""
+    bidirectional: bool = True
+    flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """UDP flows per direction."""
+    addresses: AddressPlan = AddressPlan.FIXED
+    stations: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Stations of an address plan that is not fixed."""
+    burst_frames: Annotated[int, Field(ge=1)] | None = None
+    """So many frames back to back at `rate_fps` or faster, and no more (RFC 9004); None: a constant load."""
+    learning: bool = True
+    """Whether the receiving ends send a few frames first, so that a learning switch knows where they are."""
+
+
+class TrialRequest(Frozen):
+    """A load and for how long."""
+
+    load: Load
+    duration_s: Seconds
+    purpose: str = "search"
+    """What the trial is for: `warm-up`, `search`, `validation`, `verification`, `latency`, ..."""
+
+
+class TrialVerdict(StrEnum):
+    """What a trial says about its load. In the order of severity."""
+
+    VALID = "valid"
+    """The generator did what was asked; loss is the device's."""
+    INVALID = "invalid"
+    """The generator did not; the reasons tell how."""
+
+
+class LatencySummary(Frozen):
+    """One-way latency of the frames of one direction, ns."""
+
+    frames: Count
+    min_ns: float
+    mean_ns: float
+    max_ns: float
+    percentiles_ns: dict[str, float] = {}
+    """By name: `50`, `90`, `99`, `99.9`; empty where the generator tells none."""
+    precision: float | None = None
+    """Greatest relative error of the percentiles; None where the generator tells none."""
+
+
+class DirectionCounts(Frozen):
+    """Frames of one direction, counted by the generator after it stopped and settled."""
+
+    sender: str
+    """Name of the generator's port that sent."""
+    receiver: str
+    """Name of the generator's port where the frames should arrive."""
+    intended_frames: Count
+    sent_frames: Count
+    received_frames: Count
+    """Different frames of this trial that arrived, duplicates not counted."""
+    duplicate_frames: Count = 0
+    reordered_frames: Count = 0
+    damaged_frames: Count = 0
+    foreign_frames: Count = 0
+    """Frames that arrived and are not of this trial."""
+    transmit_s: Seconds
+    """From the first frame to the end of the last, as the generator measured it."""
+    latency: LatencySummary | None = None
+
+    @property
+    def lost_frames(self) -> int:
+        """Frames sent that did not arrive. Duplicates never make up for them."""
+        return max(0, self.sent_frames - self.received_frames)
+
+
+class TrialResult(Frozen):
+    """What came of a trial."""
+
+    request: TrialRequest
+    started_at: float
+    """Seconds since 1970, UTC."""
+    verdict: TrialVerdict
+    reasons: tuple[str, ...] = ()
+    """Why it is invalid."""
+    directions: tuple[DirectionCounts, ...] = Field(min_length=1, max_length=2)
+    clock_error: float | None = None
+    """Greatest relative error of the generator's clock in this trial, where it tells that."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it says something about the device under test."""
+        return self.verdict is TrialVerdict.VALID
+
+    @property
+    def sent_frames(self) -> int:
+        """Frames sent, both directions."""
+        return sum(direction.sent_frames for direction in self.directions)
+
+    @property
+    def lost_frames(self) -> int:
+        """Frames lost, both directions; a surplus of one never makes up for the other's loss."""
+        return sum(direction.lost_frames for direction in self.directions)
+
+    @property
+    def loss_ratio(self) -> float:
+        """Part of the frames sent that did not arrive, both directions."""
+        return self.lost_frames / self.sent_frames if self.sent_frames else 0.0
+
+    @property
+    def offered_fps(self) -> float:
+        """Offered load, mean of the directions, frames/s: frames sent over the time that sending took."""
+        return sum(d.sent_frames / d.transmit_s for d in self.directions if d.transmit_s) / len(self.directions)
+
+    @property
+    def forwarded_fps(self) -> float:
+        """Forwarding rate, mean of the directions, frames/s."""
+        return sum(d.received_frames / d.transmit_s for d in self.directions if d.transmit_s) / len(self.directions)
