@@ -10,7 +10,6 @@ use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
-use ringroad_ring::shared::prefetch_read;
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
@@ -25,8 +24,6 @@ use crate::peer::wake_set::WakeSet;
 const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
 /// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// How far ahead of the segment that is read the next ones are fetched, bytes.
-const PREFETCH_BYTES: usize = 512;
 
 /// Opens `queues` channels of the card at `path`.
 ///
@@ -122,7 +119,6 @@ impl PortQueue for ChannelQueue {
             if !batch.has_room(1) || borrowed.len() == MAX_BORROWED {
                 return;
             }
-            prefetch_read(reader.address_ahead(PREFETCH_BYTES));
             let segment = match reader.take() {
                 Ok(Some(segment)) => segment,
                 Ok(None) => return,

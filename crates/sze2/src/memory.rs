@@ -4,7 +4,7 @@
 //! behind the other: a segment that goes on at the start of the buffer is one piece of memory all the same.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -14,6 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::control_page::{CONTROL_PAGE_BYTES, ChannelState, ControlPage, Line, MAGIC, VERSION};
 use crate::descriptors::{Block, MAX_BLOCK_PAGES, PAGE_BYTES, WORD_BYTES, WalkError, cycle, walk};
+use crate::segment::ALIGNMENT;
 
 /// Smallest buffer, bytes: two of the longest segments.
 pub const MIN_BUFFER_BYTES: u64 = 128 << 10;
@@ -260,6 +261,17 @@ impl ChannelMemory {
         let start = unsafe { self.data.start.add(self.data.skip + at) };
         // SAFETY: as above; the mapping lives as long as the borrow.
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
+    }
+
+    /// The first word at `at`, which is a multiple of 8: the head of a segment, read once.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, at: u64) -> [u8; ALIGNMENT] {
+        let at = (at & (self.buffer_bytes - 1)) as usize & !(ALIGNMENT - 1);
+        // SAFETY: the whole word is in the first of the two mappings, whose size is a multiple of 8.
+        let word = unsafe { self.data.start.add(self.data.skip + at) };
+        // SAFETY: mapped, and aligned as blocks are; whoever else writes it, an atomic load is one value.
+        unsafe { word.cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed).to_ne_bytes()
     }
 
     /// Touches every page, so that the first data find them there.

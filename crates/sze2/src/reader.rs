@@ -3,13 +3,16 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use ringroad_ring::shared::SharedBytes;
+use ringroad_ring::shared::{SharedBytes, prefetch_read};
 use ringroad_ring::wakeup::{Kicker, publish_fence};
 
 use crate::fault::Fault;
 use crate::memory::ChannelMemory;
 use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Layout};
 use crate::writer::{Side, checked};
+
+/// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known from the one before, so the processor cannot look ahead by itself.
+const PREFETCH_BYTES: u64 = 1024;
 
 /// The reading side. Segments are read where they lie, and their room is given back in order.
 #[derive(Debug)]
@@ -109,15 +112,15 @@ impl SegmentReader {
     ///
     /// # Errors
     /// [`Fault`]; the reader stays where it is.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self) -> Result<Option<SegmentPlace<'_>>, Fault> {
         if self.at == self.end && self.look()? == 0 {
             return Ok(None);
         }
-        let mut header = [0; HEADER_BYTES];
-        self.memory.data(self.at, HEADER_BYTES).read(&mut header);
         let at = self.at;
-        let layout = Header::from_bytes(header)
+        prefetch_read(self.memory.data(at + PREFETCH_BYTES, 0).as_ptr());
+        let [s0, s1, m0, m1, ..] = self.memory.word(at);
+        let layout = Header::from_bytes([s0, s1, m0, m1])
             .layout(self.known_bytes())
             .map_err(|error| Fault::Segment { at, error })?;
         self.at = (at + layout.occupied_bytes as u64) & (self.memory.buffer_bytes() - 1);
@@ -131,13 +134,6 @@ impl SegmentReader {
             self.at = (self.at + bytes as u64) & (self.memory.buffer_bytes() - 1);
         }
         is_possible
-    }
-
-    /// Address of the data `ahead` bytes further on, to be prefetched.
-    #[inline]
-    #[must_use]
-    pub fn address_ahead(&self, ahead: usize) -> *const u8 {
-        self.memory.data(self.at + ahead as u64, 0).as_ptr()
     }
 
     /// Where this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).

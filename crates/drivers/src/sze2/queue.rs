@@ -11,7 +11,6 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::eventfd;
-use ringroad_ring::shared::prefetch_read;
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
 use ringroad_sze2::card::flow_key::KEY_BYTES;
@@ -30,8 +29,6 @@ use crate::peer::wake_set::WakeSet;
 const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
 /// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// How far ahead of the segment that is read the next ones are fetched, bytes.
-const PREFETCH_BYTES: usize = 512;
 /// No channel: the frame was rejected.
 const REJECTED: u8 = u8::MAX;
 
@@ -288,7 +285,6 @@ fn take_from(
     let mut taken = Taken::default();
     let Some(TransmitEnd { reader, .. }) = &mut lane.end else { return taken };
     while batch.has_room(1) && borrowed.len() < MAX_BORROWED {
-        prefetch_read(reader.address_ahead(PREFETCH_BYTES));
         let segment = match reader.take() {
             Ok(Some(segment)) => segment,
             Ok(None) => break,
