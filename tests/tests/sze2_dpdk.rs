@@ -1,6 +1,7 @@
 //! Capture cards in software with Debian's testpmd behind them, through the DPDK driver of `compat/dpdk-szedata2`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
@@ -11,7 +12,7 @@ use ringroad_sze2::client::Card;
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
-use ringroad_tests::frames::{numbered, receive, send, station};
+use ringroad_tests::frames::{numbered, read_capture, receive, send, station};
 use ringroad_tests::passage::carry;
 use ringroad_tests::szedata_plugin::SzedataPlugin;
 use ringroad_tests::testpmd::{Memory, Testpmd};
@@ -132,7 +133,7 @@ fn xstat(testpmd: &mut Testpmd, port: u16, name: &str) -> u64 {
 }
 
 /// Sum over channels.
-fn frames(channels: &[ChannelStatus]) -> (u64, u64) {
+fn frames_of(channels: &[ChannelStatus]) -> (u64, u64) {
     channels.iter().fold((0, 0), |(frames, bytes), channel| {
         (frames + channel.counters.frames, bytes + channel.counters.bytes)
     })
@@ -177,8 +178,8 @@ fn frames_come_back_unchanged_from_testpmd() {
             await_conserved(&site.daemon);
             for port in [0, 1] {
                 let (counted, card) = (statistics(&mut testpmd, port), site.status(port.into()));
-                assert_eq!((counted.received, counted.received_bytes), frames(&card.receive), "{card:#?}");
-                assert_eq!((counted.sent, counted.sent_bytes), frames(&card.transmit), "{card:#?}");
+                assert_eq!((counted.received, counted.received_bytes), frames_of(&card.receive), "{card:#?}");
+                assert_eq!((counted.sent, counted.sent_bytes), frames_of(&card.transmit), "{card:#?}");
                 assert_eq!(
                     (counted.sent, counted.sent_bytes),
                     (card.obuf_counters.frames, card.obuf_counters.bytes)
@@ -202,6 +203,61 @@ fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
         site.a.tx().sync().unwrap();
         assert_eq!(receive(&mut site.b), frame);
     }
+}
+
+/// On which of two sides each frame's sender is, so that whoever talks to each other is on different ones.
+fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
+    let mut sides: HashMap<&[u8], bool> = HashMap::new();
+    let sender_sides = frames.iter().map(|frame| {
+        let (destination, source) = (&frame[..6], &frame[6..12]);
+        let other = sides.get(destination).copied();
+        let side = *sides.entry(source).or_insert(other.is_some_and(|other| !other));
+        if destination[0] & 1 == 0 {
+            assert_ne!(
+                *sides.entry(destination).or_insert(!side),
+                side,
+                "the capture has a triangle of talkers"
+            );
+        }
+        side
+    });
+    sender_sides.collect()
+}
+
+#[test]
+fn a_real_capture_passes_testpmd_and_two_cards_on_switches_both_ways_unchanged() {
+    let Some(plugin) = SzedataPlugin::find() else { return };
+    let capture =
+        std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
+    let frames = read_capture(capture.as_ref());
+    let sides = sides(&frames);
+    let mut site = Site::new(1);
+    let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
+    start(&mut testpmd);
+    // What is sent before all is up would be lost.
+    carry(site.a.queue(), site.b.queue(), &SHORT, 3, 1);
+    carry(site.b.queue(), site.a.queue(), &SHORT, 4, 1);
+    let mut passed = 0;
+    while passed < frames.len() {
+        let run = sides[passed..].iter().take_while(|side| **side == sides[passed]).count().min(40);
+        let (from, to) = if sides[passed] { (&mut site.b, &mut site.a) } else { (&mut site.a, &mut site.b) };
+        for frame in &frames[passed..passed + run] {
+            send(from, frame);
+        }
+        from.tx().sync().unwrap();
+        for (number, frame) in frames.iter().enumerate().skip(passed).take(run) {
+            assert!(receive(to) == *frame, "frame {number} of the capture came changed");
+        }
+        passed += run;
+    }
+    stop(&mut testpmd);
+    await_conserved(&site.daemon);
+    for port in [0, 1] {
+        let (counted, card) = (statistics(&mut testpmd, port), site.status(port.into()));
+        assert_eq!((counted.received, counted.received_bytes), frames_of(&card.receive), "{card:#?}");
+        assert_eq!((counted.sent, counted.sent_bytes), frames_of(&card.transmit), "{card:#?}");
+    }
+    testpmd.quit();
 }
 
 #[test]
@@ -253,7 +309,7 @@ fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
     stop(&mut testpmd);
     let counted = statistics(&mut testpmd, 0);
     let card = site.await_status(0, |card| card.transmit.iter().all(|c| c.used_bytes == 0));
-    assert_eq!((counted.sent, counted.sent_bytes), frames(&card.transmit));
+    assert_eq!((counted.sent, counted.sent_bytes), frames_of(&card.transmit));
     assert_eq!((counted.sent, counted.sent_bytes), (card.obuf_counters.frames, card.obuf_counters.bytes));
     await_conserved(&site.daemon);
     testpmd.quit();
