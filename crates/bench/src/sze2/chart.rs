@@ -93,6 +93,7 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> 
         .x_label_formatter(&size_at)
         .x_desc("frame size, bytes with FCS")
         .y_desc("cycles for a frame")
+        .y_label_formatter(&|cycles| format!("{cycles:.0}"))
         .draw()?;
     let width = 0.8 / Driver::ALL.len() as f64;
     for (number, (driver, colour)) in Driver::ALL.iter().zip(COLOURS).enumerate() {
