@@ -1,0 +1,244 @@
+"""The inner side of a run: goes through the schedule, and tells what comes of it.
+
+It knows no namespace and no program: test beds come from a factory, and so tests can give it simulated ones.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.method.interface import Method, MethodContext
+from ringroad_lab.record import (
+    DutRecord,
+    GeneratorCeiling,
+    LogExcerpt,
+    Measurement,
+    MeasurementStatus,
+    Outcome,
+    Series,
+)
+from ringroad_lab.run.events import (
+    BedEnded,
+    BedReady,
+    CeilingFound,
+    Event,
+    MeasurementDone,
+    RemainingKnown,
+    StepBegan,
+    TrialDone,
+    Warned,
+)
+from ringroad_lab.run.schedule import Round, Step, schedule
+from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.trial import TrialResult
+
+# Beside its duration a trial takes about so long: learning frames, settling, reading.
+TRIAL_OVERHEAD_S = 0.6
+
+
+class Bed(ABC):
+    """A device under test with its guests, plugged in to a generator."""
+
+    @property
+    @abstractmethod
+    def generator(self) -> Generator:
+        """What offers the load."""
+
+    @abstractmethod
+    def record(self) -> DutRecord:
+        """Return the device as it is."""
+
+    @abstractmethod
+    def ceiling(self, frame: FrameMix) -> GeneratorCeiling:
+        """Return what the generator carries by itself, of frames like these; measured once."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check that device and guests live.
+
+        Raises:
+            DutError, GuestError: which one does not, with the end of its log.
+        """
+
+    @abstractmethod
+    def collect(self) -> dict[str, int]:
+        """Return what the device counted."""
+
+    @abstractmethod
+    def watched(self) -> Sequence[Series]:
+        """Return what was watched since the bed was made: processor time, memory, steal time."""
+
+    @abstractmethod
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what its programs said."""
+
+
+BedFactory = Callable[[Scenario, DutChoice], AbstractContextManager[Bed]]
+
+
+class Engine:
+    """Measures a scenario."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        methods: dict[str, Method],
+        make_bed: BedFactory,
+        tell: Callable[[Event], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        """Take the scenario, its methods by name, what makes test beds, where events go, and who says that it is enough."""
+        self._scenario = scenario
+        self._methods = methods
+        self._make_bed = make_bed
+        self._tell = tell
+        self._is_stopped = is_stopped
+
+    def run(self, measured: frozenset[int] = frozenset()) -> None:
+        """Measure everything that is not there yet.
+
+        A device that does not start, or dies, makes its measurements invalid, with the reason; the others go on.
+
+        Raises:
+            RunStoppedError: the user stopped it.
+        """
+        for planned in schedule(self._scenario):
+            todo = [step for step in planned.steps if step.number not in measured]
+            while todo:
+                todo = self._run_round(planned, todo)
+
+    def _run_round(self, planned: Round, todo: list[Step]) -> list[Step]:
+        """Measure as much of a round as one start of the device allows; what is left."""
+        self._stop_if_told()
+        begun_at = time.time()
+        done = 0
+        try:
+            with self._make_bed(self._scenario, planned.dut) as bed:
+                self._tell(BedReady(dut=bed.record(), repetition=planned.repetition))
+                try:
+                    while done < len(todo):
+                        is_alive = self._run_step(bed, planned, todo[done])
+                        done += 1
+                        if not is_alive:
+                            break
+                finally:
+                    self._tell(BedEnded(series=tuple(bed.watched()), logs=tuple(bed.logs())))
+        except RunStoppedError:
+            raise
+        except (DutError, GuestError, GeneratorError, HostError) as error:
+            if done < len(todo):
+                # Not even started: what is left of the round would fare no better.
+                for step in todo[done:]:
+                    self._give(planned, step, begun_at, _invalid(str(error)), (), {})
+                return []
+            self._tell(Warned(text=f"{planned.dut.label}: {error}"))
+        return todo[done:]
+
+    def _run_step(self, bed: Bed, planned: Round, step: Step) -> bool:
+        """Make one measurement; whether the bed is still good."""
+        self._stop_if_told()
+        method = self._methods[step.method.name]
+        trials: list[TrialResult] = []
+
+        def on_trial(trial: TrialResult) -> None:
+            trials.append(trial)
+            self._tell(
+                TrialDone(
+                    number=step.number,
+                    purpose=trial.request.purpose,
+                    rate_fps=trial.request.load.rate_fps,
+                    verdict=trial.verdict,
+                    loss_ratio=trial.loss_ratio,
+                )
+            )
+            self._stop_if_told()
+
+        self._tell(
+            StepBegan(
+                number=step.number,
+                dut=planned.dut.label,
+                method=step.method.name,
+                frame=step.frame.name,
+                repetition=planned.repetition,
+                expected_s=method.expected_s(TRIAL_OVERHEAD_S),
+            )
+        )
+        begun_at = time.time()
+        is_alive = True
+        counters: dict[str, int] = {}
+        try:
+            ceiling = bed.ceiling(step.frame)
+            self._tell(CeilingFound(ceiling=ceiling))
+            max_fps, is_generator_bound = self._max_fps(step.frame, ceiling)
+            context = MethodContext(
+                generator=bed.generator,
+                frame=step.frame,
+                max_fps=max_fps,
+                is_max_generator_bound=is_generator_bound,
+                bidirectional=self._scenario.bidirectional,
+                flows=self._scenario.flows,
+                on_trial=on_trial,
+                remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+            )
+            outcome = method.measure(context)
+            bed.check()
+            counters = bed.collect()
+        except RunStoppedError:
+            raise
+        except LabError as error:
+            outcome, is_alive = _invalid(_cause(bed, error)), False
+        self._give(planned, step, begun_at, outcome, tuple(trials), counters)
+        return is_alive
+
+    def _max_fps(self, frame: FrameMix, ceiling: GeneratorCeiling) -> tuple[float, bool]:
+        """Greatest load worth offering, and whether it is the generator that sets it."""
+        link_bps = self._scenario.link_bps
+        line_fps = frame.line_rate_fps(link_bps) if link_bps is not None else float("inf")
+        return (ceiling.ceiling_fps, True) if ceiling.ceiling_fps < line_fps else (line_fps, False)
+
+    def _give(
+        self,
+        planned: Round,
+        step: Step,
+        begun_at: float,
+        outcome: Outcome,
+        trials: tuple[TrialResult, ...],
+        counters: dict[str, int],
+    ) -> None:
+        measurement = Measurement(
+            number=step.number,
+            dut=planned.dut.label,
+            topology=self._scenario.topology.value,
+            method=step.method.name,
+            frame=step.frame,
+            repetition=planned.repetition,
+            started_at=begun_at,
+            elapsed_s=max(0.0, time.time() - begun_at),
+            outcome=outcome,
+            trials=trials,
+            dut_counters=counters,
+        )
+        self._tell(MeasurementDone(measurement=measurement))
+
+    def _stop_if_told(self) -> None:
+        if self._is_stopped():
+            raise RunStoppedError("stopped; what was measured is kept")
+
+
+def _invalid(reason: str) -> Outcome:
+    return Outcome(status=MeasurementStatus.INVALID, reasons=(reason,))
+
+
+def _cause(bed: Bed, error: LabError) -> str:
+    """Why a measurement failed: a device that died says more than a generator that then found nobody."""
+    try:
+        bed.check()
+    except LabError as death:
+        return str(death)
+    return str(error)

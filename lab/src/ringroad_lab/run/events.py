@@ -1,0 +1,116 @@
+"""What the inner process of a run and the outer one tell each other: one JSON value a line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Measurement, Series
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.trial import Frozen, TrialVerdict
+
+
+class Job(Frozen):
+    """What the inner process is to do: the first line that it gets."""
+
+    scenario: Scenario
+    measured: tuple[int, ...] = ()
+    """Numbers of the measurements that are there already."""
+    folder: str
+    """Where the run's private files lie."""
+
+
+STOP_LINE = "stop\n"
+"""The only other line: no more trials."""
+
+
+class Prepared(Frozen):
+    """All programs of all devices are there."""
+
+    kind: Literal["prepared"] = "prepared"
+    generator_version: str
+
+
+class BedReady(Frozen):
+    """A device was started, and the generator beside it."""
+
+    kind: Literal["bed-ready"] = "bed-ready"
+    dut: DutRecord
+    repetition: int
+
+
+class CeilingFound(Frozen):
+    """The generator tested itself."""
+
+    kind: Literal["ceiling-found"] = "ceiling-found"
+    ceiling: GeneratorCeiling
+
+
+class StepBegan(Frozen):
+    """A measurement begins."""
+
+    kind: Literal["step-began"] = "step-began"
+    number: int
+    dut: str
+    method: str
+    frame: str
+    repetition: int
+    expected_s: float
+
+
+class TrialDone(Frozen):
+    """A trial is over; for the progress only, it comes again in its measurement."""
+
+    kind: Literal["trial-done"] = "trial-done"
+    number: int
+    purpose: str
+    rate_fps: float
+    verdict: TrialVerdict
+    loss_ratio: float
+
+
+class RemainingKnown(Frozen):
+    """The measurement under way will take so much longer, s."""
+
+    kind: Literal["remaining-known"] = "remaining-known"
+    number: int
+    remaining_s: float
+
+
+class MeasurementDone(Frozen):
+    """A measurement is there, and is kept from now on."""
+
+    kind: Literal["measurement-done"] = "measurement-done"
+    measurement: Measurement
+
+
+class BedEnded(Frozen):
+    """A device was stopped: what was watched beside it, and what its programs said."""
+
+    kind: Literal["bed-ended"] = "bed-ended"
+    series: tuple[Series, ...] = ()
+    logs: tuple[LogExcerpt, ...] = ()
+
+
+class Warned(Frozen):
+    """Something that the user should know, and that ends nothing."""
+
+    kind: Literal["warned"] = "warned"
+    text: str
+
+
+class Ended(Frozen):
+    """The last event."""
+
+    kind: Literal["ended"] = "ended"
+    is_stopped: bool = False
+    failure: str = ""
+    exit_status: int = 0
+
+
+Event = Annotated[
+    Prepared | BedReady | CeilingFound | StepBegan | TrialDone | RemainingKnown | MeasurementDone | BedEnded | Warned | Ended,
+    Field(discriminator="kind"),
+]
+EVENTS: TypeAdapter[Event] = TypeAdapter(Event)

@@ -1,0 +1,72 @@
+"""The inner process: reads a job from its standard input, measures, and writes events to its standard output."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ringroad_lab.errors import LabError, RunStoppedError
+from ringroad_lab.run.engine import Engine
+from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job, Prepared
+
+
+def main() -> int:
+    """Measure one job; the events tell how it went, and so does the status."""
+    tell = _Teller()
+    try:
+        job = Job.model_validate_json(sys.stdin.readline())
+    except ValidationError as error:
+        tell(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
+        return 1
+    stopped = threading.Event()
+    threading.Thread(target=_await_stop, args=(stopped,), daemon=True).start()
+    ended = _run(job, tell, stopped)
+    tell(ended)
+    return ended.exit_status
+
+
+def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
+    # Only here, so that a job that cannot be read fails before anything is loaded.
+    from ringroad_lab.method.registry import make_method
+    from ringroad_lab.testbed import TestBeds
+
+    try:
+        methods = {choice.name: make_method(choice) for choice in job.scenario.methods}
+        with TestBeds(job.scenario, Path(job.folder)) as beds:
+            tell(Prepared(generator_version=beds.generator_version()))
+            Engine(job.scenario, methods, beds.make, tell, stopped.is_set).run(frozenset(job.measured))
+    except RunStoppedError as stop:
+        return Ended(is_stopped=True, exit_status=stop.exit_status)
+    except LabError as error:
+        return Ended(failure=str(error), exit_status=error.exit_status)
+    return Ended()
+
+
+class _Teller:
+    """Writes events, whole lines, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._out = sys.stdout
+        # What a library prints must not get between the events.
+        sys.stdout = sys.stderr
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._out.write(event.model_dump_json() + "\n")
+            self._out.flush()
+
+
+def _await_stop(stopped: threading.Event) -> None:
+    for line in sys.stdin:
+        if line == STOP_LINE:
+            break
+    # The end of the input is the end of the outer process.
+    stopped.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What a person sees of a run while it goes on: what is measured, what came of it, and how long it will take still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from ringroad_lab.record import Measurement, MeasurementStatus, Metric
+from ringroad_lab.run.events import (
+    BedReady,
+    CeilingFound,
+    Event,
+    MeasurementDone,
+    RemainingKnown,
+    StepBegan,
+    TrialDone,
+    Warned,
+)
+
+_STYLES = {
+    MeasurementStatus.OK: "green",
+    MeasurementStatus.LOWER_BOUND: "cyan",
+    MeasurementStatus.INCONCLUSIVE: "yellow",
+    MeasurementStatus.INVALID: "red",
+}
+
+
+class RunProgress:
+    """Shows events on a terminal: a line that moves, and above it one for each measurement. Elsewhere only the latter."""
+
+    def __init__(self, expected_s: Mapping[int, float], console: Console) -> None:
+        """Take how long each measurement that is left is expected to take, s, by its number."""
+        self._left_s = dict(expected_s)
+        self._total_s = sum(expected_s.values())
+        self._step_until = 0.0
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("preparing", total=max(self._total_s, 1e-9), left="")
+        self._title = "preparing"
+
+    def __enter__(self) -> RunProgress:
+        """Begin to show."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal clean."""
+        self._bar.stop()
+
+    def stopping(self) -> None:
+        """Say that the run ends after the trial under way."""
+        self._console.print("stopping after the trial under way; once more stops at once")
+
+    def watch(self, event: Event) -> None:
+        """Show an event."""
+        match event:
+            case BedReady():
+                self._title = f"{event.dut.label}: ready"
+            case CeilingFound():
+                pass
+            case StepBegan():
+                self._title = f"{event.dut} {event.method} {event.frame} #{event.repetition + 1}"
+                self._left_s[event.number] = event.expected_s
+                self._step_until = time.monotonic() + event.expected_s
+            case RemainingKnown():
+                self._left_s[event.number] = event.remaining_s
+                self._step_until = time.monotonic() + event.remaining_s
+            case TrialDone():
+                loss = f"{100 * event.loss_ratio:.3g} % lost" if event.verdict == "valid" else "invalid"
+                self._title = f"{self._title.split('  ')[0]}  {event.rate_fps / 1e6:.3f} Mpps: {loss}"
+                self._left_s[event.number] = max(0.0, self._step_until - time.monotonic())
+            case MeasurementDone():
+                self._left_s.pop(event.measurement.number, None)
+                self._console.print(describe(event.measurement), highlight=False)
+            case Warned():
+                self._console.print(f"warning: {event.text}", style="yellow", highlight=False)
+            case _:
+                pass
+        left_s = sum(self._left_s.values())
+        self._bar.update(
+            self._task,
+            description=self._title,
+            completed=max(0.0, self._total_s - left_s),
+            total=max(self._total_s, left_s, 1e-9),
+            left=f"{duration(left_s)} left",
+        )
+
+
+def describe(measurement: Measurement) -> str:
+    """Return one line of a measurement, with the markup of a console."""
+    outcome = measurement.outcome
+    style = _STYLES[outcome.status]
+    headline = outcome.metrics.get(outcome.headline)
+    # A bound is no figure: say so beside it.
+    figure = f"at least {value(headline)}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else value(headline)
+    reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
+    # Reasons quote programs; brackets in them are no markup.
+    escaped = reasons.replace("[", "\\[")
+    return (
+        f"{measurement.dut:<16} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
+        f"{figure:>18}  [{style}]{outcome.status.value}[/{style}]{escaped}"
+    )
+
+
+def value(metric: Metric | None) -> str:
+    """Return a figure with its unit, as people write it."""
+    if metric is None:
+        return "-"
+    if metric.unit == "frames/s":
+        return f"{metric.value / 1e6:.3f} Mpps"
+    if metric.unit == "ns":
+        return f"{metric.value / 1e3:.2f} µs"
+    if metric.unit == "ratio":
+        return f"{100 * metric.value:.4g} %"
+    if metric.unit == "bit/s":
+        return f"{metric.value / 1e9:.3f} Gbit/s"
+    return f"{metric.value:g} {metric.unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people write it: `45 s`, `3 min 20 s`, `1 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, whole = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {whole:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"

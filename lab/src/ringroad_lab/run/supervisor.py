@@ -1,0 +1,204 @@
+"""The outer side of a run: starts the inner process, keeps each measurement as soon as it is there, and ends with the whole record."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from ringroad_lab.errors import SandboxError
+from ringroad_lab.record import (
+    DutRecord,
+    GeneratorCeiling,
+    LogExcerpt,
+    Measurement,
+    MeasurementStatus,
+    NoiseFloor,
+    RunRecord,
+    RunState,
+    Series,
+)
+from ringroad_lab.run.events import (
+    EVENTS,
+    STOP_LINE,
+    BedEnded,
+    BedReady,
+    CeilingFound,
+    Ended,
+    Event,
+    Job,
+    MeasurementDone,
+    Prepared,
+)
+from ringroad_lab.sandbox.private import Sandbox
+from ringroad_lab.scenario.model import Scenario
+
+INNER = (sys.executable, "-m", "ringroad_lab.run.inside")
+# What the inner process's own errors are kept of.
+_LAST_WORDS_BYTES = 8192
+
+
+class Keeper(Protocol):
+    """Where a run is kept while it goes on."""
+
+    def begin_run(self, record: RunRecord) -> None:
+        """Keep a run that begins."""
+
+    def add_measurement(self, run_id: str, measurement: Measurement) -> None:
+        """Keep one more of its measurements."""
+
+    def end_run(self, record: RunRecord) -> None:
+        """Keep how it ended."""
+
+
+class Supervisor:
+    """Carries out one run."""
+
+    def __init__(self, keeper: Keeper, watch: Callable[[Event], None], on_stop: Callable[[], None]) -> None:
+        """Take where the run is kept, who watches its events, and who is told that the user wants it stopped."""
+        self._keeper = keeper
+        self._watch = watch
+        self._on_stop = on_stop
+
+    def run(self, record: RunRecord, scenario: Scenario, floors: Callable[[RunRecord], tuple[NoiseFloor, ...]]) -> tuple[RunRecord, int]:
+        """Carry out the run whose head, and what of it was measured before, is `record`.
+
+        The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
+
+        Returns:
+            The whole record, and the exit status that the inner process asks for.
+
+        Raises:
+            SandboxError: the inner process cannot be started. Everything later is in the record.
+        """
+        if not record.measurements:
+            self._keeper.begin_run(record)
+        tally = _Tally(record)
+        with tempfile.TemporaryDirectory(prefix="ringroad-lab-") as folder:
+            errors = Path(folder) / "inside.log"
+            job = Job(scenario=scenario, measured=tuple(measurement.number for measurement in record.measurements), folder=folder)
+            sandbox = Sandbox.start(INNER, private=scenario.private, stderr=errors)
+            try:
+                with self._stopping(sandbox):
+                    ended = self._follow(sandbox, job, tally, record.run_id)
+            finally:
+                sandbox.close()
+            if ended is None:
+                last_words = errors.read_text(errors="replace")[-_LAST_WORDS_BYTES:].strip()
+                ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
+        state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
+        whole = tally.record(state, ended.failure)
+        whole = whole.model_copy(update={"noise_floors": floors(whole)})
+        self._keeper.end_run(whole)
+        return whole, ended.exit_status
+
+    def _follow(self, sandbox: Sandbox, job: Job, tally: _Tally, run_id: str) -> Ended | None:
+        """Take events until the last one; None where that never came."""
+        try:
+            sandbox.stdin.write(job.model_dump_json() + "\n")
+            sandbox.stdin.flush()
+        except BrokenPipeError:
+            return None
+        for line in sandbox.stdout:
+            try:
+                event = EVENTS.validate_json(line)
+            except ValidationError as error:
+                raise SandboxError(f"the measuring process said what it may not: {line[:200]!r}: {error}") from error
+            if isinstance(event, MeasurementDone):
+                self._keeper.add_measurement(run_id, event.measurement)
+            tally.take(event)
+            self._watch(event)
+            if isinstance(event, Ended):
+                return event
+        return None
+
+    @contextmanager
+    def _stopping(self, sandbox: Sandbox) -> Iterator[None]:
+        """Have signals stop the run: the first kindly, the second at once."""
+        told = False
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            nonlocal told
+            if told:
+                sandbox.close(timeout_s=0)
+                return
+            told = True
+            self._on_stop()
+            try:
+                sandbox.stdin.write(STOP_LINE)
+                sandbox.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                return
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Tally:
+    """What has come of a run so far."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._head = record
+        self._measurements: dict[int, Measurement] = {measurement.number: measurement for measurement in record.measurements}
+        self._duts: dict[str, DutRecord] = {dut.label: dut for dut in record.duts}
+        self._ceilings: dict[tuple[str, str], GeneratorCeiling] = {(c.transport, c.frame.name): c for c in record.ceilings}
+        self._series: list[Series] = list(record.series)
+        self._logs: list[LogExcerpt] = list(record.logs)
+        self._generator_version = record.generator_version
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Prepared():
+                self._generator_version = event.generator_version
+            case BedReady():
+                self._duts[event.dut.label] = event.dut
+            case CeilingFound():
+                self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling
+            case MeasurementDone():
+                self._measurements[event.measurement.number] = event.measurement
+            case BedEnded():
+                self._series += event.series
+                self._logs += event.logs
+            case _:
+                pass
+
+    def record(self, state: RunState, failure: str) -> RunRecord:
+        update = {
+            "ended_at": time.time(),
+            "state": state,
+            "failure": failure,
+            "generator_version": self._generator_version,
+            "duts": tuple(self._duts.values()),
+            "ceilings": tuple(self._ceilings.values()),
+            "measurements": tuple(measurement for _, measurement in sorted(self._measurements.items())),
+            "series": _joined(self._series),
+            "logs": tuple(self._logs),
+        }
+        return self._head.model_copy(update=update)
+
+
+def _joined(series: list[Series]) -> tuple[Series, ...]:
+    """Join what was watched under one name while a device was started again and again."""
+    joined: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for part in series:
+        joined.setdefault((part.name, part.subject, part.unit), []).extend(part.points)
+    return tuple(
+        Series(name=name, subject=subject, unit=unit, points=tuple(sorted(points))) for (name, subject, unit), points in joined.items()
+    )
+
+
+def worst_status(record: RunRecord) -> int:
+    """Exit status that the measurements ask for: 4 where one is invalid, else 0."""
+    return 4 if any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements) else 0
