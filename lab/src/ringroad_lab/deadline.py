@@ -1,0 +1,16 @@
+"""Waiting for what no event tells of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float = 0.02) -> bool:
+    """Ask again and again; False where the time ran out before the answer was yes. Asks once at least."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause_s)
+    return True
