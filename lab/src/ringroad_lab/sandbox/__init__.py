@@ -1,0 +1,1 @@
+"""Where a run happens: private namespaces, and memory lent for its length."""

@@ -1,0 +1,106 @@
+"""Running a command in private network, mount and process namespaces.
+
+Nothing of it outlives the process that started it, however that ends: `setpriv` has the kernel kill `unshare` with its parent,
+`unshare` has it kill the first process of the namespaces, and with that process everything in them goes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from ringroad_lab.errors import MissingProgramError, SandboxError
+
+_NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
+
+
+class Sandbox:
+    """A command with pipes to its standard input and output, in namespaces of its own or, where that cannot be, without."""
+
+    stdin: IO[str]
+    stdout: IO[str]
+    """Lines of text; the end of the file is the end of the command."""
+
+    def __init__(self, popen: subprocess.Popen[str], is_private: bool) -> None:
+        """Take what `start` made."""
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        self._popen = popen
+        self._is_private = is_private
+        self.stdin = popen.stdin
+        self.stdout = popen.stdout
+
+    @classmethod
+    def start(
+        cls, argv: Sequence[str], *, private: bool = True, stderr: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Sandbox:
+        """Start `argv`; its standard error goes into the file `stderr`, or where this process's goes.
+
+        It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it;
+        `interrupt` does. In a private sandbox `/run` is empty, and temporary files are kept there.
+
+        Raises:
+            SandboxError: namespaces cannot be made: the user is not root, or the kernel refuses.
+            MissingProgramError: a program for it is not there.
+        """
+        if private and os.geteuid() != 0:
+            raise SandboxError("private namespaces, and the interfaces in them, need root: run as root, for example with sudo")
+        for program, package in (("setpriv", "util-linux"), ("unshare", "util-linux"), ("mount", "mount"), ("ip", "iproute2")):
+            if shutil.which(program) is None:
+                raise MissingProgramError(program, package)
+        wrapped = ["setpriv", "--pdeathsig", "KILL", "--"]
+        if private:
+            wrapped += [*_NAMESPACES, sys.executable, "-m", "ringroad_lab.sandbox.first_process"]
+        with stderr.open("ab") if stderr else open(os.dup(2), "wb") as errors:
+            popen = subprocess.Popen(
+                [*wrapped, *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **(env or {})},
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                bufsize=1,
+                start_new_session=True,
+            )
+        return cls(popen, private)
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the command, as Ctrl-C would; nothing where it has ended."""
+        try:
+            # `unshare` waits and takes no signals itself; what it started passes them on.
+            targets = psutil.Process(self._popen.pid).children() if self._is_private else [psutil.Process(self._popen.pid)]
+            for target in targets:
+                target.send_signal(signal.SIGINT)
+        except psutil.NoSuchProcess:
+            return
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Wait for its end and return its status; None where the time ran out. A status above 128 is a signal's number more."""
+        try:
+            status = self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return status if status >= 0 else 128 - status
+
+    def close(self, timeout_s: float = 10.0) -> int:
+        """Close its input, give it time to end, kill what is left, and return its status."""
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        status = self.wait(timeout_s)
+        if status is None:
+            self._popen.kill()
+            status = self.wait()
+        self.stdout.close()
+        assert status is not None
+        return status

@@ -1,0 +1,83 @@
+"""Huge pages: the accounting on a pool of plain files, and the kernel's own pool when a lab is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import SandboxError
+from ringroad_lab.sandbox.huge_pages import POOL, huge_pages
+
+
+def simulated_pool(folder: Path, total: int, free: int, surplus: int = 0) -> Path:
+    """Files in place of the kernel's pool: numbers that change only when they are written."""
+    for name, value in (("nr_hugepages", total), ("free_hugepages", free), ("surplus_hugepages", surplus)):
+        (folder / name).write_text(f"{value}\n")
+    return folder
+
+
+def number(pool: Path) -> int:
+    return int((pool / "nr_hugepages").read_text())
+
+
+def test_pages_that_are_free_are_not_asked_for_again(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=100, free=50)
+    with huge_pages(100, pool):
+        assert number(pool) == 100
+    assert number(pool) == 100
+
+
+def test_too_few_pages_are_an_error_and_are_given_back(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=100, free=10)
+    with pytest.raises(SandboxError, match="no 101 MiB in huge pages: the kernel has memory for 20 MiB"), huge_pages(101, pool):
+        pytest.fail("there are no such pages")
+    assert number(pool) == 100
+
+
+def test_what_others_added_in_the_meantime_stays(tmp_path: Path) -> None:
+    pool = simulated_pool(tmp_path, total=4, free=4)
+    source = (
+        "import sys, pathlib\nfrom ringroad_lab.sandbox import huge_pages as module\n"
+        # The simulation gives the pages as soon as they are asked for.
+        "read = module._read\n"
+        "module._read = lambda file: 4 + read(file.parent / 'nr_hugepages') - 4 if file.name == 'free_hugepages' else read(file)\n"
+        "sys.exit(module.main(sys.argv[1:]))"
+    )
+    keeper = subprocess.Popen([sys.executable, "-c", source, "10", str(pool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    with keeper.stdin, keeper.stdout:
+        assert keeper.stdout.readline() == "ready\n"
+        assert number(pool) == 10
+        (pool / "nr_hugepages").write_text("17\n")
+        keeper.stdin.close()
+        assert keeper.wait() == 0
+    assert number(pool) == 11
+
+
+def test_a_machine_without_huge_pages_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="No such file or directory"), huge_pages(2, tmp_path / "absent"):
+        pytest.fail("there is no pool")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not POOL.exists(), reason="needs root and a pool of 2 MiB pages")
+def test_a_killed_lab_gives_its_pages_back() -> None:
+    source = (
+        "import sys, time\nfrom ringroad_lab.sandbox.huge_pages import POOL, huge_pages\n"
+        "free = int((POOL / 'free_hugepages').read_text())\n"
+        "with huge_pages(2 * (free + 3)):\n print(free, (POOL / 'free_hugepages').read_text(), flush=True)\n time.sleep(100)\n"
+    )
+    before = number(POOL)
+    lab = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    with lab.stdout:
+        free, now_free = (int(word) for word in lab.stdout.readline().split())
+        assert now_free >= free + 3
+        lab.kill()
+        lab.wait()
+    assert wait_until(lambda: number(POOL) == before, 30)

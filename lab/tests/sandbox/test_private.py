@@ -1,0 +1,172 @@
+"""The sandbox: real namespaces, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import SandboxError
+from ringroad_lab.sandbox.private import Sandbox
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+LOOK = """
+import json, os, subprocess, sys
+print(json.dumps({
+    "links": [link["ifname"] for link in json.loads(subprocess.check_output(["ip", "-j", "link"]))],
+    "lo": open("/sys/class/net/lo/flags").read().strip(),
+    "sys": os.listdir("/sys/class/net"),
+    "processes": [int(name) for name in os.listdir("/proc") if name.isdigit()],
+    "run": os.listdir("/run"), "tmpdir": os.environ["TMPDIR"], "said": sys.stdin.readline()}), flush=True)
+"""
+
+
+def test_a_command_has_a_network_processes_and_folders_of_its_own() -> None:
+    sandbox = Sandbox.start([sys.executable, "-c", LOOK])
+    sandbox.stdin.write("hello\n")
+    seen = json.loads(sandbox.stdout.readline())
+    assert sandbox.close() == 0
+    assert seen["links"] == seen["sys"] == ["lo"]
+    assert int(seen["lo"], 16) & 1, "the loopback interface is up"
+    assert seen["processes"][0] == 1
+    assert len(seen["processes"]) == 2
+    assert (seen["run"], seen["tmpdir"], seen["said"]) == (["tmp"], "/run/tmp", "hello\n")
+
+
+def test_without_namespaces_it_is_a_command_with_pipes() -> None:
+    sandbox = Sandbox.start(["sh", "-c", "readlink /proc/self/ns/net; exit 7"], private=False)
+    assert sandbox.stdout.read().strip() == os.readlink("/proc/self/ns/net")
+    assert sandbox.close() == 7
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_an_interrupt_reaches_the_command(private: bool) -> None:
+    source = "import time\ntry:\n print('ready', flush=True)\n time.sleep(100)\nexcept KeyboardInterrupt:\n print('stopped')\n raise SystemExit(9)"
+    sandbox = Sandbox.start([sys.executable, "-c", source], private=private)
+    assert sandbox.stdout.readline() == "ready\n"
+    sandbox.interrupt()
+    assert sandbox.stdout.readline() == "stopped\n"
+    assert sandbox.close() == 9
+    sandbox.interrupt()
+
+
+def test_a_command_that_does_not_end_is_killed() -> None:
+    marker = f"86400.{uuid.uuid4().int % 10**9}"
+    sandbox = Sandbox.start(["sleep", marker])
+    assert wait_until(lambda: with_argument(marker, "sleep"), 10)
+    assert sandbox.wait(0.01) is None
+    assert sandbox.close(timeout_s=0.05) == 137
+    assert wait_until(lambda: not with_argument(marker), 10)
+
+
+def test_orphans_end_with_the_command() -> None:
+    marker = f"86400.{uuid.uuid4().int % 10**9}"
+    sandbox = Sandbox.start(["sh", "-c", f"setsid sleep {marker} >/dev/null & echo started; exit 0"])
+    assert sandbox.stdout.readline() == "started\n"
+    assert sandbox.close() == 0
+    assert wait_until(lambda: not with_argument(marker), 10)
+
+
+def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "errors"
+    sandbox = Sandbox.start(["ringroad-no-such"], stderr=said)
+    assert sandbox.close() == 127
+    assert said.read_text() == "cannot run ringroad-no-such: No such file or directory\n"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SandboxError, match="need root"):
+        Sandbox.start(["true"])
+
+
+# A lab with everything that a run makes: interfaces, namespaces by name, a mount, a bridge, processes in sessions of their own.
+LAB = """
+import sys
+from ringroad_lab.sandbox.private import Sandbox
+marker = sys.argv[1]
+script = f'''
+ip netns add {marker}
+ip link add g{marker} type veth peer name d{marker}
+ip link set d{marker} netns {marker}
+ip -n {marker} link add br{marker} type bridge
+mount -t tmpfs {marker} /mnt
+setsid ip netns exec {marker} sh -c "sleep 86400; :" {marker} &
+readlink /proc/self/ns/net
+exec sh -c "sleep 86400; :" {marker}
+'''
+sandbox = Sandbox.start(["sh", "-c", script])
+print(sandbox.stdout.readline(), end="", flush=True)
+sandbox.wait()
+"""
+
+
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7, 0.9, 2.0])
+def test_a_killed_lab_leaves_nothing(part: float) -> None:
+    marker = uuid.uuid4().hex[:8]
+    lab = start_lab(marker)
+    started = time.monotonic()
+    namespace = read_line(lab)
+    whole_s = time.monotonic() - started
+    assert namespace.startswith("net:")
+    assert wait_until(lambda: len(with_argument(marker, "sh")) > 1, 10)
+    kill(lab)
+    assert_nothing_left(marker, namespace)
+
+    # Once more, killed at another moment: in the middle of the setting up.
+    marker = uuid.uuid4().hex[:8]
+    lab = start_lab(marker)
+    time.sleep(part * whole_s)
+    kill(lab)
+    assert_nothing_left(marker, None)
+
+
+def start_lab(marker: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", LAB, marker], stdout=subprocess.PIPE, text=True)
+
+
+def read_line(lab: subprocess.Popen[str]) -> str:
+    assert lab.stdout is not None
+    return lab.stdout.readline().strip()
+
+
+def kill(lab: subprocess.Popen[str]) -> None:
+    lab.kill()
+    lab.wait()
+    assert lab.stdout is not None
+    lab.stdout.close()
+
+
+def with_argument(marker: str, program: str = "") -> list[int]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if any(marker in argument for argument in command) and program in command[0]:
+            found.append(process.pid)
+    return found
+
+
+def assert_nothing_left(marker: str, namespace: str | None) -> None:
+    assert wait_until(lambda: not with_argument(marker), 10)
+    assert marker not in Path("/proc/self/mountinfo").read_text()
+    assert marker not in "".join(os.listdir("/sys/class/net"))
+    assert not Path("/run/netns", marker).exists()
+    if namespace:
+        assert wait_until(lambda: not users_of(namespace), 10)
+
+
+def users_of(namespace: str) -> list[Path]:
+    found = []
+    for link in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            if os.readlink(link) == namespace:
+                found.append(link)
+        except OSError:
+            continue
+    return found
