@@ -48,9 +48,20 @@ def test_without_namespaces_it_is_a_command_with_pipes() -> None:
     assert sandbox.close() == 7
 
 
+INTERRUPTED = (
+    "import time",
+    "try:",
+    "    print('ready', flush=True)",
+    "    time.sleep(100)",
+    "except KeyboardInterrupt:",
+    "    print('stopped')",
+    "    raise SystemExit(9)",
+)
+
+
 @pytest.mark.parametrize("private", [True, False])
 def test_an_interrupt_reaches_the_command(private: bool) -> None:
-    source = "import time\ntry:\n print('ready', flush=True)\n time.sleep(100)\nexcept KeyboardInterrupt:\n print('stopped')\n raise SystemExit(9)"
+    source = "\n".join(INTERRUPTED)
     sandbox = Sandbox.start([sys.executable, "-c", source], private=private)
     assert sandbox.stdout.readline() == "ready\n"
     sandbox.interrupt()
