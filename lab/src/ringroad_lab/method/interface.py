@@ -37,6 +37,9 @@ class MethodContext:
     """To be called with each trial, as soon as it is there: it is recorded, and the progress moves."""
     remaining_s: Callable[[float], None]
     """To be called with the expected rest of the time, s, when that is better known."""
+    throughput_fps: float | None = None
+    """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
+    are not told find it themselves."""
 
 
 class Method(ABC):
