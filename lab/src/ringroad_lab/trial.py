@@ -98,6 +98,9 @@ class DirectionCounts(Frozen):
     """Name of the generator's port where the frames should arrive."""
     intended_frames: Count
     sent_frames: Count
+    """Frames offered."""
+    refused_frames: Count = 0
+    """Those of the sent that the device's ring had no room for, so that they never left: lost, before the device looked at them."""
     received_frames: Count
     """Different frames of this trial that arrived, duplicates not counted."""
     duplicate_frames: Count = 0
