@@ -1,0 +1,136 @@
+"""A load as ports and flows of the Open Traffic Generator model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import snappi
+
+from ringroad_lab.trial import AddressPlan, Load
+
+# RFC 2544, appendix C.2.2: networks for measurements; RFC 4814, section 4: varied addresses and ports.
+PORT_NAMES = ("1", "2")
+PORT_ADDRESSES = ("198.18.0.1", "198.19.0.1")
+# Flows beyond the UDP ports that are free to use: as many source addresses instead.
+MANY_FLOWS_ADDRESSES = ("10.0.0.1", "11.0.0.1")
+FIRST_UDP_PORT = 1024
+UDP_PORTS = 65536 - FIRST_UDP_PORT
+# Locally administered addresses: one station at each end, and the stations of address plans behind each.
+STATIONS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02)
+PLANNED_STATIONS = (0x02_01_00_00_00_00, 0x02_02_00_00_00_00)
+LEARNING_FRAMES = 4
+# RFC 2889, section 5.7: slow enough for any switch to learn every address.
+LEARNING_FPS = 5_000
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Which port sends, which receives."""
+
+    sender: int
+    receiver: int
+
+    @property
+    def flow(self) -> str:
+        """Name of the flow."""
+        return f"{PORT_NAMES[self.sender]} to {PORT_NAMES[self.receiver]}"
+
+    @property
+    def learning_flow(self) -> str:
+        """Name of the flow that tells a learning switch where the receiver is."""
+        return f"learning at {PORT_NAMES[self.receiver]}"
+
+
+def directions(load: Load) -> tuple[Direction, ...]:
+    """Return the directions of a load."""
+    return (Direction(0, 1), Direction(1, 0)) if load.bidirectional else (Direction(0, 1),)
+
+
+def ports(locations: tuple[str, str]) -> snappi.Config:
+    """Return a configuration of the two ports without flows."""
+    config = snappi.Config()
+    for name, location in zip(PORT_NAMES, locations, strict=True):
+        config.ports.port(name=name, location=location)
+    return config
+
+
+def traffic(locations: tuple[str, str], load: Load, duration_s: float) -> snappi.Config:
+    """Return a configuration whose flows are the load and, before it, its learning frames."""
+    config = ports(locations)
+    for direction in directions(load):
+        if load.learning:
+            _add_learning(config, direction, load)
+        _add_load(config, direction, load, duration_s)
+    return config
+
+
+def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_s: float) -> None:
+    flow = _flow(config, direction.flow, direction.sender, direction.receiver)
+    if len(load.frame.parts) == 1:
+        flow.size.fixed = load.frame.parts[0][0]
+    else:
+        for size, weight in load.frame.parts:
+            flow.size.weight_pairs.custom.custom(size=size, weight=weight)
+    flow.rate.pps = load.rate_fps
+    if load.burst_frames is not None:
+        flow.duration.fixed_packets.packets = load.burst_frames
+    else:
+        flow.duration.fixed_seconds.seconds = duration_s
+    flow.metrics.enable = flow.metrics.loss = flow.metrics.latency.enable = True
+    flow.metrics.latency.mode = flow.metrics.latency.STORE_FORWARD
+
+    ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
+    _set_address(ethernet.src, STATIONS[direction.sender])
+    _set_address(ethernet.dst, STATIONS[direction.receiver])
+    planned = {
+        AddressPlan.SOURCES: (ethernet.src, direction.sender),
+        AddressPlan.DESTINATIONS: (ethernet.dst, direction.receiver),
+        AddressPlan.RETURNED: (ethernet.dst, direction.sender),
+    }
+    if load.addresses in planned:
+        field, end = planned[load.addresses]
+        _set_address(field, PLANNED_STATIONS[end] + load.first_station, load.stations)
+    ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.sender], PORT_ADDRESSES[direction.receiver]
+    udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
+    if load.flows > UDP_PORTS:
+        _vary(ip.src, MANY_FLOWS_ADDRESSES[direction.sender], "0.0.0.1", load.flows)
+    elif load.flows > 1:
+        _vary(udp.src_port, FIRST_UDP_PORT, 1, load.flows)
+
+
+def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> None:
+    """Add frames of the receiving end that a switch learns from: RFC 2544, section 23, second step."""
+    flow = _flow(config, direction.learning_flow, direction.receiver, direction.sender)
+    flow.size.fixed = 64
+    flow.rate.pps = LEARNING_FPS
+    ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
+    if load.addresses is AddressPlan.DESTINATIONS:
+        _set_address(ethernet.src, PLANNED_STATIONS[direction.receiver] + load.first_station, load.stations)
+        flow.duration.fixed_packets.packets = load.stations
+    else:
+        _set_address(ethernet.src, STATIONS[direction.receiver])
+        flow.duration.fixed_packets.packets = LEARNING_FRAMES
+    _set_address(ethernet.dst, STATIONS[direction.sender])
+    ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.receiver], PORT_ADDRESSES[direction.sender]
+    udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
+    # So that it is not taken for frames of others where it arrives.
+    flow.metrics.enable = True
+
+
+def _flow(config: snappi.Config, name: str, sender: int, receiver: int) -> snappi.Flow:
+    flow = config.flows.flow(name=name)[-1]
+    flow.tx_rx.port.tx_name, flow.tx_rx.port.rx_names = PORT_NAMES[sender], [PORT_NAMES[receiver]]
+    return flow
+
+
+def _set_address(field: snappi.PatternFlowEthernetSrc | snappi.PatternFlowEthernetDst, address: int, count: int = 1) -> None:
+    text = address.to_bytes(6).hex(":")
+    if count == 1:
+        field.value = text
+    else:
+        _vary(field, text, "00:00:00:00:00:01", count)
+
+
+def _vary(field: object, start: str | int, step: str | int, count: int) -> None:
+    increment = field.increment  # type: ignore[attr-defined]
+    increment.start, increment.step, increment.count = start, step, count
