@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,11 @@ class MethodSettings(BaseModel):
     """What can be set of a method; each method has its own, with the source of its defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return the settings that keep to the letter of the RFC, as far as the method can; the defaults are for quick results."""
+        return cls()
 
 
 @dataclass(frozen=True)

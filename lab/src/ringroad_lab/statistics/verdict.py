@@ -32,7 +32,7 @@ class Comparison(Frozen):
     candidate: tuple[float, ...]
     better: Better
     ratio: float | None
-    """Candidate to baseline, of the medians; None where one side has no sample."""
+    """Candidate to baseline: the ratio of the medians, or of samples taken in pairs the median ratio; None where there is none."""
     interval: tuple[float, float] | None
     """Confidence interval of the ratio."""
     confidence: Annotated[float, Field(gt=0, lt=1)]

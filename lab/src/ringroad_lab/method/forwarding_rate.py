@@ -1,0 +1,93 @@
+"""RFC 2889 section 5.1, with the figures of RFC 2285: what the device forwards at the greatest load, and at best."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from ringroad_lab.method.frame_loss import load_ratios
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+
+RFC2889_TRIAL_S = 30.0
+
+
+class ForwardingRateSettings(TrialSettings):
+    """Of forwarding rates."""
+
+    trial_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    """Length of a trial. RFC 2889 section 5.1.2 has 30 s, and allows others."""
+    step_ratio: Annotated[float, Field(ge=0.01, le=0.5)] = 0.1
+    """Distance of the loads among which the greatest forwarding rate is looked for, of the greatest load."""
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return RFC 2889's."""
+        return cls(trial_s=RFC2889_TRIAL_S)
+
+
+class ForwardingRateMethod(TrialMethod):
+    """RFC 2889 forwarding rate at maximum offered load (FRMOL) and maximum forwarding rate (MFR)."""
+
+    name = "forwarding-rate"
+    title = "Forwarding rate (RFC 2889 section 5.1)"
+    settings_type = ForwardingRateSettings
+    settings: ForwardingRateSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]: where the device loses frames at every load."""
+        settings = self.settings
+        warm_up_s = settings.warm_up_s + trial_overhead_s if settings.warm_up_s else 0.0
+        return warm_up_s + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        if self.settings.trial_s < RFC2889_TRIAL_S:
+            return (f"Trials of the forwarding rate last {self.settings.trial_s:g} s, not 30 s (RFC 2889 section 5.1.2).",)
+        return ()
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Go down from the greatest load while a lower one could still be forwarded better."""
+        settings, context = self.settings, series.context
+        series.warm_up(context.max_fps, settings.warm_up_s)
+        points: list[tuple[float, float]] = []
+        reasons: list[str] = []
+        is_clean_at_max = False
+        for ratio in load_ratios(settings.step_ratio):
+            rate_fps = ratio * context.max_fps
+            if points and rate_fps <= max(rate for _, rate in points):
+                break
+            judged = series.run(rate_fps, settings.trial_s, "forwarding-rate")
+            if not judged.counts:
+                reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
+                continue
+            points.append((rate_fps, judged.result.forwarded_fps))
+            is_clean_at_max = is_clean_at_max or (ratio == 1.0 and judged.passes)
+        if not points:
+            raise NoFigureError(MeasurementStatus.INVALID, reasons[-1])
+        metrics = {"mfr_fps": Metric(value=max(rate for _, rate in points), unit="frames/s", better=Better.HIGHER)}
+        if points[0][0] == context.max_fps:
+            metrics["frmol_fps"] = Metric(value=points[0][1], unit="frames/s", better=Better.HIGHER)
+        if is_clean_at_max and context.is_max_generator_bound:
+            reasons.append(f"it forwards all at the generator's ceiling, {context.max_fps:.0f} frames/s")
+        if "frmol_fps" not in metrics:
+            status = MeasurementStatus.INCONCLUSIVE
+        else:
+            status = MeasurementStatus.LOWER_BOUND if reasons else MeasurementStatus.OK
+        return Outcome(
+            status=status,
+            reasons=tuple(reasons),
+            headline="frmol_fps" if "frmol_fps" in metrics else "mfr_fps",
+            metrics=metrics | series.counters(),
+            curves=(
+                Curve(
+                    name="forwarding rate",
+                    x_name="offered load",
+                    x_unit="frames/s",
+                    y_name="forwarding rate",
+                    y_unit="frames/s",
+                    points=tuple(sorted(points)),
+                ),
+            ),
+        )

@@ -1,0 +1,96 @@
+"""RFC 2544 section 26.3: the part of the frames that is lost at each load, from the greatest down."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from ringroad_lab.method.throughput import RFC2544_TRIAL_S
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+
+
+class FrameLossSettings(TrialSettings):
+    """Of a loss curve."""
+
+    trial_s: Annotated[float, Field(gt=0, le=86_400)] = 2.0
+    """Length of a trial. RFC 2544 section 24: at least 60 s."""
+    step_ratio: Annotated[float, Field(ge=0.01, le=0.5)] = 0.1
+    """Distance of two loads, of the greatest. RFC 2544: 10 % or less."""
+    clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
+    """It ends after so many loads in a row without loss. RFC 2544: two."""
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return RFC 2544's."""
+        return cls(trial_s=RFC2544_TRIAL_S)
+
+
+class FrameLossMethod(TrialMethod):
+    """RFC 2544 frame loss rate."""
+
+    name = "frame-loss"
+    title = "Frame loss rate (RFC 2544 section 26.3)"
+    settings_type = FrameLossSettings
+    settings: FrameLossSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]: where the device loses frames at every load."""
+        settings = self.settings
+        warm_up_s = settings.warm_up_s + trial_overhead_s if settings.warm_up_s else 0.0
+        return warm_up_s + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        settings = self.settings
+        said = []
+        if settings.trial_s < RFC2544_TRIAL_S:
+            said.append(f"Trials of the loss curve last {settings.trial_s:g} s, not 60 s (RFC 2544 section 24).")
+        if settings.step_ratio > 0.1:
+            said.append(f"Loads of the loss curve are {settings.step_ratio:.0%} of the greatest apart, not 10 % (RFC 2544 section 26.3).")
+        if settings.clean_trials < 2:
+            said.append("The loss curve ends at the first load without loss, not after two (RFC 2544 section 26.3).")
+        return tuple(said)
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Go down from the greatest load."""
+        settings, max_fps = self.settings, series.context.max_fps
+        series.warm_up(max_fps, settings.warm_up_s)
+        points: list[tuple[float, float]] = []
+        not_carried: list[str] = []
+        clean = 0
+        for ratio in load_ratios(settings.step_ratio):
+            judged = series.run(ratio * max_fps, settings.trial_s, "frame-loss")
+            if not judged.counts:
+                not_carried.append(f"{ratio * max_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
+                continue
+            points.append((ratio * max_fps, judged.result.loss_ratio))
+            clean = clean + 1 if judged.passes else 0
+            if clean == settings.clean_trials:
+                break
+        if not points:
+            raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry any load: {not_carried[-1]}")
+        is_whole = points[0][0] == max_fps
+        loss = Metric(value=points[0][1], unit="ratio", better=Better.LOWER)
+        return Outcome(
+            status=MeasurementStatus.OK if is_whole else MeasurementStatus.INCONCLUSIVE,
+            reasons=tuple(f"the generator could not carry {what}" for what in not_carried),
+            headline="frame_loss_ratio" if is_whole else "",
+            metrics=({"frame_loss_ratio": loss} if is_whole else {}) | series.counters(),
+            curves=(
+                Curve(
+                    name="frame loss",
+                    x_name="offered load",
+                    x_unit="frames/s",
+                    y_name="frame loss ratio",
+                    y_unit="ratio",
+                    points=tuple(sorted(points)),
+                ),
+            ),
+        )
+
+
+def load_ratios(step_ratio: float) -> tuple[float, ...]:
+    """Return the loads, of the greatest, from it down; the sum of steps is never above 1 nor at 0."""
+    return tuple(1.0 - i * step_ratio for i in range(int(1 / step_ratio + 1e-9) + 1) if 1.0 - i * step_ratio > 1e-9)

@@ -1,0 +1,83 @@
+"""The judgement of a trial: the one place where counts and times of a trial are weighed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult
+
+# A generator says itself when it fell short. These are wider than any good one's own limits, and catch one that does not say it.
+FRAMES_TOLERANCE = 0.005
+DURATION_TOLERANCE = 0.01
+# Time stamps of the first and last frame are taken by software: very short trials need room.
+DURATION_TOLERANCE_S = 0.002
+
+
+class Judgement(StrEnum):
+    """What a trial says about its load."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    """The device lost more than is acceptable."""
+    NOTHING = "nothing"
+    """The generator did not offer the load: nothing is known about the device."""
+
+
+@dataclass(frozen=True)
+class JudgedTrial:
+    """A trial and what it says."""
+
+    result: TrialResult
+    judgement: Judgement
+    reasons: tuple[str, ...] = ()
+    """Why it says nothing."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the device carried the load."""
+        return self.judgement is Judgement.PASS
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says something about the device."""
+        return self.judgement is not Judgement.NOTHING
+
+
+def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
+    """Weigh a trial.
+
+    Frames that the generator did not send are neither loss nor success, one that took longer than asked offered another load, and
+    duplicates make up for no loss: the trial's counts are of different frames.
+    """
+    reasons = list(result.reasons)
+    if not result.is_valid and not reasons:
+        reasons.append("the generator calls the trial invalid")
+    for direction in result.directions:
+        reasons += _contradictions(result.request, direction)
+    if reasons:
+        return JudgedTrial(result, Judgement.NOTHING, tuple(dict.fromkeys(reasons)))
+    lost_too_many = result.lost_frames > acceptable_loss_ratio * result.sent_frames
+    return JudgedTrial(result, Judgement.FAIL if lost_too_many else Judgement.PASS)
+
+
+def _contradictions(request: TrialRequest, direction: DirectionCounts) -> list[str]:
+    """Return in what one direction is not what was asked for."""
+    load, name = request.load, f"{direction.sender} to {direction.receiver}"
+    if not direction.sent_frames:
+        return [f"{name}: no frame was sent"]
+    reasons = []
+    asked = load.burst_frames if load.burst_frames is not None else load.rate_fps * request.duration_s
+    # One frame more or less is the rounding of rate times duration.
+    if abs(direction.sent_frames - asked) > max(1.0, FRAMES_TOLERANCE * asked):
+        reasons.append(f"{name}: sent {direction.sent_frames} frames, not {asked:.0f}")
+    asked_s = load.burst_frames / load.rate_fps if load.burst_frames is not None else request.duration_s
+    tolerance_s = max(DURATION_TOLERANCE_S, DURATION_TOLERANCE * asked_s, 1 / load.rate_fps)
+    is_early = direction.transmit_s < asked_s - tolerance_s and load.burst_frames is None
+    if direction.transmit_s > asked_s + tolerance_s or is_early:
+        reasons.append(f"{name}: sending took {direction.transmit_s:.3f} s, not {asked_s:.3f} s")
+    if direction.received_frames > direction.sent_frames:
+        reasons.append(
+            f"{name}: {direction.received_frames} different frames arrived of {direction.sent_frames} sent; the counts are wrong"
+        )
+    return reasons

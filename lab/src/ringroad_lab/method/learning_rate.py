@@ -1,0 +1,88 @@
+"""RFC 2889 section 5.8: how fast a learning switch can be shown new addresses and know them all."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import Field
+
+from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, AddressTeacher
+from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.search import Grid, search_greatest
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import FramesPerSecond
+
+# Beyond the stations of the caching test, which the device may still know.
+_FIRST_STATION = 2_000_000
+
+
+class LearningRateSettings(TrialSettings):
+    """Of the address learning rate."""
+
+    stations: Annotated[int, Field(ge=2, le=100_000)] = 256
+    """Addresses that each attempt shows, new ones each time. RFC 2889: not more than the device can know."""
+    minimum_fps: Annotated[FramesPerSecond, Field(gt=0)] = 100.0
+    """Least rate, frames/s."""
+    ask_fps: Annotated[FramesPerSecond, Field(gt=0)] = 10_000.0
+    """Rate at which the device is asked for them, frames/s."""
+    resolution: Annotated[float, Field(ge=0.001, le=0.5)] = 0.05
+    """How near the greatest rate that passes and the least that does not have to be, of the latter."""
+
+
+class LearningRateMethod(TrialMethod):
+    """RFC 2889 address learning rate."""
+
+    name = "learning-rate"
+    title = "Address learning rate (RFC 2889 section 5.8)"
+    settings_type = LearningRateSettings
+    settings: LearningRateSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]."""
+        settings = self.settings
+        probes = math.log2(1 / settings.resolution) + 4
+        return probes * (2 * trial_overhead_s + settings.stations / settings.ask_fps)
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        return (NO_THIRD_PORT, NO_AGEING)
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Search for the greatest rate at which the device learns every new address."""
+        settings, max_fps = self.settings, series.context.max_fps
+        teacher = AddressTeacher(series, min(settings.ask_fps, max_fps))
+        # Asked for, never shown: unknown for good.
+        teacher.check(unknown_station=_FIRST_STATION, known_station=_FIRST_STATION + 1)
+        following = _FIRST_STATION + 2
+
+        def attempt(rate_fps: float) -> JudgedTrial:
+            nonlocal following
+            judged = teacher.teach_and_ask(following, settings.stations, rate_fps)
+            following += settings.stations
+            return judged
+
+        grid = Grid(minimum=min(settings.minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution)
+        found = search_greatest(attempt, grid, max_fps)
+        series.check_alive()
+        if found.passed is None:
+            if found.refusal is not None and not found.refusal.counts:
+                why = "; ".join(found.refusal.reasons)
+                raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry {grid.minimum:.0f} frames/s: {why}")
+            raise NoFigureError(
+                MeasurementStatus.INCONCLUSIVE,
+                f"of {settings.stations} new addresses at {grid.minimum:.0f} a second the device did not learn all: "
+                "its table may be full or smaller; try fewer stations, or a device just started",
+            )
+        reasons: tuple[str, ...] = ()
+        if found.refused is None:
+            reasons = (f"it learns {settings.stations} addresses at the greatest rate, {max_fps:.0f} frames/s",)
+        elif found.refusal is not None and not found.refusal.counts:
+            reasons = (f"the generator could not carry {found.refused:.0f} frames/s: {'; '.join(found.refusal.reasons)}",)
+        return Outcome(
+            status=MeasurementStatus.LOWER_BOUND if reasons else MeasurementStatus.OK,
+            reasons=reasons,
+            headline="address_learning_fps",
+            metrics={"address_learning_fps": Metric(value=found.passed, unit="frames/s", better=Better.HIGHER)},
+        )

@@ -1,0 +1,184 @@
+"""RFC 9971, MLRsearch: the loads of several loss goals in one search, by the search's own library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+from pydantic import Field
+
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import Frozen
+
+# A ceiling is lowered to what the generator sent, and a little more, so often before it is given up.
+_CEILING_ATTEMPTS = 5
+_CEILING_MARGIN = 0.99
+_CEILING_STEP = 0.9
+
+
+class LossGoal(Frozen):
+    """A search goal of RFC 9971, with the settings of CSIT as defaults."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    """What its metrics begin with."""
+    loss_ratio: Annotated[float, Field(ge=0, lt=1)]
+    """A trial is good when it loses no more."""
+    exceed_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Part of the trials' time at a load that may be bad."""
+    relative_width: Annotated[float, Field(ge=0.0005, lt=1)] = 0.005
+    """How near lower and upper bound have to be, of the upper."""
+    initial_trial_s: Annotated[float, Field(gt=0)] = 1.0
+    final_trial_s: Annotated[float, Field(gt=0)] = 1.0
+    duration_sum_s: Annotated[float, Field(gt=0)] = 21.0
+    """Trial time at a load that makes it a bound."""
+
+
+class MlrSearchSettings(TrialSettings):
+    """Of MLRsearch."""
+
+    goals: tuple[LossGoal, ...] = Field(
+        default=(LossGoal(name="ndr", loss_ratio=0.0), LossGoal(name="pdr", loss_ratio=0.005)),
+        min_length=1,
+    )
+    """The first one's conditional throughput is the headline."""
+    minimum_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    """Least load, of the greatest."""
+    max_search_s: Annotated[float, Field(gt=0)] = 1200.0
+    """The search ends without a result after so long."""
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return the goal that RFC 9971 calls compliant with RFC 2544: every bound is one trial of 60 s, and none may be bad."""
+        goal = LossGoal(name="ndr", loss_ratio=0.0, exceed_ratio=0.0, final_trial_s=60.0, duration_sum_s=60.0)
+        return cls(goals=(goal,), max_search_s=7200.0)
+
+
+@dataclass(frozen=True)
+class _NotCarriedError(Exception):
+    """The generator could not carry a load."""
+
+    carried_fps: float
+    reasons: tuple[str, ...]
+
+
+class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no types
+    """Lets the library's search run trials of a series."""
+
+    def __init__(self, series: TrialSeries) -> None:
+        self._series = series
+
+    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+        """Run a trial. One that says nothing ends the search: it must not count as loss."""
+        judged = self._series.run(min(intended_load, self._series.context.max_fps), intended_duration, "search")
+        result = judged.result
+        if not judged.counts:
+            carried_fps = min(_CEILING_STEP * intended_load, _CEILING_MARGIN * result.offered_fps)
+            raise _NotCarriedError(carried_fps, judged.reasons)
+        return MeasurementResult(
+            intended_duration=intended_duration,
+            intended_load=intended_load,
+            offered_count=result.sent_frames,
+            loss_count=result.lost_frames,
+            # The judge has checked it; hair's breadths of time must not ask for another trial.
+            offered_duration=intended_duration,
+        )
+
+
+class MlrSearchMethod(TrialMethod):
+    """RFC 9971 MLRsearch."""
+
+    name = "mlrsearch"
+    title = "MLRsearch: conditional throughput (RFC 9971)"
+    settings_type = MlrSearchSettings
+    settings: MlrSearchSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]."""
+        settings = self.settings
+        # Two bounds of each goal at full duration sum, and about as many trials again to get there.
+        trials = sum(4 * goal.duration_sum_s / goal.final_trial_s * max(goal.exceed_ratio, 0.5) + 12 for goal in settings.goals)
+        duration_s = max(goal.final_trial_s for goal in settings.goals)
+        return min(settings.max_search_s, settings.warm_up_s + trials * (duration_s + trial_overhead_s))
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        return tuple(
+            f"Goal {goal.name} allows a loss ratio of {goal.loss_ratio:g}, and more in {goal.exceed_ratio:.0%} of "
+            f"{goal.duration_sum_s:g} s of trials of {goal.final_trial_s:g} s each; RFC 2544 has one trial of 60 s without loss."
+            for goal in self.settings.goals
+            if goal.loss_ratio or goal.exceed_ratio or goal.final_trial_s < 60
+        )
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Search; where the generator cannot carry a load, again below it."""
+        max_fps = series.context.max_fps
+        bound_reason = f"the generator's ceiling is {max_fps:.0f} frames/s" if series.context.is_max_generator_bound else ""
+        series.warm_up(max_fps, self.settings.warm_up_s)
+        for _ in range(_CEILING_ATTEMPTS):
+            try:
+                found = self._search(series, max_fps)
+            except _NotCarriedError as error:
+                bound_reason = f"the generator could not carry {max_fps:.0f} frames/s: {'; '.join(error.reasons)}"
+                max_fps = error.carried_fps
+                if max_fps <= 2 * self.settings.minimum_ratio * series.context.max_fps:
+                    break
+            else:
+                return self._outcome(series, found, bound_reason)
+        raise NoFigureError(MeasurementStatus.INVALID, bound_reason)
+
+    def _search(self, series: TrialSeries, max_fps: float) -> list[tuple[LossGoal, Any]]:
+        """Return the library's result of each goal."""
+        settings = self.settings
+        goals = {
+            goal: SearchGoal(
+                loss_ratio=goal.loss_ratio,
+                exceed_ratio=goal.exceed_ratio,
+                relative_width=goal.relative_width,
+                initial_trial_duration=goal.initial_trial_s,
+                final_trial_duration=goal.final_trial_s,
+                duration_sum=goal.duration_sum_s,
+                fail_fast=False,
+            )
+            for goal in settings.goals
+        }
+        # Set in the order that the library's checks need.
+        config = Config()
+        config.goals = list(goals.values())
+        config.max_load = max(max_fps, config.min_load * 2)
+        config.min_load = settings.minimum_ratio * series.context.max_fps
+        config.max_load = max_fps
+        config.search_duration_max = settings.max_search_s
+        config.warmup_duration = 0.0
+        try:
+            results = MultipleLossRatioSearch(config=config).search(measurer=_Measurer(series), debug=lambda _: None)
+        except RuntimeError as error:
+            raise NoFigureError(MeasurementStatus.INCONCLUSIVE, f"MLRsearch came to no end: {error}") from error
+        return [(goal, results[library_goal]) for goal, library_goal in goals.items()]
+
+    def _outcome(self, series: TrialSeries, found: list[tuple[LossGoal, Any]], bound_reason: str) -> Outcome:
+        metrics: dict[str, Metric] = {}
+        reasons: list[str] = []
+        status = MeasurementStatus.OK
+        for goal, result in found:
+            lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
+            if lower is None:
+                status = MeasurementStatus.INCONCLUSIVE
+                reasons.append(f"{goal.name}: the device misses the goal even at the least load; lower minimum_ratio to look below")
+            else:
+                throughput = float(result.conditional_throughput)
+                metrics[f"{goal.name}_conditional_throughput_fps"] = Metric(value=throughput, unit="frames/s", better=Better.HIGHER)
+                metrics[f"{goal.name}_lower_bound_fps"] = Metric(value=float(lower), unit="frames/s", better=Better.HIGHER)
+            if upper is not None:
+                metrics[f"{goal.name}_upper_bound_fps"] = Metric(value=float(upper), unit="frames/s")
+            elif bound_reason:
+                status = MeasurementStatus.LOWER_BOUND if status is MeasurementStatus.OK else status
+                reasons.append(f"{goal.name}: it passes at the greatest load; {bound_reason}")
+        headline = f"{found[0][0].name}_conditional_throughput_fps"
+        return Outcome(
+            status=status,
+            reasons=tuple(reasons),
+            headline=headline if headline in metrics else "",
+            metrics=metrics | series.counters(),
+        )

@@ -1,0 +1,114 @@
+"""RFC 2544 section 26.5: how soon after an overload the device loses no frame."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.throughput import RFC2544_TRIAL_S, ThroughputSettings, throughput_of
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+
+
+class RecoverySettings(TrialSettings):
+    """Of recovery."""
+
+    overload_ratio: Annotated[float, Field(gt=1, le=10)] = 1.1
+    """The overload, of the throughput; the greatest load where that is less. RFC 2544: 1.1."""
+    overload_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    """How long. RFC 2544: at least 60 s."""
+    recovery_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """The load after it, of the overload. RFC 2544: half."""
+    probe_s: Annotated[float, Field(gt=0, le=60)] = 0.2
+    """Length of a trial after the overload: what the result is known to, beside the time between two trials."""
+    clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
+    """The device has recovered when so many in a row lose nothing."""
+    max_trials: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """After so many it has not."""
+    throughput: ThroughputSettings = ThroughputSettings()
+    """How the throughput is found where it is not known."""
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return RFC 2544's."""
+        return cls(overload_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
+
+
+class RecoveryMethod(TrialMethod):
+    """RFC 2544 system recovery, by trials one after the other."""
+
+    name = "recovery"
+    title = "System recovery (RFC 2544 section 26.5)"
+    settings_type = RecoverySettings
+    settings: RecoverySettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]: where the device recovers at once."""
+        settings = self.settings
+        trials_s = settings.overload_s + trial_overhead_s + settings.clean_trials * (settings.probe_s + trial_overhead_s)
+        return settings.throughput.expected_s(trial_overhead_s) + trials_s
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        said = [
+            "The load is lowered from one trial to the next, not within one: the time between the two is part of the recovery time, "
+            "which is an upper bound (RFC 2544 section 26.5)."
+        ]
+        if self.settings.overload_s < RFC2544_TRIAL_S:
+            said.append(f"The overload lasts {self.settings.overload_s:g} s, not 60 s (RFC 2544 section 26.5).")
+        return (*said, *self.settings.throughput.deviations())
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Overload the device, then look for the first of some clean trials."""
+        settings, max_fps = self.settings, series.context.max_fps
+        overload_fps = min(max_fps, settings.overload_ratio * throughput_of(series, settings.throughput))
+        overload = series.run(overload_fps, settings.overload_s, "overload")
+        if not overload.counts:
+            raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the overload: {'; '.join(overload.reasons)}")
+        if overload.passes:
+            raise NoFigureError(
+                MeasurementStatus.INCONCLUSIVE,
+                f"{overload_fps:.0f} frames/s, the overload, lost nothing: there is nothing to recover from",
+            )
+        ended_at = _sending_ended_at(overload)
+        points: list[tuple[float, float]] = []
+        clean: list[float] = []
+        for _ in range(settings.max_trials):
+            judged = series.run(settings.recovery_ratio * overload_fps, settings.probe_s, "recovery")
+            if not judged.counts:
+                raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the load after: {'; '.join(judged.reasons)}")
+            after_s = judged.result.started_at - ended_at
+            points.append((after_s, judged.result.loss_ratio))
+            clean = [*clean, after_s] if judged.passes else []
+            if len(clean) == settings.clean_trials:
+                break
+        else:
+            raise NoFigureError(
+                MeasurementStatus.INCONCLUSIVE, f"{points[-1][0]:.1f} s after the overload the device still loses frames at half the load"
+            )
+        return Outcome(
+            status=MeasurementStatus.OK,
+            headline="recovery_at_most_s",
+            metrics={
+                "recovery_at_most_s": Metric(value=max(0.0, clean[0]), unit="s", better=Better.LOWER),
+                "overload_fps": Metric(value=overload_fps, unit="frames/s"),
+                "overload_loss_ratio": Metric(value=overload.result.loss_ratio, unit="ratio"),
+            }
+            | series.counters(),
+            curves=(
+                Curve(
+                    name="recovery",
+                    x_name="time after the overload",
+                    x_unit="s",
+                    y_name="frame loss ratio",
+                    y_unit="ratio",
+                    points=tuple(points),
+                ),
+            ),
+        )
+
+
+def _sending_ended_at(judged: JudgedTrial) -> float:
+    return judged.result.started_at + max(direction.transmit_s for direction in judged.result.directions)

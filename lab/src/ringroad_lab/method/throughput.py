@@ -1,0 +1,164 @@
+"""RFC 2544 section 26.1: the greatest rate at which the device loses no frame, or no more than is acceptable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from ringroad_lab.method.judge import JudgedTrial, Judgement
+from ringroad_lab.method.search import Bracket, Grid, search_greatest, validate
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
+
+RFC2544_TRIAL_S = 60.0
+
+
+class ThroughputSettings(TrialSettings):
+    """Of the search for the throughput."""
+
+    search_s: Annotated[float, Field(gt=0, le=3600)] = 1.0
+    """Length of a search trial. RFC 2544 section 24 allows shorter ones there; CSIT uses 1 s."""
+    validation_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
+    """Length of the last trial, at the rate found. RFC 2544 section 24: at least 60 s."""
+    acceptable_loss_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Part of the frames that may be lost. RFC 2544: none."""
+    start_ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """First rate, of the greatest."""
+    minimum_ratio: Annotated[float, Field(gt=0, le=1)] = 0.001
+    """Least rate, of the greatest. A device that fails there has no throughput that could be told."""
+    resolution: Annotated[float, Field(ge=0.0001, le=0.5)] = 0.01
+    """How near the greatest rate that passes and the least that fails have to be, of the latter."""
+    loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
+    """How often a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: not at all; then one bad trial decides."""
+
+    @classmethod
+    def strict(cls) -> Self:
+        """Return RFC 2544's."""
+        return cls(search_s=10.0, validation_s=RFC2544_TRIAL_S, resolution=0.005, loss_repeats=0)
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """Return how long a search is expected to take, s."""
+        # Halvings from the greatest rate down to the resolution at a quarter of it; half of them fail and are repeated.
+        probes = math.log2(4 / self.resolution) * (1 + self.loss_repeats / 2)
+        warm_up_s = self.warm_up_s + trial_overhead_s if self.warm_up_s else 0.0
+        return warm_up_s + probes * (self.search_s + trial_overhead_s) + self.validation_s + trial_overhead_s
+
+    def deviations(self) -> tuple[str, ...]:
+        """Return where a search with these settings differs from RFC 2544."""
+        said = []
+        if self.validation_s < RFC2544_TRIAL_S:
+            said.append(f"The throughput's last trial lasts {self.validation_s:g} s, not 60 s (RFC 2544 section 24).")
+        if self.acceptable_loss_ratio:
+            said.append(f"The throughput allows a loss ratio of {self.acceptable_loss_ratio:g}, not 0 (RFC 2544 section 26.1).")
+        if self.loss_repeats:
+            said.append(
+                f"A trial with loss counts only when {self.loss_repeats} more confirm it (ETSI GS NFV-TST 009); RFC 2544 counts the first."
+            )
+        return tuple(said)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What a search for the throughput found."""
+
+    throughput_fps: float
+    bracket: Bracket
+    bound_reason: str
+    """Why the device may do more; empty where that is the device's own limit."""
+
+
+def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throughput:
+    """Search for the throughput.
+
+    Raises:
+        NoFigureError: the device fails at the least rate, or the generator does.
+        GeneratorError: the generator failed.
+    """
+    max_fps = series.context.max_fps
+    grid = Grid(minimum=max_fps * settings.minimum_ratio, maximum=max_fps, resolution=settings.resolution)
+
+    def probe(rate_fps: float, duration_s: float, purpose: str) -> JudgedTrial:
+        return series.run(
+            rate_fps,
+            duration_s,
+            purpose,
+            acceptable_loss_ratio=settings.acceptable_loss_ratio,
+            loss_repeats=settings.loss_repeats,
+        )
+
+    series.warm_up(max_fps * settings.start_ratio, settings.warm_up_s)
+    found = search_greatest(lambda rate: probe(rate, settings.search_s, "search"), grid, max_fps * settings.start_ratio)
+    bracket = validate(lambda rate: probe(rate, settings.validation_s, "validation"), grid, found)
+    if bracket.passed is None:
+        raise _no_throughput(bracket, grid.minimum)
+    return Throughput(bracket.passed, bracket, _bound_reason(series, bracket))
+
+
+def throughput_of(series: TrialSeries, settings: ThroughputSettings) -> float:
+    """Return the throughput that the context tells, frames/s; else search for it.
+
+    Raises:
+        NoFigureError: there is none.
+        GeneratorError: the generator failed.
+    """
+    return series.context.throughput_fps or find_throughput(series, settings).throughput_fps
+
+
+def _no_throughput(bracket: Bracket, minimum_fps: float) -> NoFigureError:
+    refusal = bracket.refusal
+    if refusal is not None and refusal.judgement is Judgement.FAIL:
+        ratio = refusal.result.loss_ratio
+        return NoFigureError(
+            MeasurementStatus.INCONCLUSIVE,
+            f"the device loses {ratio:.2%} of the frames at the least rate, {minimum_fps:.0f} frames/s; lower minimum_ratio to look below",
+        )
+    why = "; ".join(refusal.reasons) if refusal is not None else ""
+    return NoFigureError(MeasurementStatus.INVALID, f"the generator cannot carry even {minimum_fps:.0f} frames/s: {why}")
+
+
+def _bound_reason(series: TrialSeries, bracket: Bracket) -> str:
+    if bracket.refused is None:
+        if series.context.is_max_generator_bound:
+            return f"it passes at the generator's ceiling, {series.context.max_fps:.0f} frames/s"
+        return ""
+    if bracket.refusal is not None and not bracket.refusal.counts:
+        return f"the generator cannot carry {bracket.refused:.0f} frames/s: {'; '.join(bracket.refusal.reasons)}"
+    return ""
+
+
+class ThroughputMethod(TrialMethod):
+    """RFC 2544 throughput."""
+
+    name = "throughput"
+    title = "Throughput (RFC 2544 section 26.1)"
+    settings_type = ThroughputSettings
+    settings: ThroughputSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]."""
+        return self.settings.expected_s(trial_overhead_s)
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        return self.settings.deviations()
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Search; the rate is of one direction."""
+        found = find_throughput(series, self.settings)
+        frame = series.context.frame
+        metrics = {
+            "throughput_fps": Metric(value=found.throughput_fps, unit="frames/s", better=Better.HIGHER),
+            # Bits of frames with their FCS, without preamble and gap.
+            "throughput_bps": Metric(value=found.throughput_fps * frame.mean_bytes * 8, unit="bit/s", better=Better.HIGHER),
+        }
+        if found.bracket.refused is not None:
+            metrics["refused_fps"] = Metric(value=found.bracket.refused, unit="frames/s")
+        return Outcome(
+            status=MeasurementStatus.LOWER_BOUND if found.bound_reason else MeasurementStatus.OK,
+            reasons=(found.bound_reason,) if found.bound_reason else (),
+            headline="throughput_fps",
+            metrics=metrics | series.counters(),
+        )

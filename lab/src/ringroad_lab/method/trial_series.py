@@ -1,0 +1,155 @@
+"""The trials of one measurement: each is recorded and judged, and repeated where it says nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
+from ringroad_lab.method.judge import JudgedTrial, Judgement, judge
+from ringroad_lab.record import MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import Load, Seconds, TrialRequest
+
+# Enough frames that a device that forwards anything lets one through, and so few that none is overloaded.
+_ALIVE_FPS = 1_000.0
+_ALIVE_S = 0.1
+
+
+class TrialSettings(MethodSettings):
+    """What every method's trials have in common."""
+
+    warm_up_s: Seconds = 1.0
+    """Length of a first trial, which is thrown away: caches, tables and clocks are warm after it; 0: none. Practice, in no RFC."""
+    invalid_repeats: Annotated[int, Field(ge=0, le=20)] = 2
+    """How often a trial that the generator could not carry is repeated before its load counts as one that it cannot carry."""
+
+
+class NoFigureError(Exception):
+    """The trials came to no figure; ends the measurement, not the run."""
+
+    def __init__(self, status: MeasurementStatus, reason: str) -> None:
+        """Take what becomes the outcome's status and reason."""
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class TrialSeries:
+    """Trials of one measurement."""
+
+    def __init__(self, context: MethodContext, invalid_repeats: int) -> None:
+        """Begin with none."""
+        self.context = context
+        self.duplicate_frames = 0
+        self.reordered_frames = 0
+        self._invalid_repeats = invalid_repeats
+
+    def run(
+        self,
+        rate_fps: float,
+        duration_s: float,
+        purpose: str,
+        *,
+        acceptable_loss_ratio: float = 0.0,
+        loss_repeats: int = 0,
+        may_be_silent: bool = False,
+        **load: Any,  # noqa: ANN401 - fields of a load, which checks them
+    ) -> JudgedTrial:
+        """Run a trial; again where it says nothing, or where it lost and the loss is to be verified.
+
+        Args:
+            rate_fps: Offered load of each direction.
+            duration_s: How long.
+            purpose: What the trial is for.
+            acceptable_loss_ratio: What passes.
+            loss_repeats: How often a trial with too much loss is repeated before it counts (ETSI GS NFV-TST 009, binary search with
+                loss verification).
+            may_be_silent: That nothing arrives is an answer, not a sign of a dead device.
+            load: Other fields of the load.
+
+        Raises:
+            NoFigureError: the device forwards nothing any more, at no load.
+            GeneratorError: the generator failed.
+        """
+        judged = self._run_carried(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
+        for _ in range(loss_repeats):
+            if judged.judgement is not Judgement.FAIL:
+                break
+            again = self._run_carried(rate_fps, duration_s, "verification", acceptable_loss_ratio, load)
+            # One that says nothing does not undo what was seen.
+            judged = again if again.counts else judged
+        if judged.judgement is Judgement.FAIL and not may_be_silent and not _received(judged):
+            self.check_alive()
+        return judged
+
+    def warm_up(self, rate_fps: float, duration_s: float) -> None:
+        """Run a trial that is recorded and otherwise thrown away."""
+        if duration_s:
+            self._trial(rate_fps, duration_s, "warm-up", 1.0, {})
+
+    def check_alive(self) -> None:
+        """Look whether the device forwards anything at all, at a load that none fails at.
+
+        Raises:
+            NoFigureError: it does not.
+        """
+        rate_fps = min(_ALIVE_FPS, self.context.max_fps)
+        judged = self._run_carried(rate_fps, max(_ALIVE_S, 1 / rate_fps), "alive", 1.0, {})
+        if judged.counts and not _received(judged):
+            raise NoFigureError(
+                MeasurementStatus.INVALID,
+                f"the device forwards nothing, not even at {rate_fps:.0f} frames/s: see its state and its log",
+            )
+
+    def counters(self) -> dict[str, Metric]:
+        """Return metrics of what arrived oddly in all the trials, where anything did."""
+        counts = {"duplicate_frames": self.duplicate_frames, "reordered_frames": self.reordered_frames}
+        return {name: Metric(value=count, unit="frames") for name, count in counts.items() if count}
+
+    def _run_carried(
+        self, rate_fps: float, duration_s: float, purpose: str, acceptable_loss_ratio: float, load: dict[str, Any]
+    ) -> JudgedTrial:
+        judged = self._trial(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
+        for _ in range(self._invalid_repeats):
+            if judged.counts:
+                break
+            judged = self._trial(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
+        return judged
+
+    def _trial(self, rate_fps: float, duration_s: float, purpose: str, acceptable_loss_ratio: float, load: dict[str, Any]) -> JudgedTrial:
+        context = self.context
+        fields = {"bidirectional": context.bidirectional, "flows": context.flows, **load}
+        request = TrialRequest(load=Load(frame=context.frame, rate_fps=rate_fps, **fields), duration_s=duration_s, purpose=purpose)
+        result = context.generator.trial(request)
+        context.on_trial(result)
+        self.duplicate_frames += sum(direction.duplicate_frames for direction in result.directions)
+        self.reordered_frames += sum(direction.reordered_frames for direction in result.directions)
+        return judge(result, acceptable_loss_ratio)
+
+
+class TrialMethod(Method):
+    """A method made of a series of trials."""
+
+    settings: TrialSettings
+
+    @abstractmethod
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Run the trials and make an outcome of them.
+
+        Raises:
+            NoFigureError: there is none.
+            GeneratorError: the generator failed.
+        """
+
+    def measure(self, context: MethodContext) -> Outcome:
+        """Measure one frame size; where there is no figure, the outcome says why."""
+        try:
+            return self.evaluate(TrialSeries(context, self.settings.invalid_repeats))
+        except NoFigureError as error:
+            return Outcome(status=error.status, reasons=(error.reason,))
+
+
+def _received(judged: JudgedTrial) -> int:
+    return sum(direction.received_frames for direction in judged.result.directions)

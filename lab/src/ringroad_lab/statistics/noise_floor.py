@@ -1,0 +1,26 @@
+"""How far two measurements of the same build lie apart: what every comparison on the same test bed is weighed against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ringroad_lab.statistics.bootstrap import estimate_paired_ratio, needed_samples
+from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
+
+
+def noise_floor_interval(first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
+    """Return the interval of the ratio of the same build to itself, from pairs that were measured as a comparison's are.
+
+    Of pairs too few for an interval it is all that was seen, from the least ratio to the greatest, and 1.
+
+    Raises:
+        ValueError: there are no pairs, or a sample is not above 0.
+    """
+    if not first or len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} samples are no pairs")
+    if not all(sample > 0 for sample in (*first, *second)):
+        raise ValueError("a ratio needs samples above 0")
+    if len(first) >= needed_samples(confidence):
+        return estimate_paired_ratio(first, second, confidence).interval
+    ratios = [later / earlier for earlier, later in zip(first, second, strict=True)]
+    return min(1.0, *ratios), max(1.0, *ratios)
