@@ -1,0 +1,43 @@
+"""Where the store is: a file of SQLite, or the URL of a database."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ringroad_lab.errors import StoreError
+
+
+def default_path() -> Path:
+    """Return the file of SQLite that is used unless another is named."""
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification has relative paths ignored.
+    folder = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
+    return folder / "ringroad-lab" / "results.db"
+
+
+def parse_location(location: str | None) -> URL:
+    """Read a path or a URL; None is the default path.
+
+    Raises:
+        StoreError: it is neither.
+    """
+    if location is None:
+        return URL.create("sqlite", database=str(default_path()))
+    if "://" not in location:
+        if not location:
+            raise StoreError("the name of the result store is empty: name a file, or postgresql://USER:PASSWORD@HOST/DATABASE")
+        return URL.create("sqlite", database=str(Path(location).absolute()))
+    try:
+        url = make_url(location)
+    except (ArgumentError, ValueError):
+        # Its text may hold a password.
+        raise StoreError("the URL of the result store cannot be read: write postgresql://USER:PASSWORD@HOST/DATABASE") from None
+    if url.drivername in ("postgresql", "postgres", "postgresql+pg8000"):
+        return url.set(drivername="postgresql+pg8000")
+    if url.drivername == "sqlite" and url.database:
+        return url
+    raise StoreError(f"result store {url.render_as_string()}: only a file of SQLite, or postgresql://..., can be one")

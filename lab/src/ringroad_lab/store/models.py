@@ -1,0 +1,152 @@
+"""Tables of the result store.
+
+What a run is lies in the raw JSON of its heads and measurements, kept for ever and never edited. All other columns are an index of it for
+queries. Tables change by a migration (`migrations/versions`) alone, which a test compares with what is here.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class Base(DeclarativeBase):
+    """Of all tables of the store, those of the web page as well."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Run(Base):
+    """A run."""
+
+    __tablename__ = "run"
+
+    run_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, index=True)
+    state: Mapped[str] = mapped_column(String(16))
+    """A `RunState`; what it would be if nothing more came, while the run is not ended."""
+    is_ended: Mapped[bool] = mapped_column(Boolean)
+    """False while it runs, and for ever where it was killed."""
+    started_at: Mapped[float] = mapped_column(Double, index=True)
+    ended_at: Mapped[float] = mapped_column(Double)
+    lab_version: Mapped[str] = mapped_column(Text)
+    generator_version: Mapped[str] = mapped_column(Text)
+    supersedes: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Not a foreign key: a run can be imported without the one before it."""
+
+    heads: Mapped[list[RunHead]] = relationship(order_by="RunHead.sequence")
+    labels: Mapped[list[RunLabel]] = relationship(cascade="all, delete-orphan", order_by="RunLabel.name")
+    duts: Mapped[list[RunDut]] = relationship(cascade="all, delete-orphan", order_by="RunDut.position")
+
+
+class RunHead(Base):
+    """A run without its measurements, raw: one is written when it begins, one whenever it ends; the last counts."""
+
+    __tablename__ = "run_head"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    raw: Mapped[str] = mapped_column(Text)
+
+
+class RunLabel(Base):
+    """A label of a run: version under test, build, branch, ..."""
+
+    __tablename__ = "run_label"
+    __table_args__ = (Index(None, "name", "value"),)
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
+class RunDut(Base):
+    """A device under test of a run."""
+
+    __tablename__ = "run_dut"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"), index=True)
+    position: Mapped[int] = mapped_column(Integer)
+    label: Mapped[str] = mapped_column(Text, index=True)
+    driver: Mapped[str] = mapped_column(Text, index=True)
+
+    versions: Mapped[list[DutVersion]] = relationship(cascade="all, delete-orphan")
+
+
+class DutVersion(Base):
+    """The version of a program of a device under test."""
+
+    __tablename__ = "dut_version"
+
+    dut_id: Mapped[int] = mapped_column(ForeignKey("run_dut.id"), primary_key=True)
+    program: Mapped[str] = mapped_column(Text, primary_key=True)
+    version: Mapped[str] = mapped_column(Text, index=True)
+
+
+class StoredMeasurement(Base):
+    """A measurement of a run."""
+
+    __tablename__ = "measurement"
+    __table_args__ = (Index("uq_measurement_run_id_number", "run_id", "number", unique=True),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"))
+    number: Mapped[int] = mapped_column(Integer)
+    dut: Mapped[str] = mapped_column(Text, index=True)
+    driver: Mapped[str] = mapped_column(Text)
+    topology: Mapped[str] = mapped_column(Text)
+    method: Mapped[str] = mapped_column(Text)
+    frame: Mapped[str] = mapped_column(Text)
+    """Name of the frame mix."""
+    repetition: Mapped[int] = mapped_column(Integer)
+    started_at: Mapped[float] = mapped_column(Double)
+    elapsed_s: Mapped[float] = mapped_column(Double)
+    status: Mapped[str] = mapped_column(String(16))
+    headline: Mapped[str] = mapped_column(Text)
+    raw: Mapped[str] = mapped_column(Text)
+
+    metrics: Mapped[list[StoredMetric]] = relationship()
+
+
+class StoredMetric(Base):
+    """A figure of a measurement."""
+
+    __tablename__ = "metric"
+
+    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurement.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True, index=True)
+    value: Mapped[float] = mapped_column(Double)
+    unit: Mapped[str] = mapped_column(Text)
+    better: Mapped[str] = mapped_column(String(16))
+
+
+class Baseline(Base):
+    """A name given to a run. Giving it to another adds a row; the last counts."""
+
+    __tablename__ = "baseline"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, index=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"))
+    set_at: Mapped[float] = mapped_column(Double)
+
+
+class Judgement(Base):
+    """What a tester said of a run. Saying something else adds a row; the last counts."""
+
+    __tablename__ = "judgement"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"), index=True)
+    verdict: Mapped[str] = mapped_column(String(16))
+    """A `TesterVerdict`."""
+    tester: Mapped[str] = mapped_column(Text)
+    judged_at: Mapped[float] = mapped_column(Double)

@@ -1,0 +1,375 @@
+"""The result store: runs are appended, measurement by measurement, and never edited."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.store import models
+from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
+from ringroad_lab.store.database import for_writing, open_database, why
+from ringroad_lab.store.location import parse_location
+from ringroad_lab.store.queries import (
+    BaselineEntry,
+    Choices,
+    JudgementEntry,
+    MetricFilter,
+    MetricPoint,
+    RunFilter,
+    RunSummary,
+    TesterVerdict,
+)
+from ringroad_lab.store.rows import (
+    by_number,
+    existing_run,
+    in_order,
+    measurement_row,
+    read_measurements,
+    read_run,
+    unfinished_run,
+    write_head,
+)
+
+# Names of runs that nobody can give to a baseline.
+LATEST = "latest"
+LAST_STABLE = "last-stable"
+_BASELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SHORTEST_PREFIX = 4
+
+
+class ResultStore:
+    """Runs, and what is said of them. Safe for several processes at once; one object is for one thread at a time.
+
+    Every method raises StoreError where the database fails.
+    """
+
+    def __init__(self, location: str | None = None) -> None:
+        """Open a file of SQLite or the URL of a database; None is the user's own file.
+
+        Raises:
+            StoreError: it cannot be opened, is not a result store, or is newer than this program.
+        """
+        self._url = parse_location(location)
+        self._engine = open_database(self._url)
+        self._writing_engine = for_writing(self._engine)
+
+    @property
+    def location(self) -> str:
+        """What the store is, without a password; for people."""
+        return str(self._url.database) if self._url.drivername == "sqlite" else self._url.render_as_string()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> ResultStore:
+        """Return itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Close."""
+        self.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Give a session for queries."""
+        try:
+            with Session(self._engine) as session:
+                yield session
+        except SQLAlchemyError as error:
+            raise StoreError(f"result store {self.location}: {why(error)}") from error
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Give a session whose changes are committed at its end; none of them where an exception ends it."""
+        try:
+            with Session(self._writing_engine) as session, session.begin():
+                yield session
+        except SQLAlchemyError as error:
+            raise StoreError(f"result store {self.location}: {why(error)}") from error
+
+    # Runs
+
+    def begin_run(self, record: RunRecord) -> None:
+        """Store a run that begins: all that is known of it by now, as if it were stopped at once.
+
+        Raises:
+            StoreError: its id is there already, or it has measurements.
+        """
+        if record.measurements:
+            raise StoreError(f"run {record.run_id} has measurements before it begins")
+        with self.writing() as session:
+            if session.get(models.Run, record.run_id) is not None:
+                raise StoreError(f"run {record.run_id} is in the store already")
+            write_head(session, record, is_ended=False)
+
+    def add_measurement(self, run_id: str, measurement: Measurement) -> None:
+        """Append a measurement to a run that is not finished.
+
+        Raises:
+            StoreError: the run is not there, is finished, or has a measurement of this number.
+        """
+        with self.writing() as session:
+            run = unfinished_run(session, run_id)
+            taken = select(models.StoredMeasurement.id).filter_by(run_id=run_id, number=measurement.number)
+            if session.scalar(taken) is not None:
+                raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
+            drivers = {dut.label: dut.driver for dut in run.duts}
+            session.add(measurement_row(run_id, measurement, drivers))
+
+    def end_run(self, record: RunRecord) -> None:
+        """Store how a run ended, with all that is known of it now. One that was stopped or failed may go on, and end again.
+
+        The measurements are those that were appended; `record.measurements` is empty, or the same ones.
+
+        Raises:
+            StoreError: the run is not there, is finished, or has other measurements.
+        """
+        with self.writing() as session:
+            unfinished_run(session, record.run_id)
+            if record.measurements and read_measurements(session, record.run_id) != by_number(record.measurements):
+                raise StoreError(f"run {record.run_id} ends with other measurements than were stored")
+            write_head(session, record, is_ended=True)
+
+    def add_run(self, record: RunRecord) -> bool:
+        """Store a whole run; False where the very same one is there already.
+
+        Raises:
+            StoreError: its id is there with other content.
+        """
+        return self.add_runs((record,)) == 1
+
+    def add_runs(self, records: Sequence[RunRecord]) -> int:
+        """Store whole runs, all or none; return how many were not there yet.
+
+        Raises:
+            StoreError: an id is there with other content.
+        """
+        added = 0
+        with self.writing() as session:
+            for record in records:
+                numbers = [measurement.number for measurement in record.measurements]
+                if len(set(numbers)) < len(numbers):
+                    raise StoreError(f"run {record.run_id} has several measurements of one number")
+                if session.get(models.Run, record.run_id) is None:
+                    write_head(session, record, is_ended=True)
+                    drivers = {dut.label: dut.driver for dut in record.duts}
+                    session.add_all(measurement_row(record.run_id, measurement, drivers) for measurement in record.measurements)
+                    session.flush()
+                    added += 1
+                elif in_order(record) != read_run(session, record.run_id):
+                    raise StoreError(
+                        f"run {record.run_id} is in the store with other content; a run is never edited: "
+                        f"give the new one an id of its own, and name this one in its `supersedes`"
+                    )
+        return added
+
+    def get_run(self, run_id: str) -> RunRecord:
+        """Return a run, whole; of one that did not end what is there.
+
+        Raises:
+            StoreError: it is not there.
+        """
+        with self.reading() as session:
+            return read_run(session, run_id)
+
+    def get_raw_run(self, run_id: str) -> str:
+        """Return a run as JSON.
+
+        Raises:
+            StoreError: it is not there.
+        """
+        return self.get_run(run_id).model_dump_json()
+
+    def resolve(self, text: str) -> str:
+        """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
+
+        Raises:
+            StoreError: none is, or several are.
+        """
+        with self.reading() as session:
+            if session.get(models.Run, text) is not None:
+                return text
+            if text == LATEST:
+                latest = session.scalar(select(models.Run.run_id).order_by(models.Run.started_at.desc(), models.Run.run_id).limit(1))
+                if latest is None:
+                    raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
+                return latest
+            if text == LAST_STABLE:
+                stable = self.last_stable()
+                if stable is None:
+                    raise StoreError("no finished run has a tester's verdict `pass`, so there is no last stable one")
+                return stable
+            named = session.scalar(select(models.Baseline.run_id).filter_by(name=text).order_by(models.Baseline.id.desc()).limit(1))
+            if named is not None:
+                return named
+            if len(text) >= _SHORTEST_PREFIX:
+                found = session.scalars(select(models.Run.run_id).where(models.Run.run_id.startswith(text, autoescape=True)).limit(2)).all()
+                if len(found) == 1:
+                    return found[0]
+                if found:
+                    raise StoreError(f"several runs begin with {text!r}: write more of the id")
+        raise StoreError(f"no run or baseline {text!r} in result store {self.location}: `ringroad-lab runs` lists what is there")
+
+    # Queries
+
+    def summaries(self, which: RunFilter | None = None, *, limit: int = 100, offset: int = 0) -> list[RunSummary]:
+        """Return runs, the newest first."""
+        query = (
+            select(models.Run)
+            .where(*run_conditions(which or RunFilter()))
+            .options(selectinload(models.Run.labels), selectinload(models.Run.duts).selectinload(models.RunDut.versions))
+            .order_by(models.Run.started_at.desc(), models.Run.run_id)
+            .limit(limit)
+            .offset(offset)
+        )
+        with self.reading() as session:
+            return _summarize(session, session.scalars(query).all())
+
+    def count(self, which: RunFilter | None = None) -> int:
+        """Return how many runs there are."""
+        with self.reading() as session:
+            return session.scalar(select(func.count()).select_from(models.Run).where(*run_conditions(which or RunFilter()))) or 0
+
+    def metric_points(self, which: MetricFilter) -> list[MetricPoint]:
+        """Return figures by time of the run, and number in it."""
+        run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
+        query = (
+            select(run, measurement, metric)
+            .join(measurement, measurement.run_id == run.run_id)
+            .join(metric, metric.measurement_id == measurement.id)
+            .where(*metric_conditions(which))
+            .options(defer(measurement.raw))
+            .order_by(run.started_at, run.run_id, measurement.number, metric.name)
+        )
+        with self.reading() as session:
+            return [
+                MetricPoint(
+                    run_id=r.run_id,
+                    name=r.name,
+                    run_started_at=r.started_at,
+                    number=m.number,
+                    dut=m.dut,
+                    driver=m.driver,
+                    topology=m.topology,
+                    method=m.method,
+                    frame=m.frame,
+                    repetition=m.repetition,
+                    started_at=m.started_at,
+                    status=MeasurementStatus(m.status),
+                    metric=v.name,
+                    value=v.value,
+                    unit=v.unit,
+                    better=Better(v.better),
+                )
+                for r, m, v in session.execute(query)
+            ]
+
+    def choices(self) -> Choices:
+        """Return what there is to filter by."""
+        measurement = models.StoredMeasurement
+        with self.reading() as session:
+
+            def distinct(*columns: InstrumentedAttribute[str]) -> tuple[str, ...]:
+                return tuple(sorted({value for column in columns for value in session.scalars(select(column).distinct())}))
+
+            return Choices(
+                names=distinct(models.Run.name),
+                duts=distinct(models.RunDut.label, models.RunDut.driver),
+                topologies=distinct(measurement.topology),
+                methods=distinct(measurement.method),
+                frames=distinct(measurement.frame),
+                metrics=distinct(models.StoredMetric.name),
+            )
+
+    # Baselines and judgements
+
+    def set_baseline(self, name: str, run_id: str) -> None:
+        """Give a name to a run; it may have been another's before.
+
+        Raises:
+            StoreError: the name cannot be one, or the run is not there.
+        """
+        if not _BASELINE_NAME.fullmatch(name) or name in (LATEST, LAST_STABLE):
+            raise StoreError(
+                f"{name!r} cannot name a baseline: write letters, digits, dots, dashes and underscores, up to 100, "
+                f"and neither {LATEST} nor {LAST_STABLE}"
+            )
+        with self.writing() as session:
+            existing_run(session, run_id)
+            session.add(models.Baseline(name=name, run_id=run_id, set_at=time.time()))
+
+    def baselines(self) -> list[BaselineEntry]:
+        """Return the names that are given, in order, each with its run."""
+        newest = select(func.max(models.Baseline.id)).group_by(models.Baseline.name)
+        query = select(models.Baseline).where(models.Baseline.id.in_(newest)).order_by(models.Baseline.name)
+        with self.reading() as session:
+            return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
+
+    def judge(self, run_id: str, verdict: TesterVerdict, tester: str) -> JudgementEntry:
+        """Store what a tester says of a run; what was said before stays.
+
+        Raises:
+            StoreError: the run is not there, or has not ended.
+        """
+        entry = JudgementEntry(run_id, verdict, tester, time.time())
+        with self.writing() as session:
+            if not existing_run(session, run_id).is_ended:
+                raise StoreError(f"run {run_id} has not ended: it cannot be judged yet")
+            session.add(models.Judgement(run_id=run_id, verdict=verdict, tester=tester, judged_at=entry.judged_at))
+        return entry
+
+    def judgements(self, run_id: str) -> list[JudgementEntry]:
+        """Return all that testers said of a run, the last at the end."""
+        query = select(models.Judgement).filter_by(run_id=run_id).order_by(models.Judgement.id)
+        with self.reading() as session:
+            return [JudgementEntry(row.run_id, TesterVerdict(row.verdict), row.tester, row.judged_at) for row in session.scalars(query)]
+
+    def last_stable(self, name: str | None = None) -> str | None:
+        """Return the id of the newest finished run, of this name where one is given, whose last judgement is `pass`; None without one."""
+        which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False, ended=True)
+        found = self.summaries(which, limit=1)
+        return found[0].run_id if found else None
+
+
+def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]:
+    ids = [run.run_id for run in runs]
+    measurement = models.StoredMeasurement
+    counts = select(measurement.run_id, measurement.status, func.count()).where(measurement.run_id.in_(ids))
+    statuses: dict[str, dict[MeasurementStatus, int]] = {}
+    for run_id, status, count in session.execute(counts.group_by(measurement.run_id, measurement.status)):
+        statuses.setdefault(run_id, {})[MeasurementStatus(status)] = count
+    successors: dict[str, list[str]] = {}
+    later = select(models.Run.supersedes, models.Run.run_id).where(models.Run.supersedes.in_(ids)).order_by(models.Run.started_at)
+    for superseded, run_id in session.execute(later):
+        successors.setdefault(str(superseded), []).append(run_id)
+    judged = select(models.Run.run_id, last_verdict()).where(models.Run.run_id.in_(ids))
+    verdicts = dict(session.execute(judged).all())
+    return [
+        RunSummary(
+            run_id=run.run_id,
+            name=run.name,
+            state=RunState(run.state),
+            is_ended=run.is_ended,
+            started_at=run.started_at,
+            ended_at=run.ended_at,
+            lab_version=run.lab_version,
+            duts=tuple((dut.label, dut.driver) for dut in run.duts),
+            versions=tuple(sorted({f"{version.program} {version.version}" for dut in run.duts for version in dut.versions})),
+            labels={label.name: label.value for label in run.labels},
+            statuses=statuses.get(run.run_id, {}),
+            verdict=TesterVerdict(verdict) if (verdict := verdicts[run.run_id]) else None,
+            supersedes=run.supersedes,
+            superseded_by=tuple(successors.get(run.run_id, ())),
+        )
+        for run in runs
+    ]

@@ -1,0 +1,132 @@
+"""Runs and measurements as rows: written, with their index, and read back from the raw JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.record import Measurement, RunRecord, RunState
+from ringroad_lab.store import models
+
+_RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+# PostgreSQL indexes no longer texts. The raw JSON has them whole.
+_INDEXED_CHARACTERS = 250
+
+
+def indexed(text: str) -> str:
+    """Return a text as the indexed columns hold it."""
+    # PostgreSQL takes no NUL in a text.
+    return text.replace("\0", "\ufffd")[:_INDEXED_CHARACTERS]
+
+
+def existing_run(session: Session, run_id: str) -> models.Run:
+    """Return the row of a run, or raise StoreError."""
+    run = session.get(models.Run, run_id)
+    if run is None:
+        raise StoreError(f"no run {run_id} in the result store")
+    return run
+
+
+def unfinished_run(session: Session, run_id: str) -> models.Run:
+    """Return the row of a run that measurements can still be added to, or raise StoreError."""
+    run = existing_run(session, run_id)
+    if run.is_ended and run.state == RunState.FINISHED:
+        raise StoreError(f"run {run_id} is finished: nothing can be added; a new run can supersede it")
+    return run
+
+
+def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> None:
+    """Write all of a run but its measurements, and index it."""
+    head = record.model_copy(update={"measurements": ()})
+    run = session.get(models.Run, record.run_id)
+    if run is None:
+        if not _RUN_ID.fullmatch(record.run_id):
+            raise StoreError(
+                f"{record.run_id[:80]!r} cannot be the id of a run: it has to be a UUID, or letters, digits and dashes, up to 64"
+            )
+        run = models.Run(run_id=record.run_id)
+        session.add(run)
+    run.name = indexed(record.name)
+    run.state = record.state
+    run.is_ended = is_ended
+    run.started_at = record.started_at
+    run.ended_at = record.ended_at
+    run.lab_version = indexed(record.lab_version)
+    run.generator_version = indexed(record.generator_version)
+    run.supersedes = indexed(record.supersedes)[:64] if record.supersedes else None
+    run.heads.append(models.RunHead(sequence=len(run.heads), raw=head.model_dump_json()))
+    # The index is made anew: labels and versions may be known by now that were not before.
+    run.labels.clear()
+    run.duts.clear()
+    session.flush()
+    labels = {indexed(name): indexed(value) for name, value in record.labels.items()}
+    run.labels.extend(models.RunLabel(name=name, value=value) for name, value in labels.items())
+    for position, dut in enumerate(record.duts):
+        versions = {indexed(program): indexed(version) for program, version in dut.versions.items()}
+        run.duts.append(
+            models.RunDut(
+                position=position,
+                label=indexed(dut.label),
+                driver=indexed(dut.driver),
+                versions=[models.DutVersion(program=program, version=version) for program, version in versions.items()],
+            )
+        )
+    session.flush()
+
+
+def measurement_row(run_id: str, measurement: Measurement, drivers: dict[str, str]) -> models.StoredMeasurement:
+    """Return a measurement as a row; the drivers are those of the run's devices, by label."""
+    outcome = measurement.outcome
+    metrics = {indexed(name): metric for name, metric in outcome.metrics.items()}
+    return models.StoredMeasurement(
+        run_id=run_id,
+        number=measurement.number,
+        dut=indexed(measurement.dut),
+        driver=drivers.get(indexed(measurement.dut), ""),
+        topology=indexed(measurement.topology),
+        method=indexed(measurement.method),
+        frame=indexed(measurement.frame.name),
+        repetition=measurement.repetition,
+        started_at=measurement.started_at,
+        elapsed_s=measurement.elapsed_s,
+        status=measurement.outcome.status,
+        headline=indexed(outcome.headline),
+        raw=measurement.model_dump_json(),
+        metrics=[
+            models.StoredMetric(name=name, value=metric.value, unit=indexed(metric.unit), better=metric.better)
+            for name, metric in metrics.items()
+        ],
+    )
+
+
+def by_number(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Return measurements in their order."""
+    return tuple(sorted(measurements, key=lambda measurement: measurement.number))
+
+
+def in_order(record: RunRecord) -> RunRecord:
+    """Return a record with its measurements in their order, as the store returns it."""
+    return record.model_copy(update={"measurements": by_number(record.measurements)})
+
+
+def read_measurements(session: Session, run_id: str) -> tuple[Measurement, ...]:
+    """Return the measurements of a run, in their order."""
+    rows = select(models.StoredMeasurement.raw).filter_by(run_id=run_id).order_by(models.StoredMeasurement.number)
+    return tuple(Measurement.model_validate_json(raw) for raw in session.scalars(rows))
+
+
+def read_run(session: Session, run_id: str) -> RunRecord:
+    """Return a run, whole, or raise StoreError."""
+    head = session.scalar(select(models.RunHead.raw).filter_by(run_id=run_id).order_by(models.RunHead.sequence.desc()).limit(1))
+    if head is None:
+        raise StoreError(f"no run {run_id} in the result store")
+    try:
+        record = RunRecord.model_validate_json(head)
+        return record.model_copy(update={"measurements": read_measurements(session, run_id)})
+    except ValidationError as error:
+        raise StoreError(f"run {run_id} in the result store is not what this ringroad-lab can read: {error}") from error

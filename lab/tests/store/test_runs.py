@@ -1,0 +1,151 @@
+"""Runs go in and come out as they were."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
+from ringroad_lab.errors import StoreError
+from ringroad_lab.frame_size import IMIX
+from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.store.result_store import ResultStore
+
+
+def head_of(record: RunRecord) -> RunRecord:
+    """Return what a run is known as when it begins."""
+    return record.model_copy(update={"measurements": (), "state": RunState.STOPPED, "ended_at": record.started_at, "logs": ()})
+
+
+def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
+    record = fabricated_run(name=HOSTILE, logs=[LogExcerpt(source="x\0y", text="a\0b\udcff".encode(errors="replace").decode() + "é\x1b[0m")])
+    assert store.add_run(record)
+    assert store.get_run(record.run_id) == record
+    assert RunRecord.model_validate_json(store.get_raw_run(record.run_id)) == record
+
+
+def test_the_same_run_again_is_no_error_and_other_content_is(store: ResultStore) -> None:
+    record = fabricated_run()
+    assert store.add_run(record)
+    assert not store.add_run(record)
+    other = record.model_copy(update={"name": "other"})
+    with pytest.raises(StoreError, match="never edited"):
+        store.add_run(other)
+    fewer = record.model_copy(update={"measurements": record.measurements[1:]})
+    with pytest.raises(StoreError, match="never edited"):
+        store.add_run(fewer)
+    assert store.get_run(record.run_id) == record
+
+
+def test_several_runs_are_added_all_or_none(store: ResultStore) -> None:
+    first, second = fabricated_run(seed=1), fabricated_run(seed=2)
+    store.add_run(second)
+    with pytest.raises(StoreError, match="never edited"):
+        store.add_runs([first, second.model_copy(update={"name": "other"})])
+    assert store.count() == 1
+
+
+def test_a_run_grows_measurement_by_measurement(store: ResultStore) -> None:
+    record = fabricated_run()
+    store.begin_run(head_of(record))
+    for measurement in record.measurements:
+        store.add_measurement(record.run_id, measurement)
+    (summary,) = store.summaries()
+    assert not summary.is_ended
+    assert summary.statuses == {MeasurementStatus.OK: len(record.measurements)}
+    store.end_run(record.model_copy(update={"measurements": ()}))
+    assert store.get_run(record.run_id) == record
+    assert store.summaries()[0].is_ended
+
+
+def test_a_run_that_was_stopped_can_go_on_and_a_finished_one_cannot(store: ResultStore) -> None:
+    record = fabricated_run()
+    first, second, *_ = record.measurements
+    store.begin_run(head_of(record))
+    store.add_measurement(record.run_id, first)
+    store.end_run(head_of(record))
+    assert store.get_run(record.run_id).state is RunState.STOPPED
+    store.add_measurement(record.run_id, second)
+    finished = record.model_copy(update={"measurements": (first, second)})
+    store.end_run(finished)
+    assert store.get_run(record.run_id) == finished
+    with pytest.raises(StoreError, match="is finished"):
+        store.add_measurement(record.run_id, record.measurements[2])
+    with pytest.raises(StoreError, match="is finished"):
+        store.end_run(finished)
+
+
+def test_what_does_not_fit_a_run_is_refused(store: ResultStore) -> None:
+    record = fabricated_run()
+    with pytest.raises(StoreError, match="no run"):
+        store.add_measurement(record.run_id, record.measurements[0])
+    with pytest.raises(StoreError, match="before it begins"):
+        store.begin_run(record)
+    store.begin_run(head_of(record))
+    with pytest.raises(StoreError, match="already"):
+        store.begin_run(head_of(record))
+    store.add_measurement(record.run_id, record.measurements[0])
+    with pytest.raises(StoreError, match="measurement 0 already"):
+        store.add_measurement(record.run_id, record.measurements[0])
+    with pytest.raises(StoreError, match="other measurements"):
+        store.end_run(record)
+    with pytest.raises(StoreError, match="cannot be the id"):
+        store.add_run(record.model_copy(update={"run_id": "../../etc"}))
+    twice = record.model_copy(update={"run_id": "twice", "measurements": record.measurements[:1] * 2})
+    with pytest.raises(StoreError, match="of one number"):
+        store.add_run(twice)
+
+
+def _measure_until_killed(path: str, record: RunRecord) -> None:
+    store = ResultStore(path)
+    store.begin_run(head_of(record))
+    for measurement in record.measurements[:5]:
+        store.add_measurement(record.run_id, measurement)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_run_keeps_what_it_measured(path: Path) -> None:
+    record = fabricated_run()
+    process = multiprocessing.get_context("spawn").Process(target=_measure_until_killed, args=(str(path), record))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    with ResultStore(str(path)) as store:
+        kept = store.get_run(record.run_id)
+        assert kept.measurements == record.measurements[:5]
+        assert kept.state is RunState.STOPPED
+        store.add_measurement(record.run_id, record.measurements[5])
+        store.end_run(record.model_copy(update={"measurements": record.measurements[:6]}))
+
+
+def _append(path: str, record: RunRecord) -> None:
+    with ResultStore(path) as store:
+        store.begin_run(head_of(record))
+        for measurement in record.measurements:
+            store.add_measurement(record.run_id, measurement)
+        store.end_run(record)
+
+
+def test_two_processes_make_and_fill_a_store_at_once(path: Path) -> None:
+    records = [fabricated_run(seed=seed) for seed in range(3)]
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=_append, args=(str(path), record)) for record in records]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    with ResultStore(str(path)) as store:
+        assert [store.get_run(record.run_id) for record in records] == records
+
+
+def test_a_measurement_that_was_refused_leaves_nothing(store: ResultStore) -> None:
+    record = fabricated_run()
+    store.add_run(record)
+    extra = fabricated_throughput(len(record.measurements), "ovs", IMIX, 1.0)
+    with pytest.raises(StoreError):
+        store.add_measurement(record.run_id, extra)
+    assert store.get_run(record.run_id) == record
