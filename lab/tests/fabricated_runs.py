@@ -193,9 +193,7 @@ def fabricated_run(
         link_bps=link_bps,
         ceilings=tuple(GeneratorCeiling(transport="veth", frame=mix, ceiling_fps=7e6, clock_error=2e-5) for mix in mixes),
         noise_floors=tuple(
-            NoiseFloor(
-                dut=dut, method="throughput", frame_name=mix.name, metric="throughput_fps", pairs=5, ratio_interval=(0.985, 1.016)
-            )
+            NoiseFloor(dut=dut, method="throughput", frame_name=mix.name, metric="throughput_fps", pairs=5, ratio_interval=(0.985, 1.016))
             for dut in capacities_fps
             for mix in mixes
         ),

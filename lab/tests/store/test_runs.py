@@ -5,9 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from pathlib import Path
 
 import pytest
+
 from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
 from ringroad_lab.errors import StoreError
 from ringroad_lab.frame_size import IMIX
@@ -21,7 +21,9 @@ def head_of(record: RunRecord) -> RunRecord:
 
 
 def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
-    record = fabricated_run(name=HOSTILE, logs=[LogExcerpt(source="x\0y", text="a\0b\udcff".encode(errors="replace").decode() + "é\x1b[0m")])
+    record = fabricated_run(
+        name=HOSTILE, logs=[LogExcerpt(source="x\0y", text="a\0b\udcff".encode(errors="replace").decode() + "é\x1b[0m")]
+    )
     assert store.add_run(record)
     assert store.get_run(record.run_id) == record
     assert RunRecord.model_validate_json(store.get_raw_run(record.run_id)) == record
@@ -107,13 +109,13 @@ def _measure_until_killed(path: str, record: RunRecord) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_run_keeps_what_it_measured(path: Path) -> None:
+def test_a_killed_run_keeps_what_it_measured(location: str) -> None:
     record = fabricated_run()
-    process = multiprocessing.get_context("spawn").Process(target=_measure_until_killed, args=(str(path), record))
+    process = multiprocessing.get_context("spawn").Process(target=_measure_until_killed, args=(location, record))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
-    with ResultStore(str(path)) as store:
+    with ResultStore(location) as store:
         kept = store.get_run(record.run_id)
         assert kept.measurements == record.measurements[:5]
         assert kept.state is RunState.STOPPED
@@ -129,16 +131,16 @@ def _append(path: str, record: RunRecord) -> None:
         store.end_run(record)
 
 
-def test_two_processes_make_and_fill_a_store_at_once(path: Path) -> None:
+def test_two_processes_make_and_fill_a_store_at_once(location: str) -> None:
     records = [fabricated_run(seed=seed) for seed in range(3)]
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_append, args=(str(path), record)) for record in records]
+    processes = [spawn.Process(target=_append, args=(location, record)) for record in records]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    with ResultStore(str(path)) as store:
+    with ResultStore(location) as store:
         assert [store.get_run(record.run_id) for record in records] == records
 
 

@@ -1,0 +1,48 @@
+"""Records as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fabricated_runs import HOSTILE, fabricated_run
+from ringroad_lab.errors import StoreError
+from ringroad_lab.store.exchange import read_record_file, read_records, write_records
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_records_come_out_as_they_went_in(count: int) -> None:
+    records = tuple(fabricated_run(name=HOSTILE, seed=seed) for seed in range(count))
+    assert read_records(write_records(records), "test") == records
+
+
+RIGHT = json.loads(fabricated_run().model_dump_json())
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "no JSON"),
+        (b"\xff\xfe\x00", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("7", "not the record of a run"),
+        ("{}", "not the record of a run"),
+        ("[[]]", "not the record of a run"),
+        (json.dumps(RIGHT | {"schema_version": 2}), "newer ringroad-lab"),
+        (json.dumps(RIGHT | {"unknown": 1}), "unknown: Extra inputs"),
+        (json.dumps(RIGHT | {"state": "exploded"}), "state: "),
+        (json.dumps([RIGHT, RIGHT | {"duts": 3}]), "1.duts: "),
+    ],
+)
+def test_what_is_no_record_is_refused(content: str | bytes, told: str) -> None:
+    with pytest.raises(StoreError, match=told) as error:
+        read_records(content, "results.json")
+    assert str(error.value).startswith("results.json: ")
+    assert len(str(error.value)) < 1000
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        read_record_file(tmp_path / "nowhere.json")

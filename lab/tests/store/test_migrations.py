@@ -1,0 +1,93 @@
+"""The store's tables: made, upgraded, and refused where they are not ours or too new."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from fabricated_runs import fabricated_run
+from ringroad_lab.errors import StoreError
+from ringroad_lab.store.database import open_database
+from ringroad_lab.store.location import default_path, parse_location
+from ringroad_lab.store.models import Base
+from ringroad_lab.store.queries import RunFilter
+from ringroad_lab.store.result_store import ResultStore
+
+# Made with `sqlite3 .dump` of a store that the first migration made, and one fabricated run.
+FIRST_SCHEMA = Path(__file__).parent / "store_of_schema_0001.sql"
+
+
+def test_a_store_of_the_first_schema_is_upgraded_and_read(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as old:
+        old.executescript(FIRST_SCHEMA.read_text())
+    old.close()
+    with ResultStore(str(path)) as store:
+        (summary,) = store.summaries(RunFilter(name="OLD_RUN", dut="ovs"))
+        record = store.get_run(summary.run_id)
+        assert record.measurements[0].outcome.metrics["throughput_fps"].value == 237_952.5
+        assert store.resolve("old-baseline") == record.run_id
+        store.add_run(fabricated_run())
+
+
+def test_migrations_make_the_tables_that_the_program_uses(path: Path) -> None:
+    engine = open_database(parse_location(str(path)))
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    engine.dispose()
+
+
+def test_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
+    ResultStore(str(path)).close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    with pytest.raises(StoreError, match=r"newer ringroad-lab.*9999.*upgrade ringroad-lab"):
+        ResultStore(str(path))
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+    database.close()
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("this is no database, but it is long enough to be looked at as one\n" * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        ResultStore(str(text))
+    assert text.read_text().startswith("this is no database")
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE cookies (name)")
+    database.close()
+    with pytest.raises(StoreError, match="another program's"):
+        ResultStore(str(other))
+    with pytest.raises(StoreError, match="unable to open"):
+        ResultStore(str(tmp_path))
+    with pytest.raises(StoreError, match="text"):
+        ResultStore(str(text / "below a file" / "results.db"))
+
+
+@pytest.mark.parametrize("location", ["", "mysql://u:secret@h/d", "postgresql://u:secret@h:port/d"])
+def test_locations_that_cannot_be_one_are_refused_without_their_password(location: str) -> None:
+    with pytest.raises(StoreError) as told:
+        parse_location(location)
+    assert "secret" not in str(told.value)
+
+
+def test_an_unreachable_database_is_told_without_its_password() -> None:
+    # Port 1 is reserved, and nothing listens there.
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as told:
+        ResultStore("postgresql://u:secret@127.0.0.1:1/d")
+    assert "secret" not in str(told.value)
+
+
+def test_the_default_store_lies_where_the_user_keeps_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_path() == tmp_path / "ringroad-lab" / "results.db"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_path() == tmp_path / ".local" / "share" / "ringroad-lab" / "results.db"

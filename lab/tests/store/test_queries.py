@@ -1,0 +1,129 @@
+"""What is in the store is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricated_runs import EPOCH, fabricated_run
+from ringroad_lab.errors import StoreError
+from ringroad_lab.record import RunState
+from ringroad_lab.store import queries
+from ringroad_lab.store.queries import MetricFilter, RunFilter
+from ringroad_lab.store.result_store import ResultStore
+
+OLD = fabricated_run(run_id="aaaa0000-old", started_at=EPOCH, labels={"version": "1.0"}, versions={"ovs": "2.17"})
+NEW = fabricated_run(run_id="aaaa1111-new", started_at=EPOCH + 1e6, labels={"version": "2.0%"}, supersedes="aaaa0000-old", seed=2)
+OTHER = fabricated_run(
+    run_id="bbbb0000-other", name="other", started_at=EPOCH + 2e6, capacities_fps={"testpmd": 1e6}, state=RunState.FAILED, latency=False
+)
+
+
+@pytest.fixture
+def filled(store: ResultStore) -> ResultStore:
+    """A store with three runs."""
+    assert store.add_runs([OLD, NEW, OTHER]) == 3
+    return store
+
+
+@pytest.mark.parametrize(
+    ("which", "found"),
+    [
+        (RunFilter(), [OTHER, NEW, OLD]),
+        (RunFilter(name="other"), [OTHER]),
+        (RunFilter(dut="ovs"), [NEW, OLD]),
+        (RunFilter(version="2.17"), [OLD]),
+        (RunFilter(version="2.0%"), [NEW]),
+        (RunFilter(version="%"), [NEW]),
+        (RunFilter(labels={"version": "1.0"}), [OLD]),
+        (RunFilter(labels={"version": "1.0", "branch": "main"}), []),
+        (RunFilter(method="latency"), [NEW, OLD]),
+        (RunFilter(topology="PVP"), []),
+        (RunFilter(frame="1518", dut="testpmd"), [OTHER]),
+        (RunFilter(state=RunState.FAILED), [OTHER]),
+        (RunFilter(superseded=False), [OTHER, NEW]),
+        (RunFilter(since=EPOCH + 1e6), [OTHER, NEW]),
+        (RunFilter(until=EPOCH + 1e6), [OLD]),
+        (RunFilter(ended=False), []),
+        (RunFilter(name="' OR 1=1 --"), []),
+        (RunFilter(name="nul\0"), []),
+    ],
+)
+def test_runs_are_filtered(filled: ResultStore, which: RunFilter, found: list) -> None:
+    assert [summary.run_id for summary in filled.summaries(which)] == [record.run_id for record in found]
+    assert filled.count(which) == len(found)
+
+
+def test_lists_have_pages(filled: ResultStore) -> None:
+    assert [summary.run_id for summary in filled.summaries(limit=1, offset=1)] == [NEW.run_id]
+
+
+def test_a_summary_tells_what_took_its_place(filled: ResultStore) -> None:
+    summaries = {summary.run_id: summary for summary in filled.summaries()}
+    assert summaries[OLD.run_id].superseded_by == (NEW.run_id,)
+    assert summaries[NEW.run_id].supersedes == OLD.run_id
+    assert summaries[OLD.run_id].versions == ("ovs 2.17",)
+
+
+def test_figures_are_found_but_not_those_of_superseded_runs(filled: ResultStore) -> None:
+    points = filled.metric_points(MetricFilter(dut="ovs", method="throughput", frame="64", metric="throughput_fps"))
+    assert [(point.run_id, point.repetition) for point in points] == [(NEW.run_id, 0), (NEW.run_id, 1), (NEW.run_id, 2)]
+    expected = [
+        m.outcome.metrics["throughput_fps"].value
+        for m in NEW.measurements
+        if (m.dut, m.frame.name, m.method) == ("ovs", "64", "throughput")
+    ]
+    assert [point.value for point in points] == expected
+
+
+def test_choices_are_what_is_there(filled: ResultStore) -> None:
+    choices = filled.choices()
+    assert choices.names == ("P2P_FABRICATED", "other")
+    assert "testpmd" in choices.duts
+    assert choices.methods == ("latency", "throughput")
+
+
+def test_runs_are_named_by_id_beginning_or_baseline(filled: ResultStore) -> None:
+    assert filled.resolve(OLD.run_id) == OLD.run_id
+    assert filled.resolve("bbbb") == OTHER.run_id
+    assert filled.resolve("latest") == OTHER.run_id
+    with pytest.raises(StoreError, match="several runs"):
+        filled.resolve("aaaa")
+    with pytest.raises(StoreError, match="no run or baseline"):
+        filled.resolve("bbb")
+    with pytest.raises(StoreError, match="no run or baseline"):
+        filled.resolve("%%%%%%")
+
+
+def test_a_baseline_can_be_given_to_another_run(filled: ResultStore) -> None:
+    filled.set_baseline("v1", OLD.run_id)
+    filled.set_baseline("v1", NEW.run_id)
+    filled.set_baseline("main", OLD.run_id)
+    assert [(entry.name, entry.run_id) for entry in filled.baselines()] == [("main", OLD.run_id), ("v1", NEW.run_id)]
+    assert filled.resolve("v1") == NEW.run_id
+    with pytest.raises(StoreError, match="no run"):
+        filled.set_baseline("v2", "nowhere")
+    for name in ("latest", "last-stable", "", "a b", "x" * 101):
+        with pytest.raises(StoreError, match="cannot name a baseline"):
+            filled.set_baseline(name, OLD.run_id)
+
+
+def test_the_last_stable_run_is_the_newest_finished_one_that_a_tester_passed(filled: ResultStore) -> None:
+    with pytest.raises(StoreError, match="no finished run"):
+        filled.resolve("last-stable")
+    filled.judge(OLD.run_id, queries.TesterVerdict.PASS, "ann")
+    filled.judge(OTHER.run_id, queries.TesterVerdict.PASS, "ann")
+    assert filled.last_stable() is None, "one was superseded, the other failed"
+    filled.judge(NEW.run_id, queries.TesterVerdict.PASS, "ann")
+    assert filled.resolve("last-stable") == NEW.run_id
+    assert filled.last_stable("other") is None
+    filled.judge(NEW.run_id, queries.TesterVerdict.FAIL, "bob")
+    assert filled.last_stable() is None
+    assert [(entry.tester, entry.verdict) for entry in filled.judgements(NEW.run_id)] == [("ann", "pass"), ("bob", "fail")]
+    assert filled.summaries(RunFilter(verdict=queries.TesterVerdict.FAIL))[0].run_id == NEW.run_id
+
+
+def test_a_run_that_has_not_ended_cannot_be_judged(store: ResultStore) -> None:
+    store.begin_run(OLD.model_copy(update={"measurements": ()}))
+    with pytest.raises(StoreError, match="not ended"):
+        store.judge(OLD.run_id, queries.TesterVerdict.PASS, "ann")
+    assert store.metric_points(MetricFilter()) == []
