@@ -89,6 +89,8 @@ class Measurement(Frozen):
     method: str
     frame: FrameMix
     repetition: Annotated[int, Field(ge=0)]
+    is_noise_floor: bool = False
+    """Whether it only tells how far two measurements of the same thing lie apart: repetitions 0 and 1, 2 and 3, ... are pairs."""
     started_at: float
     """Seconds since 1970, UTC."""
     elapsed_s: Seconds

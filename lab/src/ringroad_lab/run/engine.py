@@ -14,6 +14,7 @@ from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError,
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.interface import Method, MethodContext
+from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     DutRecord,
     GeneratorCeiling,
@@ -34,8 +35,8 @@ from ringroad_lab.run.events import (
     TrialDone,
     Warned,
 )
-from ringroad_lab.run.schedule import Round, Step, schedule
-from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.schedule import Round, Step
 from ringroad_lab.trial import TrialResult
 
 # Beside its duration a trial takes about so long: learning frames, settling, reading.
@@ -83,19 +84,19 @@ BedFactory = Callable[[Scenario, DutChoice], AbstractContextManager[Bed]]
 
 
 class Engine:
-    """Measures a scenario."""
+    """Measures what is scheduled."""
 
     def __init__(
         self,
-        scenario: Scenario,
-        methods: dict[str, Method],
+        rounds: Sequence[Round],
+        make_method: Callable[[MethodChoice], Method],
         make_bed: BedFactory,
         tell: Callable[[Event], None],
         is_stopped: Callable[[], bool],
     ) -> None:
-        """Take the scenario, its methods by name, what makes test beds, where events go, and who says that it is enough."""
-        self._scenario = scenario
-        self._methods = methods
+        """Take the schedule, what makes methods and test beds, where events go, and who says that it is enough."""
+        self._rounds = rounds
+        self._make_method = make_method
         self._make_bed = make_bed
         self._tell = tell
         self._is_stopped = is_stopped
@@ -108,7 +109,7 @@ class Engine:
         Raises:
             RunStoppedError: the user stopped it.
         """
-        for planned in schedule(self._scenario):
+        for planned in self._rounds:
             todo = [step for step in planned.steps if step.number not in measured]
             while todo:
                 todo = self._run_round(planned, todo)
@@ -118,12 +119,13 @@ class Engine:
         self._stop_if_told()
         begun_at = time.time()
         done = 0
+        throughputs_fps: dict[str, float] = {}
         try:
-            with self._make_bed(self._scenario, planned.dut) as bed:
+            with self._make_bed(planned.scenario, planned.dut) as bed:
                 self._tell(BedReady(dut=bed.record(), repetition=planned.repetition))
                 try:
                     while done < len(todo):
-                        is_alive = self._run_step(bed, planned, todo[done])
+                        is_alive = self._run_step(bed, planned, todo[done], throughputs_fps)
                         done += 1
                         if not is_alive:
                             break
@@ -140,10 +142,10 @@ class Engine:
             self._tell(Warned(text=f"{planned.dut.label}: {error}"))
         return todo[done:]
 
-    def _run_step(self, bed: Bed, planned: Round, step: Step) -> bool:
-        """Make one measurement; whether the bed is still good."""
+    def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float]) -> bool:
+        """Make one measurement; whether the bed is still good. Throughputs found are left for the methods that follow, by frame size."""
         self._stop_if_told()
-        method = self._methods[step.method.name]
+        method = self._make_method(step.method)
         trials: list[TrialResult] = []
 
         def on_trial(trial: TrialResult) -> None:
@@ -175,32 +177,29 @@ class Engine:
         try:
             ceiling = bed.ceiling(step.frame)
             self._tell(CeilingFound(ceiling=ceiling))
-            max_fps, is_generator_bound = self._max_fps(step.frame, ceiling)
+            max_fps, is_generator_bound = _max_fps(planned.scenario, step.frame, ceiling)
             context = MethodContext(
                 generator=bed.generator,
                 frame=step.frame,
                 max_fps=max_fps,
                 is_max_generator_bound=is_generator_bound,
-                bidirectional=self._scenario.bidirectional,
-                flows=self._scenario.flows,
+                bidirectional=planned.scenario.bidirectional,
+                flows=planned.scenario.flows,
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                throughput_fps=throughputs_fps.get(step.frame.name),
             )
             outcome = method.measure(context)
             bed.check()
             counters = bed.collect()
+            if step.method.name == ThroughputMethod.name and (found := outcome.metrics.get(outcome.headline)) is not None:
+                throughputs_fps[step.frame.name] = found.value
         except RunStoppedError:
             raise
         except LabError as error:
             outcome, is_alive = _invalid(_cause(bed, error)), False
         self._give(planned, step, begun_at, outcome, tuple(trials), counters)
         return is_alive
-
-    def _max_fps(self, frame: FrameMix, ceiling: GeneratorCeiling) -> tuple[float, bool]:
-        """Greatest load worth offering, and whether it is the generator that sets it."""
-        link_bps = self._scenario.link_bps
-        line_fps = frame.line_rate_fps(link_bps) if link_bps is not None else float("inf")
-        return (ceiling.ceiling_fps, True) if ceiling.ceiling_fps < line_fps else (line_fps, False)
 
     def _give(
         self,
@@ -214,10 +213,11 @@ class Engine:
         measurement = Measurement(
             number=step.number,
             dut=planned.dut.label,
-            topology=self._scenario.topology.value,
+            topology=planned.scenario.topology.value,
             method=step.method.name,
             frame=step.frame,
             repetition=planned.repetition,
+            is_noise_floor=planned.is_noise_floor,
             started_at=begun_at,
             elapsed_s=max(0.0, time.time() - begun_at),
             outcome=outcome,
@@ -229,6 +229,12 @@ class Engine:
     def _stop_if_told(self) -> None:
         if self._is_stopped():
             raise RunStoppedError("stopped; what was measured is kept")
+
+
+def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling) -> tuple[float, bool]:
+    """Greatest load worth offering, and whether it is the generator that sets it."""
+    line_fps = frame.line_rate_fps(scenario.link_bps) if scenario.link_bps is not None else float("inf")
+    return (ceiling.ceiling_fps, True) if ceiling.ceiling_fps < line_fps else (line_fps, False)
 
 
 def _invalid(reason: str) -> Outcome:

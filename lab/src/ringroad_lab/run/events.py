@@ -14,7 +14,7 @@ from ringroad_lab.trial import Frozen, TrialVerdict
 class Job(Frozen):
     """What the inner process is to do: the first line that it gets."""
 
-    scenario: Scenario
+    scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()
     """Numbers of the measurements that are there already."""
     folder: str

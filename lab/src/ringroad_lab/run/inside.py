@@ -9,8 +9,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
+from ringroad_lab.method.interface import Method
+from ringroad_lab.method.registry import METHODS
 from ringroad_lab.run.engine import Engine
 from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job, Prepared
+from ringroad_lab.scenario.model import MethodChoice
+from ringroad_lab.scenario.schedule import schedule
 
 
 def main() -> int:
@@ -30,19 +34,22 @@ def main() -> int:
 
 def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
     # Only here, so that a job that cannot be read fails before anything is loaded.
-    from ringroad_lab.method.registry import make_method
     from ringroad_lab.testbed import TestBeds
 
     try:
-        methods = {choice.name: make_method(choice) for choice in job.scenario.methods}
-        with TestBeds(job.scenario, Path(job.folder)) as beds:
+        with TestBeds(job.scenarios, Path(job.folder)) as beds:
             tell(Prepared(generator_version=beds.generator_version()))
-            Engine(job.scenario, methods, beds.make, tell, stopped.is_set).run(frozenset(job.measured))
+            Engine(schedule(job.scenarios), _make_method, beds.make, tell, stopped.is_set).run(frozenset(job.measured))
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:
         return Ended(failure=str(error), exit_status=error.exit_status)
     return Ended()
+
+
+def _make_method(choice: MethodChoice) -> Method:
+    kind = METHODS[choice.name]
+    return kind(kind.settings_type.model_validate(choice.settings))
 
 
 class _Teller:

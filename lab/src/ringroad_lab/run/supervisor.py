@@ -68,7 +68,9 @@ class Supervisor:
         self._watch = watch
         self._on_stop = on_stop
 
-    def run(self, record: RunRecord, scenario: Scenario, floors: Callable[[RunRecord], tuple[NoiseFloor, ...]]) -> tuple[RunRecord, int]:
+    def run(
+        self, record: RunRecord, scenarios: tuple[Scenario, ...], floors: Callable[[RunRecord], tuple[NoiseFloor, ...]]
+    ) -> tuple[RunRecord, int]:
         """Carry out the run whose head, and what of it was measured before, is `record`.
 
         The first SIGINT or SIGTERM ends it after the trial under way, the second at once; what was measured is kept in any case.
@@ -84,8 +86,8 @@ class Supervisor:
         tally = _Tally(record)
         with tempfile.TemporaryDirectory(prefix="ringroad-lab-") as folder:
             errors = Path(folder) / "inside.log"
-            job = Job(scenario=scenario, measured=tuple(measurement.number for measurement in record.measurements), folder=folder)
-            sandbox = Sandbox.start(INNER, private=scenario.private, stderr=errors)
+            job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements), folder=folder)
+            sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors)
             try:
                 with self._stopping(sandbox):
                     ended = self._follow(sandbox, job, tally, record.run_id)

@@ -1,0 +1,55 @@
+"""In which order the measurements of a run are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.statistics.interleave import turns
+
+
+@dataclass(frozen=True)
+class Step:
+    """One measurement to be made."""
+
+    number: int
+    """Order in the run; the same for the same scenarios, so that a run can be resumed."""
+    method: MethodChoice
+    frame: FrameMix
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is measured between one start of a device and its end."""
+
+    scenario: Scenario
+    dut: DutChoice
+    repetition: int
+    is_noise_floor: bool
+    """Whether it only tells how far two measurements of the same thing lie apart."""
+    steps: tuple[Step, ...]
+
+
+def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
+    """Lay out every measurement of checked scenarios, one scenario after the other.
+
+    Each repetition starts every device anew, in turns. The pairs of the noise floor come last, and are of the first device.
+    """
+    rounds: list[Round] = []
+    number = 0
+    for scenario in scenarios:
+        duts = {dut.label: dut for dut in scenario.duts}
+        order = [
+            (duts[label], repetition, False) for repetition, turn in enumerate(turns(tuple(duts), scenario.repetitions)) for label in turn
+        ]
+        order += [(scenario.duts[0], start, True) for start in range(2 * scenario.noise_floor_pairs)]
+        for dut, repetition, is_noise_floor in order:
+            steps = []
+            for method in scenario.methods:
+                for frame in scenario.frames:
+                    steps.append(Step(number, method, frame))
+                    number += 1
+            rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(steps)))
+    return tuple(rounds)

@@ -1,0 +1,174 @@
+"""The engine over simulated devices: what is measured, in which order, and what becomes of devices that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from ringroad_lab.errors import DutError, RunStoppedError
+from ringroad_lab.frame_size import FrameMix, parse_frame_mix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
+from ringroad_lab.method.frame_loss import FrameLossMethod
+from ringroad_lab.method.interface import Method
+from ringroad_lab.method.registry import METHODS
+from ringroad_lab.method.throughput import ThroughputMethod
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Series
+from ringroad_lab.run.engine import Bed, Engine
+from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.schedule import schedule
+
+CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
+CEILING_FPS = 2e6
+
+
+class SimulatedBed(Bed):
+    """A bed whose device is simulated; at `dies_at` trials it is dead."""
+
+    def __init__(self, label: str, dies_at: int | None) -> None:
+        self._label = label
+        self._dies_at = dies_at
+        self._generator = SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS[label], dies_at_trial=dies_at), ceiling_fps=CEILING_FPS)
+
+    @property
+    def generator(self) -> Generator:
+        return self._generator
+
+    def record(self) -> DutRecord:
+        return DutRecord(label=self._label, driver="simulated")
+
+    def ceiling(self, frame: FrameMix) -> GeneratorCeiling:
+        return GeneratorCeiling(transport="simulated", frame=frame, ceiling_fps=CEILING_FPS)
+
+    def check(self) -> None:
+        if self._dies_at is not None and self._generator.trials >= self._dies_at:
+            raise DutError(f"{self._label} ended: out of memory")
+
+    def collect(self) -> dict[str, int]:
+        return {"trials": self._generator.trials}
+
+    def watched(self) -> Sequence[Series]:
+        return ()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        return (LogExcerpt(source=self._label, text="said something"),)
+
+
+def make_method(choice: MethodChoice) -> Method:
+    kind = METHODS[choice.name]
+    return kind(kind.settings_type.model_validate(choice.settings))
+
+
+def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = (ThroughputMethod.name,), pairs: int = 0) -> Scenario:
+    return Scenario(
+        name="simulated",
+        duts=tuple(DutChoice(label=label, driver="simulated") for label in CAPACITY_FPS),
+        methods=tuple(MethodChoice(name=name) for name in methods),
+        frames=(parse_frame_mix("64"), parse_frame_mix("1518")),
+        repetitions=repetitions,
+        noise_floor_pairs=pairs,
+    )
+
+
+class Lab:
+    """An engine, its beds, and what it told."""
+
+    def __init__(self, asked: Scenario, deaths: dict[str, list[int | None]] | None = None) -> None:
+        self.events: list[Event] = []
+        self.stop_at: Callable[[Event], bool] = lambda _event: False
+        self._deaths = deaths or {}
+        self._stopped = False
+        self.open_beds = 0
+        self.engine = Engine(schedule((asked,)), make_method, self._bed, self._tell, lambda: self._stopped)
+
+    @contextmanager
+    def _bed(self, _scenario: Scenario, dut: DutChoice) -> Iterator[Bed]:
+        deaths = self._deaths.get(dut.label, [])
+        dies_at = deaths.pop(0) if deaths else None
+        if dies_at == 0:
+            raise DutError(f"{dut.label} did not start: no such device")
+        self.open_beds += 1
+        try:
+            yield SimulatedBed(dut.label, dies_at)
+        finally:
+            self.open_beds -= 1
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self._stopped = self._stopped or self.stop_at(event)
+
+    def measurements(self) -> list[Measurement]:
+        return [event.measurement for event in self.events if isinstance(event, MeasurementDone)]
+
+
+def test_devices_take_turns_and_every_measurement_is_made_once() -> None:
+    lab = Lab(scenario(repetitions=2, pairs=1))
+    lab.engine.run()
+    starts = [event.dut.label for event in lab.events if isinstance(event, BedReady)]
+    assert starts == ["slow", "fast", "fast", "slow", "slow", "slow"]
+    assert [m.number for m in lab.measurements()] == list(range(12))
+    assert [m.is_noise_floor for m in lab.measurements()] == [False] * 8 + [True] * 4
+    assert lab.open_beds == 0
+    for measurement in lab.measurements():
+        assert measurement.trials
+        assert measurement.dut_counters["trials"] >= len(measurement.trials)
+
+
+def test_what_only_the_generator_ends_is_a_lower_bound() -> None:
+    lab = Lab(scenario(repetitions=1))
+    lab.engine.run()
+    by_dut = {m.dut: m.outcome for m in lab.measurements()}
+    assert by_dut["slow"].status is MeasurementStatus.OK
+    assert by_dut["slow"].metrics[by_dut["slow"].headline].value == pytest.approx(1e6, rel=0.02)
+    assert by_dut["fast"].status is MeasurementStatus.LOWER_BOUND
+    assert by_dut["fast"].metrics[by_dut["fast"].headline].value == pytest.approx(CEILING_FPS, rel=0.02)
+
+
+def test_a_device_that_does_not_start_is_invalid_and_the_others_go_on() -> None:
+    lab = Lab(scenario(repetitions=1), {"slow": [0]})
+    lab.engine.run()
+    outcomes = {(m.dut, m.frame.name): m.outcome for m in lab.measurements()}
+    for frame in ("64", "1518"):
+        assert outcomes["slow", frame].status is MeasurementStatus.INVALID
+        assert outcomes["slow", frame].reasons == ("slow did not start: no such device",)
+        assert not outcomes["slow", frame].metrics
+        assert outcomes["fast", frame].status is MeasurementStatus.LOWER_BOUND
+
+
+def test_a_device_that_dies_is_started_anew_for_what_is_left() -> None:
+    lab = Lab(scenario(repetitions=1), {"slow": [3]})
+    lab.engine.run()
+    first, second = [m.outcome for m in lab.measurements() if m.dut == "slow"]
+    assert first.status is MeasurementStatus.INVALID
+    assert first.reasons == ("slow ended: out of memory",)
+    assert second.status is MeasurementStatus.OK
+    assert sum(isinstance(event, BedEnded) for event in lab.events) == 3
+
+
+def test_a_stop_ends_the_run_after_the_trial_under_way() -> None:
+    lab = Lab(scenario())
+    lab.stop_at = lambda event: isinstance(event, TrialDone) and event.number == 1
+    with pytest.raises(RunStoppedError):
+        lab.engine.run()
+    assert [m.number for m in lab.measurements()] == [0]
+    assert sum(isinstance(event, TrialDone) and event.number == 1 for event in lab.events) == 1
+    assert lab.open_beds == 0
+
+
+def test_what_was_measured_is_not_measured_again() -> None:
+    lab = Lab(scenario(repetitions=1))
+    lab.engine.run(frozenset({0, 1, 3}))
+    assert [m.number for m in lab.measurements()] == [2]
+    assert [event.dut for event in lab.events if isinstance(event, StepBegan)] == ["fast"]
+
+
+def test_methods_are_told_the_throughput_found_before_them() -> None:
+    lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "latency", FrameLossMethod.name)))
+    lab.engine.run()
+    # With the throughput known a latency needs no search.
+    purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
+    assert purposes
+    assert "search" not in purposes
