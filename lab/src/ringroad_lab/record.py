@@ -186,6 +186,8 @@ class RunRecord(Frozen):
     logs: tuple[LogExcerpt, ...] = ()
     deviations: tuple[str, ...] = ()
     """Where the run differs from the RFCs, a sentence each."""
+    warnings: tuple[str, ...] = ()
+    """What speaks against the figures, a sentence each: processor time that went to others, ..."""
     labels: dict[str, str] = {}
     """What the user tells of it: version under test, build, branch, ..."""
     supersedes: str | None = None

@@ -37,6 +37,9 @@ class SimulatedBed(Bed):
     def generator(self) -> Generator:
         return self._generator
 
+    def generator_version(self) -> str:
+        return self._generator.version()
+
     def record(self) -> DutRecord:
         return DutRecord(label=self._label, driver="simulated")
 
@@ -51,6 +54,9 @@ class SimulatedBed(Bed):
         return {"trials": self._generator.trials}
 
     def watched(self) -> Sequence[Series]:
+        return ()
+
+    def warnings(self) -> Sequence[str]:
         return ()
 
     def logs(self) -> Sequence[LogExcerpt]:

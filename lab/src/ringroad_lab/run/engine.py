@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError
+from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.interface import Method, MethodContext
@@ -52,12 +52,16 @@ class Bed(ABC):
         """What offers the load."""
 
     @abstractmethod
+    def generator_version(self) -> str:
+        """Return the generator's name and version."""
+
+    @abstractmethod
     def record(self) -> DutRecord:
         """Return the device as it is."""
 
     @abstractmethod
-    def ceiling(self, frame: FrameMix) -> GeneratorCeiling:
-        """Return what the generator carries by itself, of frames like these; measured once."""
+    def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
+        """Return what the generator carries by itself, of frames like these; None where that cannot be measured."""
 
     @abstractmethod
     def check(self) -> None:
@@ -74,6 +78,10 @@ class Bed(ABC):
     @abstractmethod
     def watched(self) -> Sequence[Series]:
         """Return what was watched since the bed was made: processor time, memory, steal time."""
+
+    @abstractmethod
+    def warnings(self) -> Sequence[str]:
+        """Return what speaks against the measurements: processor time that went to others, ..."""
 
     @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:
@@ -122,7 +130,7 @@ class Engine:
         throughputs_fps: dict[str, float] = {}
         try:
             with self._make_bed(planned.scenario, planned.dut) as bed:
-                self._tell(BedReady(dut=bed.record(), repetition=planned.repetition))
+                self._tell(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
                 try:
                     while done < len(todo):
                         is_alive = self._run_step(bed, planned, todo[done], throughputs_fps)
@@ -130,6 +138,8 @@ class Engine:
                         if not is_alive:
                             break
                 finally:
+                    for warning in bed.warnings():
+                        self._tell(Warned(text=f"{planned.dut.label}: {warning}"))
                     self._tell(BedEnded(series=tuple(bed.watched()), logs=tuple(bed.logs())))
         except RunStoppedError:
             raise
@@ -176,7 +186,8 @@ class Engine:
         counters: dict[str, int] = {}
         try:
             ceiling = bed.ceiling(step.frame)
-            self._tell(CeilingFound(ceiling=ceiling))
+            if ceiling is not None:
+                self._tell(CeilingFound(ceiling=ceiling))
             max_fps, is_generator_bound = _max_fps(planned.scenario, step.frame, ceiling)
             context = MethodContext(
                 generator=bed.generator,
@@ -231,10 +242,14 @@ class Engine:
             raise RunStoppedError("stopped; what was measured is kept")
 
 
-def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling) -> tuple[float, bool]:
+def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | None) -> tuple[float, bool]:
     """Greatest load worth offering, and whether it is the generator that sets it."""
-    line_fps = frame.line_rate_fps(scenario.link_bps) if scenario.link_bps is not None else float("inf")
-    return (ceiling.ceiling_fps, True) if ceiling.ceiling_fps < line_fps else (line_fps, False)
+    line_fps = frame.line_rate_fps(scenario.link_bps) if scenario.link_bps is not None else None
+    if ceiling is not None and (line_fps is None or ceiling.ceiling_fps < line_fps):
+        return ceiling.ceiling_fps, True
+    if line_fps is None:
+        raise ScenarioError("what the generator carries cannot be measured over these cables: set `link_bps`, the speed of the links")
+    return line_fps, False
 
 
 def _invalid(reason: str) -> Outcome:

@@ -17,19 +17,17 @@ class Job(Frozen):
     scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()
     """Numbers of the measurements that are there already."""
-    folder: str
-    """Where the run's private files lie."""
 
 
 STOP_LINE = "stop\n"
 """The only other line: no more trials."""
 
 
-class Prepared(Frozen):
-    """All programs of all devices are there."""
+class StepNamed(Frozen):
+    """What is being done while a bed is made."""
 
-    kind: Literal["prepared"] = "prepared"
-    generator_version: str
+    kind: Literal["step-named"] = "step-named"
+    text: str
 
 
 class BedReady(Frozen):
@@ -38,6 +36,7 @@ class BedReady(Frozen):
     kind: Literal["bed-ready"] = "bed-ready"
     dut: DutRecord
     repetition: int
+    generator_version: str
 
 
 class CeilingFound(Frozen):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.registry import METHODS
+from ringroad_lab.run.beds import Beds
 from ringroad_lab.run.engine import Engine
-from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job, Prepared
+from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job
 from ringroad_lab.scenario.model import MethodChoice
 from ringroad_lab.scenario.schedule import schedule
 
@@ -33,13 +33,8 @@ def main() -> int:
 
 
 def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
-    # Only here, so that a job that cannot be read fails before anything is loaded.
-    from ringroad_lab.testbed import TestBeds
-
     try:
-        with TestBeds(job.scenarios, Path(job.folder)) as beds:
-            tell(Prepared(generator_version=beds.generator_version()))
-            Engine(schedule(job.scenarios), _make_method, beds.make, tell, stopped.is_set).run(frozenset(job.measured))
+        Engine(schedule(job.scenarios), _make_method, Beds(tell).make, tell, stopped.is_set).run(frozenset(job.measured))
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:

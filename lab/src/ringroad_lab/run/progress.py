@@ -11,11 +11,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric
 from ringroad_lab.run.events import (
     BedReady,
-    CeilingFound,
     Event,
     MeasurementDone,
     RemainingKnown,
     StepBegan,
+    StepNamed,
     TrialDone,
     Warned,
 )
@@ -65,10 +65,10 @@ class RunProgress:
     def watch(self, event: Event) -> None:
         """Show an event."""
         match event:
+            case StepNamed():
+                self._title = event.text
             case BedReady():
                 self._title = f"{event.dut.label}: ready"
-            case CeilingFound():
-                pass
             case StepBegan():
                 self._title = f"{event.dut} {event.method} {event.frame} #{event.repetition + 1}"
                 self._left_s[event.number] = event.expected_s

@@ -36,7 +36,7 @@ from ringroad_lab.run.events import (
     Event,
     Job,
     MeasurementDone,
-    Prepared,
+    Warned,
 )
 from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import Scenario
@@ -86,7 +86,7 @@ class Supervisor:
         tally = _Tally(record)
         with tempfile.TemporaryDirectory(prefix="ringroad-lab-") as folder:
             errors = Path(folder) / "inside.log"
-            job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements), folder=folder)
+            job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements))
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors)
             try:
                 with self._stopping(sandbox):
@@ -159,12 +159,12 @@ class _Tally:
         self._series: list[Series] = list(record.series)
         self._logs: list[LogExcerpt] = list(record.logs)
         self._generator_version = record.generator_version
+        self._warnings: dict[str, None] = dict.fromkeys(record.warnings)
 
     def take(self, event: Event) -> None:
         match event:
-            case Prepared():
-                self._generator_version = event.generator_version
             case BedReady():
+                self._generator_version = event.generator_version
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
                 self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling
@@ -173,6 +173,8 @@ class _Tally:
             case BedEnded():
                 self._series += event.series
                 self._logs += event.logs
+            case Warned():
+                self._warnings[event.text] = None
             case _:
                 pass
 
@@ -187,6 +189,7 @@ class _Tally:
             "measurements": tuple(measurement for _, measurement in sorted(self._measurements.items())),
             "series": _joined(self._series),
             "logs": tuple(self._logs),
+            "warnings": tuple(self._warnings),
         }
         return self._head.model_copy(update=update)
 
