@@ -109,7 +109,7 @@ class Ended(Frozen):
 
 
 Event = Annotated[
-    Prepared | BedReady | CeilingFound | StepBegan | TrialDone | RemainingKnown | MeasurementDone | BedEnded | Warned | Ended,
+    StepNamed | BedReady | CeilingFound | StepBegan | TrialDone | RemainingKnown | MeasurementDone | BedEnded | Warned | Ended,
     Field(discriminator="kind"),
 ]
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
