@@ -79,6 +79,9 @@ def remove_cable(cable: Cable, host: Host) -> None:
     if cable.kind in (CableKind.VETH, CableKind.TAP):
         # One end takes the other with it.
         host.run(["ip", "link", "delete", cable.far_end], check=False)
+    elif cable.kind in (CableKind.VHOST_USER, CableKind.MEMIF):
+        # A server that was killed leaves its socket, and the next one finds the path taken.
+        host.run(["rm", "-f", cable.dut_end])
 
 
 def forbid_ipv6(host: Host, interface: str) -> None:

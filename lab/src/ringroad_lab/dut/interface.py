@@ -61,6 +61,10 @@ class Dut(ABC):
     """Kinds of cables that it has ports for."""
     obeys_rules: ClassVar[bool]
     """Whether it forwards by rules; else it learns addresses, and PVP is a bridge for each pair of ports."""
+    serves_sockets: ClassVar[bool] = True
+    """Of cables that are sockets: whether it makes them and listens, or connects to the other end, again and again until that listens."""
+    huge_pages_mib: ClassVar[int] = 0
+    """Memory in pages of 2 MiB that it needs where its placement has such."""
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Take checked settings, of `settings_type`."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ringroad_lab.errors import GeneratorError, MissingProgramError
+from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.ringroad_program import require_ringroad
 
 START_TIMEOUT_S = 15.0
 
@@ -20,19 +20,6 @@ class _Ready(BaseModel):
 
     ready: bool
     url: str
-
-
-def find_ringroad(host: Host, program: str) -> str:
-    """Path of one of Ringroad's programs: in the folder `$RINGROAD_BIN_DIR`, else in PATH.
-
-    Raises:
-        MissingProgramError: it is in neither.
-    """
-    folder = os.environ.get("RINGROAD_BIN_DIR")
-    path = host.find_program(f"{folder}/{program}" if folder else program)
-    if path is None:
-        raise MissingProgramError(program, "ringroad (or build it, and set RINGROAD_BIN_DIR to the folder)", host.name)
-    return path
 
 
 class OtgProcess:
@@ -45,10 +32,10 @@ class OtgProcess:
             MissingProgramError: `ringroad` is not there.
             GeneratorError: it did not start.
         """
-        program = find_ringroad(host, "ringroad")
+        program = require_ringroad(host, "ringroad")
         self.version = host.run([program, "--version"]).stdout.strip()
         argv = [program, "--json", "otg", "--http", "--listen", "127.0.0.1:0"]
-        if cpus:
+        if cpus and "--threads" in host.run([program, "otg", "--help"]).stdout:
             # Each port sends and receives in a thread; fewer processors than ports are shared without switching threads.
             argv += ["--cpu", ",".join(str(cpu) for cpu in sorted(cpus)), "--threads", "one" if len(cpus) < 2 else "queue"]
         self.process: Process = host.start(name, argv, cpus=cpus)

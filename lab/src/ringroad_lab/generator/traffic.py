@@ -71,7 +71,8 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
     else:
         for size, weight in load.frame.parts:
             flow.size.weight_pairs.custom.custom(size=size, weight=weight)
-    flow.rate.pps = load.rate_fps
+    # The model has whole frames per second.
+    flow.rate.pps = max(1, round(load.rate_fps))
     if load.burst_frames is not None:
         flow.duration.fixed_packets.packets = load.burst_frames
     else:

@@ -20,6 +20,8 @@ class Guest(ABC):
     carries: ClassVar[frozenset[CableKind]]
     is_stand_in: ClassVar[bool]
     """Whether it is a program in place of a virtual machine; the report says so."""
+    huge_pages_mib: ClassVar[int] = 0
+    """Memory in pages of 2 MiB that it needs where its placement has such."""
 
     def __init__(self, name: str, placement: Placement) -> None:
         """Name it, uniquely in the run."""

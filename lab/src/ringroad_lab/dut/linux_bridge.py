@@ -1,0 +1,163 @@
+"""The kernel's bridge, in a network namespace of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.errors import DutError, HostError
+from ringroad_lab.host.interface import Completed, Process
+from ringroad_lab.record import LogExcerpt
+
+# What of `ip -s -s link` is told, by the names that every device's counters have.
+COUNTERS = {
+    "rx": {"packets": "rx_frames", "errors": "rx_errors", "dropped": "rx_dropped", "missed_errors": "rx_missed"},
+    "tx": {"packets": "tx_frames", "errors": "tx_errors", "dropped": "tx_dropped", "carrier_errors": "tx_carrier_errors"},
+}
+# A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more; and no frames of the kernel's own.
+NAMESPACE_SETTINGS = """
+for each in iptables ip6tables arptables; do
+    file=/proc/sys/net/bridge/bridge-nf-call-$each
+    [ ! -e $file ] || echo 0 >$file
+done
+for each in all default; do
+    file=/proc/sys/net/ipv6/conf/$each/disable_ipv6
+    [ ! -e $file ] || echo 1 >$file
+done
+"""
+
+
+class LinuxBridgeSettings(DutSettings):
+    """What can be set of a bridge (ip-link(8))."""
+
+    ageing_s: Annotated[int, Field(ge=0, le=1_000_000)] = 300
+    """How long an address is remembered."""
+
+
+class LinuxBridge(Dut):
+    """A bridge for each pair of ports that are joined. It works in the context of whoever sends: no process, no processor of its own."""
+
+    driver: ClassVar[str] = "linux-bridge"
+    title: ClassVar[str] = "Linux bridge"
+    settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
+    obeys_rules: ClassVar[bool] = False
+    settings: LinuxBridgeSettings
+
+    def __init__(self, settings: DutSettings, placement: Placement) -> None:
+        """Take checked settings."""
+        super().__init__(settings, placement)
+        self._host = placement.host
+        # The folder's name is unique on the host, and so is what has its end.
+        self._netns = f"bridge-{placement.host.folder.name[-8:]}"
+        self._ports: tuple[DutPort, ...] = ()
+        self._bridges: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        """Look for `ip`."""
+        self._host.require("ip", "iproute2")
+
+    def start(self) -> None:
+        """Make the namespace."""
+        try:
+            self._host.run(["ip", "netns", "add", self._netns])
+            self._host.run(["ip", "netns", "exec", self._netns, "sh", "-c", NAMESPACE_SETTINGS])
+        except HostError as error:
+            raise DutError(f"{self.title} did not start: {error}") from error
+
+    def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
+        """Make a bridge for each pair of ports."""
+        by_number = {port.number: port for port in ports}
+        pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
+        if len({number for pair in pairs for number in pair}) != 2 * len(pairs):
+            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put one into several")
+        self._ports = tuple(ports)
+        ageing = str(self.settings.ageing_s * 100)
+        try:
+            for number, pair in enumerate(pairs):
+                bridge = f"br{number}"
+                self._ip("link", "add", bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0", "ageing_time", ageing)
+                self._bridges = (*self._bridges, bridge)
+                for port in (by_number[end] for end in pair):
+                    interface = port.cable.dut_end
+                    self._host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
+                    self._ip("link", "set", "dev", interface, "master", bridge)
+                    self._ip("link", "set", "dev", interface, "up")
+                self._ip("link", "set", "dev", bridge, "up")
+        except HostError as error:
+            raise DutError(f"{self.title} did not take its ports: {error}") from error
+
+    def await_ready(self, timeout_s: float) -> None:
+        """Wait until every port forwards."""
+
+        def down() -> list[str]:
+            links = self._links()
+            return [
+                f"{port.number} ({port.cable.dut_end})"
+                for port in self._ports
+                if (links.get(port.cable.dut_end, {}).get("linkinfo", {}).get("info_slave_data", {}).get("state")) != "forwarding"
+            ]
+
+        if not wait_until(lambda: not down(), timeout_s):
+            raise DutError(f"{self.title}: port {', '.join(down())} does not forward after {timeout_s:g} s: is its other end up?")
+
+    def check(self) -> None:
+        """Check that the bridges and their ports are there."""
+        links = self._links()
+        gone = [name for name in (*self._bridges, *(port.cable.dut_end for port in self._ports)) if name not in links]
+        if gone:
+            raise DutError(f"{self.title}: {', '.join(gone)} is gone: somebody removed it")
+
+    def collect(self) -> dict[str, int]:
+        """Return the counters of the ports' interfaces."""
+        links = self._links()
+        found = {}
+        for port in self._ports:
+            counters = links.get(port.cable.dut_end, {}).get("stats64", {})
+            for way, names in COUNTERS.items():
+                for kernel_name, name in names.items():
+                    if isinstance(value := counters.get(way, {}).get(kernel_name), int):
+                        found[f"{port.number}.{name}"] = value
+        return found
+
+    def processes(self) -> Sequence[Process]:
+        """Return none: the kernel forwards."""
+        return ()
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of the kernel."""
+        return {"Linux": self._host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
+
+    def port_modes(self) -> dict[str, str]:
+        """Return the kind of interface of each port."""
+        links = self._links()
+        modes = {}
+        for port in self._ports:
+            kind = links.get(port.cable.dut_end, {}).get("linkinfo", {}).get("info_kind", "network card")
+            modes[str(port.number)] = f"{kind} {port.cable.dut_end}, forwarded in the context of the sender"
+        return modes
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return none: the kernel's log is the machine's."""
+        return ()
+
+    def stop(self) -> None:
+        """Remove the namespace, with the bridges; cards go back to where they were."""
+        self._host.run(["ip", "netns", "delete", self._netns], check=False)
+
+    def _ip(self, *arguments: str) -> Completed:
+        return self._host.run(["ip", "-n", self._netns, *arguments])
+
+    def _links(self) -> dict[str, dict[str, Any]]:
+        try:
+            links = json.loads(self._ip("-j", "-d", "-s", "-s", "link", "show").stdout or "[]")
+        except (HostError, json.JSONDecodeError) as error:
+            raise DutError(f"{self.title}: its namespace {self._netns} cannot be asked: {error}") from error
+        return {link["ifname"]: link for link in links}

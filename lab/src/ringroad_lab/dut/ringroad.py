@@ -1,0 +1,193 @@
+"""Ringroad's switch: a daemon with a socket of its own, and ports that it serves itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.errors import DutError, HostError
+from ringroad_lab.host.interface import Completed, Process
+from ringroad_lab.record import LogExcerpt
+from ringroad_lab.ringroad_program import require_ringroad
+
+START_TIMEOUT_S = 15.0
+LOG_END_CHARS = 2000
+
+
+class RingroadSettings(DutSettings):
+    """What can be set of the daemon (docs/daemon.md)."""
+
+    busy: bool = False
+    """Whether its workers never sleep."""
+    spin_us: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """How long an idle worker polls before it sleeps, µs."""
+    slots: Annotated[int, Field(ge=4, le=4096)] = 1024
+    """Slots per ring."""
+
+
+class RingroadSwitch(Dut):
+    """A learning switch for each pair of ports that are joined."""
+
+    driver: ClassVar[str] = "ringroad"
+    title: ClassVar[str] = "Ringroad switch"
+    settings_type: ClassVar[type[DutSettings]] = RingroadSettings
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
+    obeys_rules: ClassVar[bool] = False
+    settings: RingroadSettings
+
+    def __init__(self, settings: DutSettings, placement: Placement) -> None:
+        """Take checked settings."""
+        super().__init__(settings, placement)
+        self._host = placement.host
+        self._socket = placement.host.folder / "ringroadd.sock"
+        self._daemon: Process | None = None
+        self._ports: dict[str, DutPort] = {}
+        """By the names that the daemon has for them."""
+
+    def prepare(self) -> None:
+        """Look for the daemon and its client."""
+        self._client = require_ringroad(self._host, "ringroad")
+        self._program = require_ringroad(self._host, "ringroadd")
+
+    def start(self) -> None:
+        """Start the daemon."""
+        cpus = sorted(self.placement.cpus)
+        config = self._host.folder / "ringroadd.toml"
+        lines = ["[workers]", f"spin_us = {self.settings.spin_us}", f"busy = {json.dumps(self.settings.busy)}"]
+        if cpus:
+            lines += [f"count = {min(len(cpus), 16)}", f"cpus = {cpus[:16]}"]
+        try:
+            self._host.write_text(config, "\n".join([*lines, ""]))
+            argv = [self._program, "--socket", str(self._socket), "--config", str(config)]
+            self._daemon = self._host.start("ringroadd", argv, cpus=self.placement.cpus)
+        except HostError as error:
+            raise DutError(f"{self.title} did not start: {error}") from error
+        if not self._daemon.wait_output("is ready", START_TIMEOUT_S):
+            raise DutError(f"{self.title} did not start: {self._log_end()}")
+
+    def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
+        """Attach the ports to switches."""
+        pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
+        switch_of = {number: switch for switch, pair in enumerate(pairs) for number in pair}
+        if len(switch_of) != 2 * len(pairs):
+            raise DutError(f"{self.title} joins ports in pairs: rules {list(rules)} put one into several")
+        for port in ports:
+            name = f"vale{switch_of[port.number]}:{port.number}"
+            options = ["--queues", str(port.cable.queues), "--slots", str(self.settings.slots)]
+            try:
+                self._ask("attach", name, "--driver", _driver(port.cable), *options)
+            except HostError as error:
+                raise DutError(f"{self.title} did not take port {port.number}: {error}") from error
+            self._ports[name] = port
+
+    def await_ready(self, timeout_s: float) -> None:
+        """Wait until every peer is connected and every interface is up."""
+
+        def down() -> list[str]:
+            found = {port["name"]: port for port in self._status().get("ports", [])}
+            return [f"{port.number} ({port.cable.dut_end})" for name, port in self._ports.items() if not _is_up(found.get(name, {}))]
+
+        if not wait_until(lambda: not down(), timeout_s, 0.05):
+            self.check()
+            raise DutError(f"{self.title}: port {', '.join(down())} is not up after {timeout_s:g} s: is its other end there?")
+
+    def check(self) -> None:
+        """Check that the daemon lives, and that no port of it failed."""
+        if self._daemon is None or not self._daemon.is_running():
+            raise DutError(f"{self.title}: its daemon ended: {self._log_end()}")
+        found = {port["name"]: port for port in self._status().get("ports", [])}
+        for name, port in self._ports.items():
+            if name not in found:
+                raise DutError(f"{self.title}: port {port.number} is gone: {self._log_end()}")
+            if found[name].get("error"):
+                raise DutError(f"{self.title}: port {port.number} failed: {found[name]['error']}")
+
+    def collect(self) -> dict[str, int]:
+        """Return the ports' counters: what they received, what was delivered to them, and drops by cause."""
+        collected = {}
+        for told in self._status().get("ports", []):
+            if (port := self._ports.get(told["name"])) is None:
+                continue
+            counters = told.get("counters", {})
+            collected[f"{port.number}.rx_frames"] = int(counters.get("received_frames", 0))
+            collected[f"{port.number}.tx_frames"] = int(counters.get("delivered_frames", 0))
+            collected[f"{port.number}.violations"] = int(counters.get("violations", 0))
+            for cause, frames in counters.get("drops", {}).items():
+                collected[f"{port.number}.dropped_{cause}"] = int(frames)
+        return collected
+
+    def processes(self) -> Sequence[Process]:
+        """Return the daemon."""
+        return [self._daemon] if self._daemon else []
+
+    def versions(self) -> dict[str, str]:
+        """Return the daemon's version."""
+        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().removeprefix("ringroadd ")}
+
+    def port_modes(self) -> dict[str, str]:
+        """Return what the daemon says of each port."""
+        modes = {}
+        for told in self._status().get("ports", []):
+            if port := self._ports.get(told["name"]):
+                peer = told.get("peer") or {}
+                modes[str(port.number)] = ", ".join(filter(None, (told.get("kind"), told.get("mode"), peer.get("agreed"))))
+        return modes
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what the daemon said."""
+        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+
+    def stop(self) -> None:
+        """End the daemon, and its ports with it."""
+        if self._daemon is not None:
+            self._daemon.stop()
+
+    def _ask(self, *arguments: str) -> Completed:
+        return self._host.run([self._client, "--socket", str(self._socket), "--json", *arguments])
+
+    def _status(self) -> dict[str, Any]:
+        # The client would start another daemon in place of one that ended.
+        if self._daemon is None or not self._daemon.is_running():
+            raise DutError(f"{self.title}: its daemon ended: {self._log_end()}")
+        try:
+            told = json.loads(self._ask("status").stdout)
+        except (HostError, json.JSONDecodeError) as error:
+            raise DutError(f"{self.title}: its daemon does not answer: {error}") from error
+        if not isinstance(told, dict):
+            raise DutError(f"{self.title}: its daemon answers nonsense: {str(told)[:200]}")
+        return told
+
+    def _log_end(self) -> str:
+        return self._daemon.output().strip()[-LOG_END_CHARS:] if self._daemon else "it was not started"
+
+
+def _driver(cable: Cable) -> str:
+    """What serves a port at the device's end of a cable (docs/port-names.md)."""
+    role = "server" if cable.is_dut_server else "client"
+    match cable.kind:
+        case CableKind.VETH:
+            name = f"xdp:{cable.dut_end}@queues={cable.queues}"
+        case CableKind.NIC:
+            name = f"netmap:{cable.dut_end}@queues={cable.queues}"
+        case CableKind.VHOST_USER:
+            return f"vhost-user:{cable.dut_end}@role={role},queues={cable.queues}"
+        case CableKind.MEMIF:
+            return f"memif:{cable.dut_end}@role={role},queues={cable.queues}"
+        case CableKind.TAP:
+            raise DutError(f"Ringroad switch: cable {cable.name}: a tap that is there already has no driver")
+    return f"{name},netns={cable.dut_netns}" if cable.dut_netns else name
+
+
+def _is_up(port: dict[str, Any]) -> bool:
+    peer, link = port.get("peer"), port.get("link")
+    if peer is not None:
+        return bool(peer.get("connected")) and bool(peer.get("active_queues"))
+    if link is not None:
+        return bool(link.get("up")) and bool(link.get("running"))
+    return bool(port)

@@ -1,0 +1,225 @@
+"""DPDK's testpmd as a switch: what comes in at one port of a pair goes out at the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.errors import DutError, HostError
+from ringroad_lab.host.interface import Process
+from ringroad_lab.record import LogExcerpt
+
+MEMORY_MIB = 256
+START_TIMEOUT_S = 30.0
+LOG_END_CHARS = 2000
+# Names of `rte_eth_stats`, and those that every device's counters have.
+COUNTERS = {
+    "ipackets": "rx_frames",
+    "opackets": "tx_frames",
+    "imissed": "rx_missed",
+    "ierrors": "rx_errors",
+    "oerrors": "tx_errors",
+    "rx_nombuf": "rx_no_buffer",
+}
+
+
+class ForwardMode(StrEnum):
+    """What testpmd does to a frame on its way (testpmd's user guide, "set fwd")."""
+
+    IO = "io"
+    """Nothing."""
+    MACSWAP = "macswap"
+    """Swaps its addresses."""
+    CSUM = "csum"
+    """Reads its headers, and computes their checksums anew."""
+
+
+class TestpmdSettings(DutSettings):
+    """What can be set of testpmd."""
+
+    forward_mode: ForwardMode = ForwardMode.IO
+    descriptors: Annotated[int, Field(ge=64, le=4096)] = 1024
+    """Of each ring."""
+    burst_frames: Annotated[int, Field(ge=1, le=512)] = 32
+    """Frames that it takes at once at most."""
+    mbufs: Annotated[int, Field(ge=2048, le=65536)] = 16384
+    """Buffers of all ports together."""
+
+
+class Testpmd(Dut):
+    """One process that polls; the processor time that it takes says nothing about its load."""
+
+    driver: ClassVar[str] = "testpmd"
+    title: ClassVar[str] = "DPDK testpmd"
+    settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH})
+    obeys_rules: ClassVar[bool] = True
+    huge_pages_mib: ClassVar[int] = MEMORY_MIB
+    settings: TestpmdSettings
+
+    def __init__(self, settings: DutSettings, placement: Placement) -> None:
+        """Take checked settings."""
+        super().__init__(settings, placement)
+        if not placement.cpus:
+            raise DutError(f"{self.title}: no processor is set aside for it")
+        self._host = placement.host
+        self._prefix = f"testpmd-{placement.host.folder.name[-8:]}"
+        # Where DPDK keeps its sockets (EAL, eal_create_runtime_dir).
+        self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
+        self._process: Process | None = None
+        self._ports: tuple[DutPort, ...] = ()
+        """In the order of DPDK's port numbers."""
+
+    def prepare(self) -> None:
+        """Look for testpmd and for the client of its counters."""
+        self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
+        self._telemetry = self._host.require("dpdk-telemetry.py", "dpdk")
+
+    def start(self) -> None:
+        """Do nothing: its ports are arguments of its start."""
+
+    def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
+        """Start it with its ports, the two of each pair side by side."""
+        by_number = {port.number: port for port in ports}
+        pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
+        both_ways = {(rule.in_port, rule.out_port) for rule in rules} == {way for a, b in pairs for way in ((a, b), (b, a))}
+        if not both_ways or len({number for pair in pairs for number in pair}) != 2 * len(pairs):
+            raise DutError(f"{self.title} joins ports in pairs, both ways: it cannot do {list(rules)}")
+        self._ports = tuple(by_number[number] for pair in pairs for number in pair)
+        try:
+            self._process = self._host.start("testpmd", self._command(), env=self._env, cpus=self.placement.cpus)
+        except HostError as error:
+            raise DutError(f"{self.title} did not start: {error}") from error
+        # testpmd says so when it polls its ports, whether or not their other ends are there.
+        if not self._process.wait_output("packet forwarding - ports=", START_TIMEOUT_S):
+            why = "does not forward yet" if self._process.is_running() else "ended"
+            raise DutError(f"{self.title} {why}: {self._log_end()}")
+
+    def _command(self) -> list[str]:
+        cpus = sorted(self.placement.cpus)
+        queues = self.placement.queues
+        cores = min(len(cpus), len(self._ports) * queues)
+        # The main thread sleeps while the others forward: it may share the first's processor.
+        lcores = ",".join([f"0@{cpus[0]}", *(f"{number}@{cpu}" for number, cpu in enumerate(cpus[:cores], start=1))])
+        # DPDK refuses both at once. A back end or a peer maps few regions, so that memory must not be in many pieces.
+        memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
+        return [
+            self._program,
+            f"--lcores={lcores}",
+            "--no-pci",
+            *memory,
+            f"-m{MEMORY_MIB}",
+            f"--file-prefix={self._prefix}",
+            *(f"--vdev={_device(number, port.cable)}" for number, port in enumerate(self._ports)),
+            "--",
+            f"--forward-mode={self.settings.forward_mode}",
+            "--port-topology=paired",
+            f"--nb-cores={cores}",
+            f"--rxq={queues}",
+            f"--txq={queues}",
+            f"--rxd={self.settings.descriptors}",
+            f"--txd={self.settings.descriptors}",
+            f"--burst={self.settings.burst_frames}",
+            f"--total-num-mbufs={self.settings.mbufs}",
+            "--no-mlockall",
+            # Frames whose link is not up yet are none of its concern.
+            "--no-lsc-interrupt",
+            "--auto-start",
+            # Without a terminal it would end at once; so it runs until it is told to.
+            "--stats-period=3600",
+        ]
+
+    def await_ready(self, timeout_s: float) -> None:
+        """Wait until every link is up."""
+
+        def down() -> list[str]:
+            told = self._ask([f"/ethdev/link_status,{index}" for index in range(len(self._ports))])
+            return [
+                f"{port.number} ({port.cable.dut_end})"
+                for port, answer in zip(self._ports, told, strict=True)
+                if answer.get("status") != "UP"
+            ]
+
+        if not wait_until(lambda: not down(), timeout_s, 0.05):
+            self.check()
+            raise DutError(f"{self.title}: port {', '.join(down())} is not up after {timeout_s:g} s: is its other end there?")
+
+    def check(self) -> None:
+        """Check that it lives."""
+        if self._process is None or not self._process.is_running():
+            raise DutError(f"{self.title} ended: {self._log_end()}")
+
+    def collect(self) -> dict[str, int]:
+        """Return the counters of its ports."""
+        collected = {}
+        told = self._ask([f"/ethdev/stats,{index}" for index in range(len(self._ports))])
+        for port, answer in zip(self._ports, told, strict=True):
+            for dpdk_name, name in COUNTERS.items():
+                if isinstance(value := answer.get(dpdk_name), int):
+                    collected[f"{port.number}.{name}"] = value
+        return collected
+
+    def processes(self) -> Sequence[Process]:
+        """Return testpmd."""
+        return [self._process] if self._process else []
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of DPDK."""
+        said = self._host.run([self._program, "-v"], env=self._env, check=False)
+        match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
+        return {"DPDK": match[1]} if match else {}
+
+    def port_modes(self) -> dict[str, str]:
+        """Return the driver of each port."""
+        memory = "huge pages" if self.placement.huge_pages else "ordinary pages"
+        return {
+            str(port.number): f"{_device(index, port.cable).split(',')[0].rstrip('0123456789')}, {memory}"
+            for index, port in enumerate(self._ports)
+        }
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what it said."""
+        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.stop()
+            # What DPDK leaves of its sockets.
+            self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)])
+
+    def _ask(self, requests: Sequence[str]) -> list[dict[str, Any]]:
+        """Ask DPDK's telemetry; it answers each request with a line."""
+        self.check()
+        try:
+            completed = self._host.run([self._telemetry, "-f", self._prefix], env=self._env, stdin="\n".join([*requests, ""]))
+            told = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
+            return [dict(told[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
+        except (HostError, ValueError, LookupError, TypeError) as error:
+            raise DutError(f"{self.title} does not tell its counters: {error}") from error
+
+    def _log_end(self) -> str:
+        return self._process.output().strip()[-LOG_END_CHARS:] if self._process else "it was not started"
+
+
+def _device(number: int, cable: Cable) -> str:
+    """DPDK's virtual device at the device's end of a cable."""
+    match cable.kind:
+        case CableKind.VHOST_USER:
+            client = "" if cable.is_dut_server else ",client=1"
+            return f"net_vhost{number},iface={cable.dut_end},queues={cable.queues}{client}"
+        case CableKind.MEMIF:
+            role = "server" if cable.is_dut_server else "client"
+            return f"net_memif{number},id=0,role={role},socket={cable.dut_end},socket-abstract=no"
+        case CableKind.VETH:
+            return f"net_af_xdp{number},iface={cable.dut_end},start_queue=0,queue_count={cable.queues}"
+        case _:
+            raise DutError(f"DPDK testpmd has no port for {cable.kind} ({cable.name})")

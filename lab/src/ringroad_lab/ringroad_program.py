@@ -1,0 +1,17 @@
+"""Where Ringroad's own programs are."""
+
+from __future__ import annotations
+
+import os
+
+from ringroad_lab.host.interface import Host
+
+
+def require_ringroad(host: Host, program: str) -> str:
+    """Path of one of Ringroad's programs: in the folder `$RINGROAD_BIN_DIR`, else in PATH.
+
+    Raises:
+        MissingProgramError: it is not there.
+    """
+    folder = os.environ.get("RINGROAD_BIN_DIR")
+    return host.require(f"{folder}/{program}" if folder else program, "ringroad")
