@@ -1,0 +1,276 @@
+"""A run beside another, or a device beside another within one run: figures, verdicts, and what else was different.
+
+Samples are the repetitions of a measurement. What is not worth a figure (invalid, inconclusive) gives no sample; a lower bound is a
+sample, but what it cannot show is not concluded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ringroad_lab.errors import ReportError
+from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
+from ringroad_lab.statistics.comparison import compare
+from ringroad_lab.statistics.verdict import Comparison, Verdict
+from ringroad_lab.trial import Frozen
+
+# Stands for the metric where neither side has one.
+NO_FIGURE = "no figure"
+_SEVERITY = list(Verdict)
+
+
+class RowKey(Frozen):
+    """What is compared."""
+
+    topology: str
+    dut: str
+    """Label of the device in the candidate."""
+    method: str
+    frame: str
+    metric: str
+
+
+class ComparisonRow(Frozen):
+    """One metric, compared."""
+
+    key: RowKey
+    baseline_dut: str
+    """Label of the device in the baseline; mostly the same."""
+    unit: str
+    is_headline: bool
+    """Whether the metric stands for the measurement: only these decide the verdict of the whole."""
+    noise_floor: tuple[float, float] | None
+    """Interval of the ratio of the same build to itself, as the runs measured it."""
+    comparison: Comparison
+
+
+class Difference(Frozen):
+    """Something that was not the same; None where a side does not have it."""
+
+    group: str
+    name: str
+    baseline: str | None
+    candidate: str | None
+
+
+class RunComparison(Frozen):
+    """A candidate beside a baseline, whole."""
+
+    baseline: str
+    """For people: name and beginning of the id of the run, or the label of the device."""
+    candidate: str
+    rows: tuple[ComparisonRow, ...]
+    unmatched: tuple[str, ...]
+    """What only one side measured, a sentence each."""
+    environment: tuple[Difference, ...]
+    verdict: Verdict
+    """The most severe of the headline metrics."""
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many headline metrics have each verdict, the most severe first."""
+        verdicts = [row.comparison.verdict for row in self.rows if row.is_headline]
+        return {verdict: verdicts.count(verdict) for verdict in reversed(_SEVERITY) if verdict in verdicts}
+
+
+def compare_runs(baseline: RunRecord, candidate: RunRecord) -> RunComparison:
+    """Compare two runs. Devices are matched by label; else by driver, where each run has one of it.
+
+    Raises:
+        ReportError: they have nothing in common.
+    """
+    matches = _match_duts(baseline.duts, candidate.duts)
+    floors = (*baseline.noise_floors, *candidate.noise_floors)
+    rows, unmatched = _compare(baseline.measurements, candidate.measurements, matches, floors)
+    if not rows:
+        raise ReportError(
+            f"runs {describe_run(baseline)} and {describe_run(candidate)} cannot be compared: "
+            f"no device was measured in both by the same method, topology and frame size"
+        )
+    return RunComparison(
+        baseline=describe_run(baseline),
+        candidate=describe_run(candidate),
+        rows=rows,
+        unmatched=unmatched,
+        environment=environment_differences(baseline, candidate),
+        verdict=_overall(rows),
+    )
+
+
+def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str) -> RunComparison:
+    """Compare two devices of one run: they were measured in turns, so what drifts meets both.
+
+    Raises:
+        ReportError: one is not there, or they have nothing in common.
+    """
+    duts = {dut.label: dut for dut in record.duts}
+    for label in (baseline_label, candidate_label):
+        if label not in duts:
+            raise ReportError(f"run {describe_run(record)} has no device {label!r}; it has {', '.join(duts)}")
+    baseline, candidate = ([m for m in record.measurements if m.dut == label] for label in (baseline_label, candidate_label))
+    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors)
+    if not rows:
+        raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: nothing was measured of both")
+    return RunComparison(
+        baseline=baseline_label,
+        candidate=candidate_label,
+        rows=rows,
+        unmatched=unmatched,
+        environment=_differences(_dut_facts(duts[baseline_label], "device"), _dut_facts(duts[candidate_label], "device")),
+        verdict=_overall(rows),
+    )
+
+
+def describe_run(record: RunRecord) -> str:
+    """Name a run for people."""
+    return f"{record.name} ({record.run_id[:8]})"
+
+
+def environment_differences(baseline: RunRecord, candidate: RunRecord) -> tuple[Difference, ...]:
+    """Return what was different between two runs, beside the figures."""
+    return _differences(_environment(baseline), _environment(candidate))
+
+
+def _compare(
+    baseline: Iterable[Measurement], candidate: Iterable[Measurement], matches: Mapping[str, str], floors: tuple[NoiseFloor, ...]
+) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
+    """Compare measurements; `matches` has the baseline's label by the candidate's."""
+    labels = {of_baseline: of_candidate for of_candidate, of_baseline in matches.items()}
+    before = _by_subject(baseline, labels)
+    after = _by_subject(candidate, {label: label for label in matches})
+    rows = []
+    unmatched = [f"only in the candidate: {_subject_text(subject)}" for subject in after if subject not in before]
+    unmatched += [f"only in the baseline: {_subject_text(subject)}" for subject in before if subject not in after]
+    for subject, measured in after.items():
+        if subject not in before:
+            continue
+        topology, dut, method, frame = subject
+        for name, metric in _metrics(before[subject], measured).items():
+            key = RowKey(topology=topology, dut=dut, method=method, frame=frame, metric=name)
+            floor = _noise_floor(floors, key, matches[dut])
+            rows.append(
+                ComparisonRow(
+                    key=key,
+                    baseline_dut=matches[dut],
+                    unit=metric.unit,
+                    is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
+                    noise_floor=floor,
+                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor),
+                )
+            )
+    return tuple(rows), tuple(unmatched)
+
+
+def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) -> dict[tuple[str, str, str, str], list[Measurement]]:
+    found: dict[tuple[str, str, str, str], list[Measurement]] = {}
+    for measurement in sorted(measurements, key=lambda m: (m.repetition, m.number)):
+        if measurement.dut in labels:
+            subject = (measurement.topology, labels[measurement.dut], measurement.method, measurement.frame.name)
+            found.setdefault(subject, []).append(measurement)
+    return found
+
+
+def _subject_text(subject: tuple[str, str, str, str]) -> str:
+    topology, dut, method, frame = subject
+    return f"{method} of {dut}, {topology}, frames {frame}"
+
+
+def _metrics(before: list[Measurement], after: list[Measurement]) -> dict[str, Metric]:
+    """Return the metrics that can be better or worse, by name, with an example."""
+    both = [metric for m in (*before, *after) for metric in m.outcome.metrics.items()]
+    if not both:
+        # Nothing valid on either side must not look like nothing to tell.
+        return {NO_FIGURE: Metric(value=0, unit="", better=Better.HIGHER)}
+    return {name: metric for name, metric in both if metric.better is not Better.NEITHER}
+
+
+def _compare_metric(
+    before: list[Measurement], after: list[Measurement], name: str, better: Better, floor: tuple[float, float] | None
+) -> Comparison:
+    comparison = compare(_samples(before, name), _samples(after, name), better=better, noise_floor=floor)
+    reasons = [comparison.reason] if comparison.reason else []
+    for side, measurements in (("baseline", before), ("candidate", after)):
+        left_out = [m.outcome.status for m in measurements if not _is_sample(m)]
+        if left_out:
+            reasons.append(
+                f"{len(left_out)} of {len(measurements)} measurements of the {side} gave no figure ({', '.join(sorted(set(left_out)))})"
+            )
+    verdict = comparison.verdict
+    is_bound = tuple(any(m.outcome.status is MeasurementStatus.LOWER_BOUND for m in side) for side in (before, after))
+    if not _is_shown(verdict, *is_bound):
+        verdict = Verdict.INCONCLUSIVE
+        reasons.append("the generator's ceiling was reached, so the figures are lower bounds")
+    return comparison.model_copy(update={"verdict": verdict, "reason": "; ".join(reasons)})
+
+
+def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: bool) -> bool:
+    """Whether lower bounds on a side can show the verdict: the true figure may be any higher one."""
+    if verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE) or not (is_baseline_bound or is_candidate_bound):
+        return True
+    if is_baseline_bound and is_candidate_bound:
+        return False
+    return verdict is (Verdict.REGRESSION if is_baseline_bound else Verdict.IMPROVEMENT)
+
+
+def _is_sample(measurement: Measurement) -> bool:
+    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
+
+
+def _samples(measurements: list[Measurement], name: str) -> tuple[float, ...]:
+    return tuple(m.outcome.metrics[name].value for m in measurements if _is_sample(m) and name in m.outcome.metrics)
+
+
+def _noise_floor(floors: tuple[NoiseFloor, ...], key: RowKey, baseline_dut: str) -> tuple[float, float] | None:
+    """Return the widest of those that were measured."""
+    wanted = (key.method, key.frame, key.metric)
+    found = [f.ratio_interval for f in floors if f.dut in (key.dut, baseline_dut) and (f.method, f.frame_name, f.metric) == wanted]
+    return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+
+def _match_duts(baseline: tuple[DutRecord, ...], candidate: tuple[DutRecord, ...]) -> dict[str, str]:
+    labels = {dut.label for dut in baseline}
+    matches = {dut.label: dut.label for dut in candidate if dut.label in labels}
+    for dut in candidate:
+        same = [other.label for other in baseline if other.driver == dut.driver]
+        alone = sum(other.driver == dut.driver for other in candidate) == 1
+        if dut.label not in matches and alone and len(same) == 1 and same[0] not in matches.values():
+            matches[dut.label] = same[0]
+    return matches
+
+
+def _overall(rows: Iterable[ComparisonRow]) -> Verdict:
+    rows = tuple(rows)
+    counted = [row for row in rows if row.is_headline] or rows
+    return max((row.comparison.verdict for row in counted), key=_SEVERITY.index)
+
+
+def _environment(record: RunRecord) -> dict[tuple[str, str], str]:
+    facts = {(group, name): value for group, entries in record.facts.items() for name, value in entries.items()}
+    facts["lab", "ringroad-lab"] = record.lab_version
+    facts["lab", "generator"] = record.generator_version
+    facts |= {("scenario", name): _text(value) for name, value in record.scenario.items()}
+    facts |= {("labels", name): value for name, value in record.labels.items()}
+    for dut in record.duts:
+        facts |= _dut_facts(dut, f"device {dut.label}")
+    return facts
+
+
+def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
+    facts = {(group, "driver"): dut.driver}
+    facts |= {(group, f"version of {program}"): version for program, version in dut.versions.items()}
+    facts |= {(group, f"setting {name}"): _text(value) for name, value in dut.settings.items()}
+    facts |= {(group, f"port {port}"): mode for port, mode in dut.ports.items()}
+    return facts
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _differences(baseline: Mapping[tuple[str, str], str], candidate: Mapping[tuple[str, str], str]) -> tuple[Difference, ...]:
+    names = dict.fromkeys((*baseline, *candidate))
+    return tuple(
+        Difference(group=group, name=name, baseline=baseline.get((group, name)), candidate=candidate.get((group, name)))
+        for group, name in sorted(names)
+        if baseline.get((group, name)) != candidate.get((group, name))
+    )

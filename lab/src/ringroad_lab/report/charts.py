@@ -1,0 +1,325 @@
+"""Charts as Plotly's figures: plain data, drawn in the browser, where the theme gives the colours of text and lines."""
+
+from __future__ import annotations
+
+import html
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord
+from ringroad_lab.report.findings import FRAME_RATE, Grid, has_figure, metric_title
+from ringroad_lab.report.quantity import percent_change, quantity, scale_for
+
+# Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
+_PATTERNS = ("", "/", ".", "x", "\\", "-", "+")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+_PERCENTILE_ENDS = ("min", "max")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, with words for those who do not see it."""
+
+    title: str
+    figure: dict[str, Any]
+    """`data` and `layout` of Plotly; its texts are escaped."""
+    caption: str = ""
+
+    @property
+    def json(self) -> str:
+        """The figure, as JSON that can stand in a page."""
+        text = json.dumps(self.figure, allow_nan=False, separators=(",", ":"))
+        return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def style_index(record: RunRecord) -> dict[str, int]:
+    """Return the number of each device: it has the same colour everywhere."""
+    return {dut.label: index for index, dut in enumerate(record.duts)}
+
+
+def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) -> Chart:
+    """Draw a headline metric by frame size: bars of the medians, from the least to the greatest repetition."""
+    medians = [cell.median or 0.0 for cell in grid.cells.values()]
+    lines = {mix.name: _line_rate(grid, mix.name, link_bps) for mix in grid.frames}
+    scale = scale_for([*medians, *(rate for rate in lines.values() if rate is not None)], grid.unit)
+    frames = [mix.name for mix in grid.frames]
+    data: list[dict[str, Any]] = []
+    for dut in grid.duts:
+        cells = [grid.cells.get((dut, name)) for name in frames]
+        values = [cell.median / scale.divisor if cell and cell.median is not None else None for cell in cells]
+        above = [(max(cell.values) - (cell.median or 0)) / scale.divisor if cell and cell.values else 0 for cell in cells]
+        below = [((cell.median or 0) - min(cell.values)) / scale.divisor if cell and cell.values else 0 for cell in cells]
+        style = styles.get(dut, 0)
+        data.append(
+            {
+                "type": "bar",
+                "name": _plain(dut),
+                "x": [_plain(name) for name in frames],
+                "y": values,
+                "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3},
+                "marker": {"color": _colour(style), "pattern": {"shape": _PATTERNS[style % len(_PATTERNS)], "size": 5, "solidity": 0.15}},
+                "text": ["" if cell is None else _mark(cell.status) for cell in cells],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "hovertext": [
+                    ""
+                    if cell is None
+                    else _plain(f"{dut}, frames {cell.frame.name}: {_value_text(cell.median, grid.unit)} ({cell.status})")
+                    for cell in cells
+                ],
+                "hoverinfo": "text",
+            }
+        )
+    if any(rate is not None for rate in lines.values()):
+        rates = [None if lines[name] is None else (lines[name] or 0) / scale.divisor for name in frames]
+        symbol = {"symbol": "line-ew-open", "size": 46, "line": {"width": 2}}
+        data.append(
+            {"type": "scatter", "mode": "markers", "name": "line rate", "x": [_plain(n) for n in frames], "y": rates, "marker": symbol}
+        )
+    what = metric_title(grid.metric) if grid.metric else grid.title
+    layout = _layout("frame size, bytes", f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25}
+    layout["xaxis"] |= {"type": "category"}
+    return Chart(
+        f"{what} in {scale.unit}",
+        {"data": data, "layout": layout},
+        "Medians of the repetitions; the lines reach from the least to the greatest. \u2265 marks a lower bound, ? an inconclusive figure, "
+        "\u00d7 that there is none.",
+    )
+
+
+def latency_chart(record: RunRecord, styles: Mapping[str, int]) -> Chart | None:
+    """Draw the latency's percentiles of each device, frame size and load; None where none was measured."""
+    lines = latency_lines(record)
+    if not lines:
+        return None
+    scale = scale_for([value for line in lines for value in line.percentiles_ns.values()], "ns")
+    names = list(dict.fromkeys(name for line in lines for name in line.percentiles_ns))
+    frames = list(dict.fromkeys(line.frame for line in lines))
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": _plain(line.title),
+            "x": [name if name in _PERCENTILE_ENDS else f"{name} %" for name in names if name in line.percentiles_ns],
+            "y": [line.percentiles_ns[name] / scale.divisor for name in names if name in line.percentiles_ns],
+            **_line_style(styles.get(line.dut, 0), frames.index(line.frame)),
+        }
+        for line in lines
+    ]
+    layout = _layout("part of the frames that were at least as fast", f"one-way latency, {scale.unit}")
+    layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": _percentile_order(names)}
+    layout["yaxis"] |= {"type": "log", "rangemode": "normal"}
+    return Chart(
+        "Latency percentiles", {"data": data, "layout": layout}, "The median of the trials at each load. The scale is logarithmic."
+    )
+
+
+@dataclass(frozen=True)
+class LatencyLine:
+    """The latency of a device with one frame size at one load."""
+
+    dut: str
+    frame: str
+    offered_fps: float
+    frames: int
+    """Measured, of all trials."""
+    percentiles_ns: dict[str, float]
+    """By name, `min` and `max` among them; each the median of the trials."""
+    mean_ns: float
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.dut}, {self.frame}, {quantity(self.offered_fps, FRAME_RATE)}"
+
+
+def latency_lines(record: RunRecord) -> list[LatencyLine]:
+    """Return the latencies of the trials that were made for it."""
+    groups: dict[tuple[str, str, float], list[Any]] = {}
+    for measurement in record.measurements:
+        if not has_figure(measurement):
+            continue
+        for trial in measurement.trials:
+            if trial.is_valid and trial.request.purpose.startswith("latency"):
+                # Loads that differ by little are one: they were found anew by each repetition.
+                key = (measurement.dut, measurement.frame.name, float(f"{trial.request.load.rate_fps:.2g}"))
+                groups.setdefault(key, []).extend(d.latency for d in trial.directions if d.latency is not None and d.latency.frames)
+    lines = []
+    for (dut, frame, offered_fps), latencies in groups.items():
+        if not latencies:
+            continue
+        names = [name for name in latencies[0].percentiles_ns if all(name in latency.percentiles_ns for latency in latencies)]
+        percentiles = {"min": statistics.median(latency.min_ns for latency in latencies)}
+        percentiles |= {name: statistics.median(latency.percentiles_ns[name] for latency in latencies) for name in names}
+        percentiles["max"] = max(latency.max_ns for latency in latencies)
+        mean_ns = statistics.median(latency.mean_ns for latency in latencies)
+        lines.append(LatencyLine(dut, frame, offered_fps, sum(latency.frames for latency in latencies), percentiles, mean_ns))
+    return lines
+
+
+def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
+    """Draw the curves of all measurements; those of one method, name and frame size together."""
+    groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Any]]] = {}
+    for measurement in record.measurements:
+        for curve in measurement.outcome.curves:
+            if curve.points and has_figure(measurement):
+                key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
+                groups.setdefault(key, []).append((measurement, curve))
+    charts = []
+    for (topology, method, name, frame), members in groups.items():
+        first = members[0][1]
+        x_scale = scale_for([x for _, curve in members for x, _ in curve.points], first.x_unit)
+        y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
+        data = []
+        told: set[str] = set()
+        for measurement, curve in members:
+            points = sorted(curve.points)
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": _plain(measurement.dut),
+                    "legendgroup": _plain(measurement.dut),
+                    "showlegend": measurement.dut not in told,
+                    "x": [x / x_scale.divisor for x, _ in points],
+                    "y": [y / y_scale.divisor for _, y in points],
+                    **_line_style(styles.get(measurement.dut, 0), measurement.repetition),
+                }
+            )
+            told.add(measurement.dut)
+        layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
+        title = f"{metric_title(name)} by {first.x_name}, frames {frame} ({method}, {topology})"
+        charts.append(Chart(title, {"data": data, "layout": layout}))
+    return charts
+
+
+def series_charts(record: RunRecord) -> list[Chart]:
+    """Draw the figures over time; those of one name together, a line for each process or machine."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for series in record.series:
+        if series.points:
+            groups.setdefault((series.name, series.unit), []).append(series)
+    charts = []
+    for (name, unit), members in groups.items():
+        scale = scale_for([value for series in members for _, value in series.points], unit)
+        data = [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": _plain(series.subject),
+                "x": [time - record.started_at for time, _ in series.points],
+                "y": [value / scale.divisor for _, value in series.points],
+                "line": {"color": _colour(index), "width": 1.5, "shape": "hv"},
+            }
+            for index, series in enumerate(members)
+        ]
+        title = name[:1].upper() + name[1:]
+        charts.append(Chart(title, {"data": data, "layout": _layout("time since the start, s", f"{name}, {scale.unit}")}))
+    return charts
+
+
+def comparison_chart(comparison: RunComparison) -> Chart | None:
+    """Draw the change of each headline metric with its interval, over the noise of the setup."""
+    rows = [row for row in comparison.rows if row.is_headline and row.comparison.ratio is not None]
+    if not rows:
+        return None
+    names = [_plain(f"{row.key.dut}, {row.key.method}, {row.key.frame}") for row in rows]
+    changes = [100 * ((row.comparison.ratio or 1) - 1) for row in rows]
+    intervals = [row.comparison.interval or (row.comparison.ratio or 1,) * 2 for row in rows]
+    floors = [(name, row.noise_floor) for name, row in zip(names, rows, strict=True) if row.noise_floor]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": "noise of this setup",
+            "y": [name for name, _ in floors],
+            "base": [100 * (low - 1) for _, (low, _) in floors],
+            "x": [100 * (high - low) for _, (low, high) in floors],
+            "marker": {"color": "rgba(128,128,128,0.25)"},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "change, with its interval",
+            "y": names,
+            "x": changes,
+            "error_x": {
+                "type": "data",
+                "array": [100 * (high - 1) - change for change, (_, high) in zip(changes, intervals, strict=True)],
+                "arrayminus": [change - 100 * (low - 1) for change, (low, _) in zip(changes, intervals, strict=True)],
+                "thickness": 1.5,
+                "width": 4,
+            },
+            "marker": {"size": 8, "color": COLOURS[0]},
+            "hovertext": [f"{name}: {percent_change(row.comparison.ratio or 1)}" for name, row in zip(names, rows, strict=True)],
+            "hoverinfo": "text",
+        },
+    ]
+    layout = _layout("change to the baseline, %", "") | {"barmode": "overlay", "height": 150 + 26 * len(rows)}
+    layout["yaxis"] |= {"type": "category", "autorange": "reversed", "showgrid": False}
+    layout["xaxis"] |= {"zeroline": True, "showgrid": True}
+    return Chart("Change of the headline metrics", {"data": data, "layout": layout})
+
+
+def _layout(x_title: str, y_title: str) -> dict[str, Any]:
+    return {
+        "xaxis": {"title": {"text": _plain(x_title)}, "automargin": True},
+        "yaxis": {"title": {"text": _plain(y_title)}, "automargin": True, "rangemode": "tozero"},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        "margin": {"l": 56, "r": 16, "t": 24, "b": 48},
+        "height": 360,
+    }
+
+
+def _line_style(style: int, dash: int) -> dict[str, Any]:
+    dashes = ("solid", "dot", "dash", "dashdot", "longdash")
+    return {
+        "line": {"color": _colour(style), "width": 1.5, "dash": dashes[dash % len(dashes)]},
+        "marker": {"symbol": _SYMBOLS[style % len(_SYMBOLS)], "size": 7, "color": _colour(style)},
+    }
+
+
+def _colour(style: int) -> str:
+    return COLOURS[style % len(COLOURS)]
+
+
+def _mark(status: MeasurementStatus) -> str:
+    return {MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?", MeasurementStatus.INVALID: "\u00d7"}.get(
+        status, ""
+    )
+
+
+def _value_text(value: float | None, unit: str) -> str:
+    return "no figure" if value is None else quantity(value, unit)
+
+
+def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
+    mix = next(mix for mix in grid.frames if mix.name == frame)
+    if link_bps is None:
+        return None
+    if grid.unit == FRAME_RATE:
+        return mix.line_rate_fps(link_bps)
+    return mix.line_rate_fps(link_bps) * 8 * mix.mean_bytes if grid.unit == "bit/s" else None
+
+
+def _percentile_order(names: Iterable[str]) -> list[str]:
+    middle = sorted((name for name in names if name not in _PERCENTILE_ENDS), key=_as_number)
+    return ["min", *(f"{name} %" for name in middle), "max"]
+
+
+def _as_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("inf")
+
+
+def _plain(text: str) -> str:
+    """Return a text that Plotly shows as it is: it reads some HTML."""
+    return html.escape(text, quote=False)

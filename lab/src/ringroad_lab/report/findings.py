@@ -1,0 +1,210 @@
+"""What a run found: the figures of each measurement by device and frame size, and two sentences for people."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
+from ringroad_lab.report.quantity import duration, quantity
+
+FRAME_RATE = "frames/s"
+# What a clock may be off before a rate beyond the line rate is one.
+_LINE_RATE_TOLERANCE = 1.001
+_SEVERITY = list(MeasurementStatus)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The headline metric of a device at a frame size: its repetitions."""
+
+    dut: str
+    frame: FrameMix
+    values: tuple[float, ...]
+    """Of the measurements that have a figure."""
+    repetitions: int
+    status: MeasurementStatus
+    """The most severe."""
+
+    @property
+    def median(self) -> float | None:
+        """The middle one; None where there is no figure."""
+        return statistics.median(self.values) if self.values else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The headline metric of one method in one topology: devices beside each other, by frame size."""
+
+    topology: str
+    method: str
+    metric: str
+    unit: str
+    duts: tuple[str, ...]
+    frames: tuple[FrameMix, ...]
+    cells: dict[tuple[str, str], Cell]
+    """By label of the device and name of the frame size."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{sentence_case(self.method)}, {self.topology}"
+
+    def row(self, frame: FrameMix) -> list[Cell | None]:
+        """Return the cells of a frame size, in the order of the devices."""
+        return [self.cells.get((dut, frame.name)) for dut in self.duts]
+
+
+@dataclass(frozen=True)
+class StatusLine:
+    """A measurement that is not simply right."""
+
+    measurement: Measurement
+    reasons: tuple[str, ...]
+
+
+def sentence_case(text: str) -> str:
+    """Return a name of the lab as the beginning of a sentence."""
+    return text.replace("-", " ").replace("_", " ").capitalize()
+
+
+def metric_title(name: str) -> str:
+    """Return the name of a metric for people: without its unit, which stands beside."""
+    for ending in ("_fps", "_bps", "_ns", "_s", "_ratio", "_frames", "_bytes"):
+        name = name.removesuffix(ending)
+    return sentence_case(name)
+
+
+def headline_grids(record: RunRecord) -> list[Grid]:
+    """Return the headline metrics, a grid for each method and topology."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for measurement in record.measurements:
+        groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
+    return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
+
+
+def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[Measurement]) -> Grid:
+    headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
+    measured = {m.dut for m in measurements}
+    frames = {m.frame.name: m.frame for m in measurements}
+    cells = {}
+    for measurement in measurements:
+        key = (measurement.dut, measurement.frame.name)
+        same = [m for m in measurements if (m.dut, m.frame.name) == key]
+        cells[key] = Cell(
+            dut=measurement.dut,
+            frame=measurement.frame,
+            values=tuple(m.outcome.metrics[headline].value for m in same if has_figure(m) and headline in m.outcome.metrics),
+            repetitions=len(same),
+            status=worst_status(same),
+        )
+    units = [m.outcome.metrics[headline].unit for m in measurements if headline in m.outcome.metrics]
+    return Grid(
+        topology=topology,
+        method=method,
+        metric=headline,
+        unit=units[0] if units else "",
+        duts=tuple(dut.label for dut in record.duts if dut.label in measured),
+        frames=tuple(sorted(frames.values(), key=lambda mix: (len(mix.parts), mix.mean_bytes))),
+        cells=cells,
+    )
+
+
+def in_bits(grid: Grid) -> Grid:
+    """Return a grid of frames per second in bits per second, FCS included, preamble and gap not."""
+    cells = {
+        key: Cell(cell.dut, cell.frame, tuple(value * 8 * cell.frame.mean_bytes for value in cell.values), cell.repetitions, cell.status)
+        for key, cell in grid.cells.items()
+    }
+    return Grid(grid.topology, grid.method, grid.metric, "bit/s", grid.duts, grid.frames, cells)
+
+
+def has_figure(measurement: Measurement) -> bool:
+    """Whether its figure may be shown as one: those of invalid measurements never are."""
+    return measurement.outcome.status is not MeasurementStatus.INVALID
+
+
+def worst_status(measurements: Iterable[Measurement]) -> MeasurementStatus:
+    """Return the most severe status."""
+    return max((m.outcome.status for m in measurements), key=_SEVERITY.index, default=MeasurementStatus.OK)
+
+
+def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
+    """Return how many measurements have each status, the most severe first."""
+    found = [m.outcome.status for m in record.measurements]
+    return {status: found.count(status) for status in reversed(_SEVERITY) if status in found}
+
+
+def status_lines(record: RunRecord) -> list[StatusLine]:
+    """Return the measurements that are not simply right, the most severe first."""
+    lines = [StatusLine(m, m.outcome.reasons) for m in record.measurements if m.outcome.status is not MeasurementStatus.OK]
+    return sorted(lines, key=lambda line: -_SEVERITY.index(line.measurement.outcome.status))
+
+
+def warnings(record: RunRecord) -> list[str]:
+    """Return what cannot be right, a sentence each."""
+    found = []
+    if record.state is not RunState.FINISHED:
+        end = "was stopped before its end" if record.state is RunState.STOPPED else f"failed: {record.failure or 'no reason was recorded'}"
+        found.append(f"The run {end}. What was measured until then is shown.")
+    if not record.measurements:
+        found.append("The run has no measurement.")
+    for measurement in record.measurements if record.link_bps else ():
+        line_fps = measurement.frame.line_rate_fps(record.link_bps or 0)
+        rate = max([m.value for m in measurement.outcome.metrics.values() if m.unit == FRAME_RATE], default=0.0)
+        if rate > line_fps * _LINE_RATE_TOLERANCE:
+            found.append(
+                f"{sentence_case(measurement.method)} of {measurement.dut} at frames {measurement.frame.name} "
+                f"is {quantity(rate, FRAME_RATE)}, beyond the line rate of {quantity(line_fps, FRAME_RATE)}: the figure or the speed of the links is wrong."
+            )
+    return found
+
+
+def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
+    """Return what was measured, and what came of it, in a sentence each."""
+    grids = headline_grids(record)
+    if not grids:
+        return [f"Nothing was measured in {duration(record.ended_at - record.started_at)}."]
+    methods = _listed(dict.fromkeys(grid.method.replace("-", " ") for grid in grids))
+    duts = list(dict.fromkeys(dut for grid in grids for dut in grid.duts))
+    frames = {mix.name: mix for grid in grids for mix in grid.frames}
+    sizes = _listed(frames) + (" bytes" if all(name.isdigit() for name in frames) else "")
+    repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
+    sentences = [
+        f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with frames of {sizes}"
+        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {duration(record.ended_at - record.started_at)}."
+    ]
+    first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
+    ranked = sorted(
+        (cell for cell in first.row(first.frames[0]) if cell and cell.median is not None), key=lambda cell: cell.median or 0, reverse=True
+    )
+    if len(ranked) > 1:
+        best, last = ranked[0], ranked[-1]
+        sentences.append(
+            f"At frames {first.frames[0].name}, {best.dut} has the highest {metric_title(first.metric).lower()}, "
+            f"{_cell_text(best, first.unit)}; {last.dut} the lowest, {_cell_text(last, first.unit)}."
+        )
+    elif ranked:
+        sentences.append(f"At frames {first.frames[0].name}, {ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
+    if comparison is not None:
+        told = _listed(f"{count} {verdict}" for verdict, count in comparison.counts.items())
+        sentences.append(f"Compared with {comparison.baseline}: {told}.")
+    return sentences
+
+
+def headline_metric(measurement: Measurement) -> Metric | None:
+    """Return the metric that stands for a measurement; None where it has no figure."""
+    return measurement.outcome.metrics.get(measurement.outcome.headline) if has_figure(measurement) else None
+
+
+def _cell_text(cell: Cell, unit: str) -> str:
+    bound = "at least " if cell.status is MeasurementStatus.LOWER_BOUND else ""
+    return bound + quantity(cell.median or 0.0, unit)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last

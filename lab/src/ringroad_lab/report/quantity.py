@@ -1,0 +1,81 @@
+"""Figures with their units, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_DIGITS = 4
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SCALED_UNITS = ("frames/s", "bit/s", "bytes/s", "bytes")
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit with a prefix, for figures that stand in one column or on one axis."""
+
+    divisor: float
+    unit: str
+
+    def number(self, value: float) -> str:
+        """Return a figure in this unit, without it."""
+        return round_figure(value / self.divisor)
+
+
+def scale_for(values: Iterable[float], unit: str) -> Scale:
+    """Return the scale in which the greatest of the values reads well."""
+    greatest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if unit == "ratio":
+        return Scale(0.01, "%")
+    if unit == "ns":
+        return next((Scale(size, name) for size, name in _TIMES if greatest >= size), Scale(1.0, "ns"))
+    if unit == "s" and 0 < greatest < 1:
+        found = scale_for([greatest * 1e9], "ns")
+        return Scale(found.divisor / 1e9, found.unit)
+    if unit in _SCALED_UNITS:
+        return next((Scale(size, prefix + unit) for size, prefix in _LARGE if greatest >= size), Scale(1.0, unit))
+    return Scale(1.0, unit)
+
+
+def round_figure(value: float) -> str:
+    """Return a figure with four significant digits; whole ones with thousands apart."""
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
+        return str(value)
+    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+    if decimals > 9:
+        return f"{value:.3g}"
+    return f"{value:,.{decimals}f}".replace(",", "\u202f")
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a figure with its unit: `4.102 Mframes/s`."""
+    scale = scale_for([value], unit)
+    return f"{scale.number(value)} {scale.unit}".rstrip()
+
+
+def percent_change(ratio: float) -> str:
+    """Return a ratio as a change: `-5.2 %`."""
+    return f"{100 * (ratio - 1):+.1f}\u202f%".replace("-", "\u2212")
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time: `1 h 02 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def moment(seconds: float) -> str:
+    """Return a time of seconds since 1970: `2026-11-22 09:15:42 UTC`."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s since 1970"
