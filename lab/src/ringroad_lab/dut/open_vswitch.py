@@ -1,0 +1,386 @@
+"""Open vSwitch in user space, with and without DPDK.
+
+Its daemons are started by hand in a folder of the run: no systemd, no database of the machine's, nothing that stays. The kernel's own
+datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary build, with no DPDK in it.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.dut import open_vswitch_counters as counters
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
+from ringroad_lab.errors import DutError, HostError
+from ringroad_lab.host.interface import Completed, Process
+from ringroad_lab.record import LogExcerpt
+
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+# The tap that the userspace datapath makes for itself.
+DATAPATH_TAP = "ovs-netdev"
+LOG_END_CHARS = 2000
+
+
+class OpenVSwitchSettings(DutSettings):
+    """What both builds have."""
+
+    forwarding: Literal["rules", "normal"] = "rules"
+    """`rules`: OpenFlow, in_port to output. `normal`: a learning bridge for each pair of ports, action NORMAL."""
+    other_config: dict[str, str] = {}
+    """More columns of Open_vSwitch's `other_config`, as ovs-vswitchd.conf.db(5) has them."""
+
+
+class OvsSettings(OpenVSwitchSettings):
+    """Settings of the build without DPDK."""
+
+    veth_mode: Literal["system", "afxdp"] = "system"
+    """`system`: packet sockets, in the main thread. `afxdp`: AF_XDP, in a polling thread."""
+    xdp_mode: Literal["best-effort", "native", "native-with-zerocopy", "generic"] = "best-effort"
+    """Of `afxdp`."""
+
+
+class OvsDpdkSettings(OpenVSwitchSettings):
+    """Settings of the build with DPDK."""
+
+    memory_mib: Annotated[int, Field(ge=64, le=65536)] = 512
+    """Memory of DPDK, MiB."""
+    emc_insert_inv_prob: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    """One of so many frames goes into the exact match cache; 0 none; None: the default of Open vSwitch."""
+
+
+class OpenVSwitch(Dut):
+    """What both builds do alike."""
+
+    obeys_rules: ClassVar[bool] = True
+    settings: OpenVSwitchSettings
+
+    def __init__(self, settings: DutSettings, placement: Placement) -> None:
+        """Take checked settings, of `settings_type`."""
+        super().__init__(settings, placement)
+        if not placement.cpus:
+            raise DutError(f"{self.title}: no processor is set aside for it")
+        self._host = placement.host
+        self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
+        self._ports: tuple[DutPort, ...] = ()
+        self._bridges: tuple[str, ...] = ()
+        self._had_datapath_tap = False
+        self._database: Process | None = None
+        self._switch: Process | None = None
+
+    @property
+    @abstractmethod
+    def _daemon(self) -> tuple[str, str]:
+        """The switch daemon, and the Debian package that has it."""
+
+    @abstractmethod
+    def _start_settings(self) -> dict[str, str]:
+        """What `other_config` has to hold before the daemon starts."""
+
+    @abstractmethod
+    def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
+        """Name of the interface for a port, and the columns of its row.
+
+        Raises:
+            DutError: it has no interface for such a cable.
+        """
+
+    @property
+    def _pmd_mask(self) -> str:
+        return hex(sum(1 << cpu for cpu in self.placement.cpus))
+
+    # Life
+
+    def prepare(self) -> None:
+        """Look for the daemons and their tools."""
+        self._host.require("ovs-vsctl", "openvswitch-switch")
+        for program in ("ovsdb-server", "ovsdb-tool", "ovs-ofctl", "ovs-appctl"):
+            self._host.require(program, "openvswitch-common")
+        self._host.require(*self._daemon)
+
+    def start(self) -> None:
+        """Start the database and the switch."""
+        if self._database is not None:
+            raise DutError(f"{self.title} was started already")
+        try:
+            self._host.run(["mkdir", "-p", str(self._folder)])
+            database = str(self._folder / "conf.db")
+            self._host.run(["ovsdb-tool", "create", database, SCHEMA])
+            self._had_datapath_tap = self._has_interface(DATAPATH_TAP)
+            # No helper processors for it: it sleeps while traffic runs.
+            self._database = self._start_daemon(
+                "ovsdb-server",
+                ["ovsdb-server", database, f"--remote=punix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'ovsdb.ctl'}"],
+            )
+            columns = [f"other_config:{name}={_quoted(value)}" for name, value in self._start_settings().items()]
+            # --retry: the daemon may not listen yet.
+            self._vsctl("--retry", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *columns)
+            self._switch = self._start_daemon(
+                "ovs-vswitchd", [self._daemon[0], f"unix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'vswitchd.ctl'}"]
+            )
+            # Without --no-wait: returns when the daemon has read it.
+            self._vsctl("set", "Open_vSwitch", ".", "external_ids:lab=started", timeout_s=30)
+        except HostError as error:
+            raise self._failure("did not start", error) from error
+
+    def _start_daemon(self, name: str, argv: Sequence[str]) -> Process:
+        return self._host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
+
+    @property
+    def _env(self) -> dict[str, str]:
+        names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
+        return {name: str(self._folder) for name in names}
+
+    def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
+        """Make bridges and ports, and say what goes where."""
+        self._ports = tuple(ports)
+        bridges = self._lay_out(rules)
+        self._bridges = tuple(bridges)
+        commands: list[str] = []
+        for bridge, members in bridges.items():
+            commands += ["--", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev"]
+            for port in members:
+                name, columns = self._interface(port)
+                commands += ["--", "add-port", bridge, name, "--", "set", "interface", name, f"ofport_request={port.number}"]
+                commands += [f"{column}={_quoted(value)}" for column, value in columns.items()]
+        try:
+            self._vsctl(*commands[1:])
+            self._check_ports()
+            for bridge, members in bridges.items():
+                self._ofctl("replace-flows", bridge, "-", stdin=self._flows(members, rules))
+        except HostError as error:
+            raise self._failure("did not take its configuration", error) from error
+
+    def _lay_out(self, rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
+        """Members of each bridge, by its name."""
+        # The name of a cable is unique in the run, and so is what is made of it.
+        if self.settings.forwarding == "rules":
+            return {f"br-{self._ports[0].cable.name}": list(self._ports)}
+        by_number = {port.number: port for port in self._ports}
+        pairs = sorted({(min(rule.in_port, rule.out_port), max(rule.in_port, rule.out_port)) for rule in rules})
+        return {f"br-{by_number[left].cable.name}": [by_number[left], by_number[right]] for left, right in pairs}
+
+    def _flows(self, members: Sequence[DutPort], rules: Sequence[Rule]) -> str:
+        if self.settings.forwarding == "normal":
+            return "actions=NORMAL\n"
+        numbers = {port.number for port in members}
+        return "".join(f"in_port={rule.in_port},actions=output:{rule.out_port}\n" for rule in rules if rule.in_port in numbers)
+
+    def _check_ports(self) -> None:
+        rows = self._interface_rows()
+        for port in self._ports:
+            name, _ = self._interface(port)
+            row = rows.get(name, {})
+            if row.get("error") or row.get("ofport") != port.number:
+                reason = row.get("error") or f"it has OpenFlow port number {row.get('ofport')}"
+                raise DutError(f"{self.title} has no port {port.number} on {name}: {reason}\n{self._log_end()}")
+
+    def await_ready(self, timeout_s: float) -> None:
+        """Wait until the link of every port is up."""
+        names = {self._interface(port)[0]: port for port in self._ports}
+        waits = [word for name in names for word in ("--", "wait-until", "interface", name, "link_state=up")]
+        try:
+            self._vsctl(*waits[1:], timeout_s=timeout_s)
+        except HostError as error:
+            self.check()
+            rows = self._interface_rows()
+            down = [
+                f"port {port.number} ({port.cable.kind.value} {port.cable.dut_end})"
+                for name, port in names.items()
+                if rows[name].get("link_state") != "up"
+            ]
+            if not down:
+                return
+            raise DutError(f"{self.title}: not up within {timeout_s:g} s: {', '.join(down)}\n{self._log_end()}") from error
+
+    def check(self) -> None:
+        """Check that database and switch live."""
+        for process in self.processes():
+            if not process.is_running():
+                raise DutError(f"{process.name} of {self.title} ended\n{process.output()[-LOG_END_CHARS:]}")
+
+    def stop(self) -> None:
+        """End both daemons; bridges, taps and files go with them."""
+        for process, control in ((self._switch, "vswitchd.ctl"), (self._database, "ovsdb.ctl")):
+            if process is None:
+                continue
+            if process.is_running():
+                # Plain `exit` leaves the datapath's taps behind.
+                self._appctl(control, "exit", *(["--cleanup"] if process is self._switch else []), check=False)
+            process.stop()
+        # One that was killed could not clean up.
+        for name in (*self._bridges, *(() if self._had_datapath_tap else (DATAPATH_TAP,))):
+            if self._has_interface(name):
+                self._host.run(["ip", "link", "delete", name], check=False)
+        if self._database is not None:
+            self._host.run(["rm", "-rf", str(self._folder)], check=False)
+        self._bridges = ()
+
+    # What it tells
+
+    def collect(self) -> dict[str, int]:
+        """Return the counters of its ports, of its polling threads, and of what the datapath dropped."""
+        result: dict[str, int] = {}
+        try:
+            for bridge in self._bridges:
+                # From OpenFlow 1.4 the causes of drops come with them.
+                result |= counters.parse_ports(self._ofctl("dump-ports", bridge, version="OpenFlow14").stdout)
+            result |= counters.parse_polling_threads(self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout)
+            result |= counters.parse_drops(self._appctl("vswitchd.ctl", "coverage/show").stdout)
+        except HostError as error:
+            raise self._failure("does not tell its counters", error) from error
+        return result
+
+    def processes(self) -> Sequence[Process]:
+        """Return the switch and its database."""
+        return [process for process in (self._switch, self._database) if process is not None]
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of Open vSwitch, and of DPDK where that is in it."""
+        return counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
+
+    def port_modes(self) -> dict[str, str]:
+        """Return type and mode of each port, as the switch itself tells them."""
+        rows = self._interface_rows()
+        result = {}
+        for port in self._ports:
+            row = rows[self._interface(port)[0]]
+            status = row.get("status") or {}
+            told = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
+            result[str(port.number)] = ", ".join([f"{port.cable.kind.value} as {row.get('type') or 'system'}", *told])
+        return result
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what both daemons said."""
+        return [LogExcerpt(source=process.name, text=process.output()) for process in self.processes()]
+
+    # Its tools
+
+    def _vsctl(self, *arguments: str, timeout_s: float = 15.0) -> Completed:
+        argv = ["ovs-vsctl", f"--db=unix:{self._folder / 'db.sock'}", f"--timeout={max(1, round(timeout_s))}", *arguments]
+        return self._host.run(argv, timeout_s=timeout_s + 5, env=self._env)
+
+    def _ofctl(self, command: str, bridge: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> Completed:
+        socket = f"unix:{self._folder / f'{bridge}.mgmt'}"
+        return self._host.run(["ovs-ofctl", "--timeout=15", "-O", version, command, socket, *arguments], stdin=stdin, env=self._env)
+
+    def _appctl(self, control: str, *arguments: str, check: bool = True) -> Completed:
+        # An absolute path: others are looked up in OVS_RUNDIR.
+        argv = ["ovs-appctl", "--timeout=15", "-t", str(self._folder / control), *arguments]
+        return self._host.run(argv, env=self._env, check=check)
+
+    def _interface_rows(self) -> dict[str, dict[str, Any]]:
+        columns = "name,type,ofport,error,link_state,status"
+        table = json.loads(self._vsctl("--format=json", f"--columns={columns}", "list", "interface").stdout)
+        return counters.parse_interfaces(table)
+
+    def _has_interface(self, name: str) -> bool:
+        return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
+
+    def _log_end(self) -> str:
+        return "" if self._switch is None else self._switch.output()[-LOG_END_CHARS:]
+
+    def _failure(self, what: str, error: HostError) -> DutError:
+        for process in self.processes():
+            if not process.is_running():
+                return DutError(f"{self.title} {what}: {process.name} ended\n{process.output()[-LOG_END_CHARS:]}")
+        return DutError(f"{self.title} {what}: {error}\n{self._log_end()}")
+
+
+class Ovs(OpenVSwitch):
+    """The build without DPDK."""
+
+    driver: ClassVar[str] = "ovs"
+    title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
+    settings_type: ClassVar[type[DutSettings]] = OvsSettings
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
+    settings: OvsSettings
+
+    @property
+    def _daemon(self) -> tuple[str, str]:
+        return "ovs-vswitchd", "openvswitch-switch"
+
+    def _start_settings(self) -> dict[str, str]:
+        return {"pmd-cpu-mask": self._pmd_mask, **self.settings.other_config}
+
+    def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
+        _refuse(self, port.cable)
+        if port.cable.kind is CableKind.TAP or self.settings.veth_mode == "system":
+            return port.cable.dut_end, {}
+        return port.cable.dut_end, {
+            "type": "afxdp",
+            "options:n_rxq": str(self.placement.queues),
+            "options:xdp-mode": self.settings.xdp_mode,
+        }
+
+
+class OvsDpdk(OpenVSwitch):
+    """The build with DPDK."""
+
+    driver: ClassVar[str] = "ovs-dpdk"
+    title: ClassVar[str] = "Open vSwitch with DPDK"
+    settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
+    settings: OvsDpdkSettings
+
+    @property
+    def _daemon(self) -> tuple[str, str]:
+        return DPDK_DAEMON, "openvswitch-switch-dpdk"
+
+    def _start_settings(self) -> dict[str, str]:
+        prefix = f"--file-prefix=ovs-{self._host.folder.name}"
+        if self.placement.huge_pages:
+            memory = {"dpdk-socket-mem": str(self.settings.memory_mib)}
+            extra = f"--no-pci --in-memory --single-file-segments {prefix}"
+        else:
+            memory = {}
+            extra = f"--no-pci --no-huge --legacy-mem -m {self.settings.memory_mib} {prefix}"
+        result = {
+            "dpdk-init": "true",
+            # Where the main thread runs: with the polling threads, for all that the device costs has to be the device's.
+            "dpdk-lcore-mask": hex(1 << min(self.placement.cpus)),
+            "pmd-cpu-mask": self._pmd_mask,
+            **memory,
+            "dpdk-extra": extra,
+        }
+        if self.settings.emc_insert_inv_prob is not None:
+            result["emc-insert-inv-prob"] = str(self.settings.emc_insert_inv_prob)
+        return result | self.settings.other_config
+
+    def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
+        cable = port.cable
+        _refuse(self, cable)
+        if cable.kind is CableKind.VHOST_USER:
+            # Its number of queues is the peer's.
+            if cable.is_dut_server:
+                raise DutError(f"{self.title} joins the socket of {cable.name} as a client: its far end has to make it")
+            return f"vu-{cable.name}", {"type": "dpdkvhostuserclient", "options:vhost-server-path": cable.dut_end}
+        queues = self.placement.queues
+        devargs = f"net_af_xdp_{cable.name},iface={cable.dut_end}" + (f",queue_count={queues}" if queues > 1 else "")
+        return f"xdp-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
+
+
+# Why not, where one would expect it.
+_REFUSALS: Mapping[tuple[str, CableKind], str] = {
+    ("ovs-dpdk", CableKind.MEMIF): "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
+    ("ovs-dpdk", CableKind.TAP): "QEMU's cards join it by vhost-user",
+    ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: take driver ovs-dpdk",
+    ("ovs", CableKind.MEMIF): "memif needs DPDK: take driver ovs-dpdk with vhost-user",
+}
+
+
+def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
+    if cable.kind not in dut.carries:
+        reason = _REFUSALS.get((dut.driver, cable.kind), "there is no driver for it")
+        raise DutError(f"{dut.title} does not carry {cable.kind.value} ({cable.name}): {reason}")
+
+
+def _quoted(value: str) -> str:
+    """A value for ovs-vsctl, whatever is in it."""
+    return json.dumps(value)
