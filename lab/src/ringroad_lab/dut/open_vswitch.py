@@ -7,6 +7,7 @@ datapath is not used; `ovs` is the userspace datapath ("netdev") of the ordinary
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -26,6 +27,7 @@ DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 # The tap that the userspace datapath makes for itself.
 DATAPATH_TAP = "ovs-netdev"
 LOG_END_CHARS = 2000
+LOG_END_LINES = 12
 
 
 class OpenVSwitchSettings(DutSettings):
@@ -49,8 +51,8 @@ class OvsSettings(OpenVSwitchSettings):
 class OvsDpdkSettings(OpenVSwitchSettings):
     """Settings of the build with DPDK."""
 
-    memory_mib: Annotated[int, Field(ge=64, le=65536)] = 512
-    """Memory of DPDK, MiB."""
+    memory_mib: Annotated[int, Field(ge=64, le=65536)] = 1024
+    """Memory of DPDK, MiB. Open vSwitch takes most of it for the buffers that its first port asks for."""
     emc_insert_inv_prob: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
     """One of so many frames goes into the exact match cache; 0 none; None: the default of Open vSwitch."""
 
@@ -284,7 +286,9 @@ class OpenVSwitch(Dut):
         return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
 
     def _log_end(self) -> str:
-        return "" if self._switch is None else self._switch.output()[-LOG_END_CHARS:]
+        """Its latest complaints; what else it says is long."""
+        lines = [] if self._switch is None else self._switch.output().splitlines()
+        return "\n".join([line for line in lines if re.search(r"\|(WARN|ERR|EMER)\|", line)][-LOG_END_LINES:])
 
     def _failure(self, what: str, error: HostError) -> DutError:
         for process in self.processes():

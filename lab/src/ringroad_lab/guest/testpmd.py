@@ -1,0 +1,124 @@
+"""DPDK's testpmd in place of a virtual machine: to the switch its virtio-user card is the same as a guest's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.errors import GuestError, HostError
+from ringroad_lab.guest.interface import Guest
+from ringroad_lab.host.interface import Process
+from ringroad_lab.record import LogExcerpt
+
+MEMORY_MIB = 256
+RING_DESCRIPTORS = 1024
+START_LIMIT_S = 30.0
+LOG_END_CHARS = 2000
+
+
+class TestpmdGuest(Guest):
+    """Forwards each frame to the other card as it is (`io`)."""
+
+    kind: ClassVar[str] = "testpmd"
+    carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
+    is_stand_in: ClassVar[bool] = True
+    forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Name it, uniquely in the run."""
+        super().__init__(name, placement)
+        if not placement.cpus:
+            raise GuestError(f"guest {name}: no processor is set aside for it")
+        self._host = placement.host
+        self._process: Process | None = None
+
+    def prepare(self) -> None:
+        """Look for testpmd."""
+        self._host.require("dpdk-testpmd", "dpdk-dev")
+        self._host.require("stdbuf", "coreutils")
+
+    def start(self, cables: tuple[Cable, Cable]) -> None:
+        """Start it, and wait until it forwards."""
+        try:
+            self._process = self._host.start(self.name, self._command(cables))
+        except HostError as error:
+            raise GuestError(f"guest {self.name}: {error}") from error
+        if not self._process.wait_output(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
+            why = f"does not forward after {START_LIMIT_S:g} s" if self._process.is_running() else "ended"
+            raise GuestError(f"guest {self.name} (testpmd) {why}\n{self._process.output()[-LOG_END_CHARS:]}")
+
+    def _command(self, cables: tuple[Cable, Cable]) -> list[str]:
+        cpus = sorted(self.placement.cpus)
+        queues = self.placement.queues
+        # The main thread sleeps while the others forward: it may share their first processor.
+        lcores = ",".join(["0@" + str(cpus[0]), *(f"{number}@{cpu}" for number, cpu in enumerate(cpus, start=1))])
+        # Without huge pages the memory has to be one shared file all the same, for the switch to map it.
+        memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge", "--no-shconf"]
+        return [
+            # Its standard output is no terminal, and would come late.
+            "stdbuf",
+            "-oL",
+            "dpdk-testpmd",
+            f"--lcores={lcores}",
+            "--no-pci",
+            *memory,
+            f"-m{MEMORY_MIB}",
+            f"--file-prefix={self.name}-{self._host.folder.name}",
+            *(_virtual_device(number, cable) for number, cable in enumerate(cables)),
+            "--",
+            f"--forward-mode={self.forward_mode}",
+            f"--nb-cores={min(len(cpus), 2 * queues)}",
+            f"--rxq={queues}",
+            f"--txq={queues}",
+            f"--rxd={RING_DESCRIPTORS}",
+            f"--txd={RING_DESCRIPTORS}",
+            "--total-num-mbufs=16384",
+            "--no-mlockall",
+            "--auto-start",
+            # With a period it runs until it is told to end; else until its standard input ends, which is empty.
+            "--stats-period=60",
+        ]
+
+    def check(self) -> None:
+        """Check that it lives."""
+        if self._process is None or not self._process.is_running():
+            said = self._process.output()[-LOG_END_CHARS:] if self._process else ""
+            raise GuestError(f"guest {self.name} (testpmd) does not run\n{said}")
+
+    def processes(self) -> Sequence[Process]:
+        """Return testpmd."""
+        return [self._process] if self._process else []
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of DPDK."""
+        said = self._host.run(["dpdk-testpmd", "-v"], check=False)
+        match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
+        return {"DPDK (guest)": match[1]} if match else {}
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return what it said."""
+        return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.stop()
+
+
+class TestpmdMacswapGuest(TestpmdGuest):
+    """Forwards each frame to the other card with its addresses swapped (`macswap`)."""
+
+    kind: ClassVar[str] = "testpmd-macswap"
+    forward_mode: ClassVar[Literal["io", "macswap"]] = "macswap"
+
+
+def _virtual_device(number: int, cable: Cable) -> str:
+    if cable.kind is CableKind.VHOST_USER:
+        server = "" if cable.is_dut_server else ",server=1"
+        return f"--vdev=net_virtio_user{number},path={cable.far_end},queues={cable.queues},queue_size={RING_DESCRIPTORS}{server}"
+    if cable.kind is CableKind.VETH:
+        return f"--vdev=net_af_xdp{number},iface={cable.far_end},queue_count={cable.queues}"
+    raise GuestError(f"testpmd as a guest does not carry {cable.kind.value} ({cable.name})")
