@@ -1,0 +1,57 @@
+"""The program `ringroad-lab`."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from ringroad_lab import __version__
+from ringroad_lab.cli import list_scenarios, man, plan, show
+from ringroad_lab.errors import LabError
+
+PROGRAM = "ringroad-lab"
+# In the order in which the help shows them.
+VERBS: tuple[ModuleType, ...] = (list_scenarios, show, plan, man)
+
+
+def make_app() -> typer.Typer:
+    """Make the program's command, with all verbs."""
+    app = typer.Typer(
+        name=PROGRAM,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def lab(
+        version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")] = False,
+    ) -> None:
+        """Measure virtual switches by RFC 2544 and its kin, compare them, and report."""
+
+    for verb in VERBS:
+        verb.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the program. What the user has to be told of is printed in a line, and is the program's status; never a traceback."""
+    try:
+        make_app()()
+    except LabError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`ringroad-lab man`: the manual page, made from the program's own help."""
+
+from __future__ import annotations
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from ringroad_lab import __version__
+
+_EXIT_STATUS = {
+    "0": "All went well.",
+    "1": "Something failed; the message tells what.",
+    "2": "A scenario or an argument is wrong.",
+    "3": "A program is missing; the message names its package.",
+    "130": "The user stopped it.",
+}
+_FILES = {
+    "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
+    "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
+    "$RINGROAD_LAB_CONFIG": "Another folder in place of ~/.config/ringroad-lab.",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def man() -> None:
+        """Print the manual page, for `man -l -`."""
+        group = typer.main.get_command(app)
+        assert isinstance(group, TyperGroup)
+        print(roff(group), end="")
+
+
+def roff(group: TyperGroup) -> str:
+    """Write the page of a program, with all its verbs."""
+    name = group.name or "ringroad-lab"
+    lines = [
+        f'.TH {name.upper()} 1 "" "{name} {__version__}"',
+        ".SH NAME",
+        f"{_escape(name)} \\- {_escape((group.help or '').rstrip('.'))}",
+        ".SH SYNOPSIS",
+    ]
+    for verb, command in group.commands.items():
+        lines += [f".B {_escape(name)} {_escape(verb)}", _escape(" ".join(_usage(command))), ".br"]
+    lines.append(".SH COMMANDS")
+    for verb, command in group.commands.items():
+        lines += [f".SS {_escape(verb)}", _escape(command.help or "")]
+        for parameter in command.params:
+            if isinstance(parameter, TyperArgument):
+                lines += [".TP", f".I {_escape(_argument_name(parameter))}", _escape(parameter.help or "")]
+            elif isinstance(parameter, TyperOption) and not parameter.hidden:
+                lines += [".TP", f".B {_escape(_option_names(parameter))}", _escape(parameter.help or "")]
+    for title, entries in (("EXIT STATUS", _EXIT_STATUS), ("FILES", _FILES)):
+        lines.append(f".SH {title}")
+        for term, text in entries.items():
+            lines += [".TP", f".B {_escape(term)}", _escape(text)]
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _usage(command: object) -> list[str]:
+    assert isinstance(command, TyperCommand)
+    arguments = [parameter for parameter in command.params if isinstance(parameter, TyperArgument)]
+    return ["[OPTION]...", *(_argument_name(each) if each.required else f"[{_argument_name(each)}]" for each in arguments)]
+
+
+def _argument_name(argument: TyperArgument) -> str:
+    return argument.metavar or (argument.name or "").upper()
+
+
+def _option_names(option: TyperOption) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    return names if option.is_flag else f"{names} {option.metavar or 'VALUE'}"
+
+
+def _escape(text: str) -> str:
+    r"""Make text of a line for roff: backslashes, dashes, and dots or quotes at the beginning have meanings there."""
+    plain = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{plain}" if plain.startswith((".", "'")) else plain

@@ -1,0 +1,113 @@
+"""`ringroad-lab plan`."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from ringroad_lab.cli.list_scenarios import print_table
+from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.scenario.plan import Plan, PlannedStart
+from ringroad_lab.scenario.plan import plan as make_plan
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.requirements import RequiredProgram, required_programs
+from ringroad_lab.scenario.resolve import ResolvedScenario
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def plan(scenario: ScenarioName, layer: LayerNames = None, set_: Assignments = None, as_json: AsJson = False) -> None:
+        """Tell what a run would measure, in which order, how long it takes, and which programs are missing."""
+        registries = Registries.load()
+        resolved = resolve_arguments(scenario, layer, set_, registries)
+        planned = make_plan(resolved.scenarios, registries)
+        host = LocalHost()
+        try:
+            programs = required_programs(resolved.scenarios, registries, host)
+        finally:
+            host.close()
+        if as_json:
+            print(json.dumps(_document(resolved, planned, programs), indent=2))
+        else:
+            _print(resolved, planned, programs)
+
+
+def duration_text(seconds: float) -> str:
+    """Write a time for people: `45 s`, `6 min 10 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _document(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredProgram, ...]) -> dict[str, object]:
+    return {
+        "name": resolved.name,
+        "expected_s": planned.expected_s,
+        "self_test_s": planned.self_test_s,
+        "measurements": planned.measurements,
+        "trials": planned.trials,
+        "starts": [
+            {
+                "topology": start.scenario.topology,
+                "dut": start.dut.label,
+                "driver": start.dut.driver,
+                "repetition": start.repetition,
+                "is_noise_floor": start.is_noise_floor,
+                "expected_s": start.expected_s,
+                "measurements": [
+                    {"method": each.method, "frame": each.frame.name, "trials": each.trials, "expected_s": each.expected_s}
+                    for each in start.measurements
+                ],
+            }
+            for start in planned.starts
+        ],
+        "programs": [{"program": each.program, "package": each.package, "host": each.host, "path": each.path} for each in programs],
+        "missing_packages": _missing(programs),
+        "warnings": resolved.warnings,
+        "deviations": planned.deviations,
+    }
+
+
+def _missing(programs: tuple[RequiredProgram, ...]) -> list[str]:
+    return sorted({program.package for program in programs if program.path is None})
+
+
+def _row(number: int, start: PlannedStart) -> dict[str, str]:
+    return {
+        "": str(number),
+        "topology": str(start.scenario.topology),
+        "device": start.dut.label,
+        "cables": str(start.scenario.physical_by_dut.get(start.dut.label, start.scenario.physical)),
+        "repetition": f"{start.repetition + 1}{' (noise floor)' if start.is_noise_floor else ''}",
+        "methods": ", ".join(dict.fromkeys(each.method for each in start.measurements)),
+        "frames": ", ".join(dict.fromkeys(each.frame.name for each in start.measurements)),
+        "trials": str(sum(each.trials for each in start.measurements)),
+        "time": duration_text(start.expected_s),
+    }
+
+
+def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredProgram, ...]) -> None:
+    print(f"{resolved.name}: {resolved.title}" if resolved.title else resolved.name)
+    print()
+    print_table([_row(number, start) for number, start in enumerate(planned.starts, 1)])
+    print()
+    print(
+        f"{planned.measurements} measurements of about {planned.trials} trials; the generator tests itself first "
+        f"({duration_text(planned.self_test_s)}). About {duration_text(planned.expected_s)} in all."
+    )
+    for program in programs:
+        if program.path is None:
+            print(f"Missing on {program.host}: {program.program}, of the package {program.package}")
+    if missing := _missing(programs):
+        print(f"To install what is missing: apt-get install {' '.join(missing)}")
+    for warning in resolved.warnings:
+        print(f"Warning: {warning}")
+    for deviation in planned.deviations:
+        print(f"Deviation: {deviation}")

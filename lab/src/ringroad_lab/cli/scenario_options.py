@@ -1,0 +1,50 @@
+"""What verbs that take a scenario have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.scenario.layers import command_line_layers
+from ringroad_lab.scenario.library import Library
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
+
+
+def _complete_scenario(incomplete: str) -> list[str]:
+    return [name for name in Library.of_this_machine().scenario_files() if name.startswith(incomplete)]
+
+
+def _complete_layer(incomplete: str) -> list[str]:
+    return [name for name in Library.of_this_machine().profiles() if name.startswith(incomplete)]
+
+
+ScenarioName = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="Name of a scenario, or a file.", autocompletion=_complete_scenario, show_default=False)
+]
+LayerNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer", "-l", metavar="NAME|FILE", help="Lay a profile or a file over it; may be repeated.", autocompletion=_complete_layer
+    ),
+]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY.PATH=VALUE", help="Set one setting, above all layers; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def resolve_arguments(
+    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries
+) -> ResolvedScenario:
+    """Resolve what the command line names, for this machine.
+
+    Raises:
+        ScenarioError: with all problems together.
+    """
+    library = Library.of_this_machine()
+    above = [*(library.user_layer(layer) for layer in layers or ()), *command_line_layers(assignments or ())]
+    return resolve(library, registries, name, above, online_cpus=frozenset(os.sched_getaffinity(0)))

@@ -1,0 +1,76 @@
+"""Facts of network cards, and of interrupts and the bridge's netfilter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ringroad_lab.facts.sysfs import UNKNOWN, fact
+from ringroad_lab.host.interface import Host
+
+NET = "/sys/class/net"
+PATTERNS = (
+    f"{NET}/*/device/uevent",
+    f"{NET}/*/device/numa_node",
+    f"{NET}/*/speed",
+    f"{NET}/*/mtu",
+    f"{NET}/*/operstate",
+    "/proc/irq/default_smp_affinity",
+    "/proc/irq/[0-9]*/smp_affinity_list",
+    "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    "/proc/sys/net/core/bpf_jit_enable",
+    "/proc/sys/net/core/busy_poll",
+    "/proc/sys/net/core/netdev_max_backlog",
+)
+
+
+def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
+    """Return what each interface with a device behind it is; those of the kernel alone are no cards."""
+    facts = {}
+    for path, uevent in sorted(files.items()):
+        if not (found := re.fullmatch(rf"{NET}/([^/]+)/device/uevent", path)):
+            continue
+        interface = found[1]
+        values = dict(line.partition("=")[::2] for line in uevent.splitlines())
+        said = host.run(["ethtool", "-i", interface], check=False).stdout if host.find_program("ethtool") else ""
+        driver = dict(line.partition(": ")[::2] for line in said.splitlines())
+        parts = {
+            "driver": values.get("DRIVER") or driver.get("driver") or UNKNOWN,
+            "driver version": driver.get("version", "").strip() or UNKNOWN,
+            "firmware": driver.get("firmware-version", "").strip() or UNKNOWN,
+            "PCI": " ".join(filter(None, [values.get("PCI_ID"), values.get("PCI_SLOT_NAME")])) or UNKNOWN,
+            "NUMA node": fact(files, f"{NET}/{interface}/device/numa_node"),
+            "speed": _speed(fact(files, f"{NET}/{interface}/speed")),
+            "MTU": fact(files, f"{NET}/{interface}/mtu"),
+            "state": fact(files, f"{NET}/{interface}/operstate"),
+        }
+        facts[interface] = ", ".join(f"{name} {value}" for name, value in parts.items())
+    return facts
+
+
+def network_facts(files: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of the kernel's network, in the namespace of who asks."""
+    core = "/proc/sys/net/core"
+    return {
+        "bridge-nf-call-iptables": fact(files, "/proc/sys/net/bridge/bridge-nf-call-iptables"),
+        "bpf_jit_enable": fact(files, f"{core}/bpf_jit_enable"),
+        "busy_poll": fact(files, f"{core}/busy_poll"),
+        "netdev_max_backlog": fact(files, f"{core}/netdev_max_backlog"),
+    }
+
+
+def interrupt_facts(files: Mapping[str, str]) -> dict[str, str]:
+    """Return which processors interrupts go to: how many interrupts for each set of processors."""
+    counts: dict[str, int] = {}
+    for path, cpus in files.items():
+        if path.startswith("/proc/irq/") and path.endswith("/smp_affinity_list"):
+            counts[cpus] = counts.get(cpus, 0) + 1
+    each = ", ".join(f"{count} to {cpus}" for cpus, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return {
+        "interrupts allowed on processors": each or UNKNOWN,
+        "default for new interrupts": fact(files, "/proc/irq/default_smp_affinity"),
+    }
+
+
+def _speed(text: str) -> str:
+    return f"{text} Mbit/s" if text.isdecimal() else UNKNOWN

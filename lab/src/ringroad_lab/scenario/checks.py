@@ -1,0 +1,186 @@
+"""What has to hold between the settings of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.scenario.document import KeyPath
+from ringroad_lab.scenario.layers import LayerKind, Merged
+from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.scenario.problem import Problem, validate
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.schema import ScenarioTable
+
+LOCAL_HOST = "local"
+# What the generator has ports for.
+GENERATOR_CABLES = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
+PHYSICAL_PORTS = 2
+
+
+def choose_guest_cables(table: ScenarioTable, guest: str | None, duts: Sequence[DutChoice], registries: Registries) -> CableKind | None:
+    """Return what the guests' cables are made of: as set, else the first kind that all devices and the guest carry, else None."""
+    if guest is None or table.guest_cables is not None:
+        return table.guest_cables if guest else None
+    carried = [registries.duts[dut.driver].carries for dut in duts if dut.driver in registries.duts]
+    if guest in registries.guests:
+        carried.append(registries.guests[guest].carries)
+    # In the order of the kinds, fastest first, but for veth pairs: those are for who has nothing else.
+    order = [CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP]
+    return next((kind for kind in order if carried and all(kind in kinds for kinds in carried)), None)
+
+
+def check(
+    scenario: Scenario, table: ScenarioTable, merged: Merged, registries: Registries, online_cpus: frozenset[int] | None
+) -> tuple[list[Problem], list[str]]:
+    """Return what is wrong with a scenario, and what is only to be warned of."""
+    problems: list[Problem] = []
+    _check_described(table, merged, registries, problems)
+    _check_duts(scenario, table, registries, problems)
+    _check_methods(scenario, table, registries, problems)
+    _check_guest(scenario, registries, problems)
+    _check_places(scenario, problems)
+    problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
+    warnings = _check_cpus(scenario, online_cpus, problems)
+    return problems, warnings
+
+
+def _check_described(table: ScenarioTable, merged: Merged, registries: Registries, problems: list[Problem]) -> None:
+    """Tell tables of devices that nobody measures: likely a typing error.
+
+    Those are fine that a later layer left out by choosing other devices, and those that describe a driver for many scenarios.
+    """
+    chosen = merged.origin(("duts",))
+    for label in table.dut:
+        origin = merged.origin(("dut", label))
+        if label in table.duts or origin is None or chosen is None or origin.rank < chosen.rank:
+            continue
+        if label not in registries.duts or origin.kind is LayerKind.COMMAND_LINE:
+            problems.append(Problem(("dut", label), f"describes a device that `duts` does not name{suggest(label, table.duts)}"))
+
+
+def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries, problems: list[Problem]) -> None:
+    problems += _repeated(("duts",), table.duts)
+    for dut in scenario.duts:
+        is_described = dut.label in table.dut
+        driver_type = registries.duts.get(dut.driver)
+        if driver_type is None:
+            path = ("dut", dut.label, "driver") if is_described and table.dut[dut.label].driver else ("duts",)
+            problems.append(Problem(path, f"there is no driver '{dut.driver}'{suggest(dut.driver, registries.duts)}"))
+            continue
+        validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
+        kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
+        path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
+        if kind not in driver_type.carries:
+            problems.append(
+                Problem(path, f"{dut.driver} has no ports for {kind}; it has for {_names(driver_type.carries & GENERATOR_CABLES)}")
+            )
+        if kind not in GENERATOR_CABLES:
+            problems.append(Problem(path, f"the generator has no ports for {kind}; it has for {_names(GENERATOR_CABLES)}"))
+
+
+def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registries, problems: list[Problem]) -> None:
+    problems += _repeated(("methods",), table.methods)
+    for method in scenario.methods:
+        if method.name not in registries.methods:
+            problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, registries.methods)}"))
+    for name, settings in table.method.items():
+        if name in registries.methods:
+            validate(registries.methods[name].settings_type, settings, ("method", name), problems)
+        elif name not in table.methods:
+            problems.append(Problem(("method", name), f"there is no such method{suggest(name, registries.methods)}"))
+
+
+def _check_guest(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+    if not scenario.topology.guests:
+        return
+    if scenario.guest is None:
+        problems.append(Problem(("guest",), f"{scenario.topology} needs one{suggest('', registries.guests)}"))
+        return
+    guest_type = registries.guests.get(scenario.guest)
+    if guest_type is None:
+        problems.append(Problem(("guest",), f"there is no guest '{scenario.guest}'{suggest(scenario.guest, registries.guests)}"))
+        return
+    for dut in scenario.duts:
+        if (driver_type := registries.duts.get(dut.driver)) is None:
+            continue
+        both = driver_type.carries & guest_type.carries
+        if not both:
+            problems.append(
+                Problem(
+                    ("guest",),
+                    f"no cable joins {dut.driver} ({_names(driver_type.carries)}) and {scenario.guest} ({_names(guest_type.carries)})",
+                )
+            )
+        elif scenario.guest_cables is not None and scenario.guest_cables not in both:
+            text = f"{scenario.guest_cables} does not join {dut.driver} and {scenario.guest}; {_names(both)} does"
+            problems.append(Problem(("guest_cables",), text))
+        elif scenario.guest_cables is None:
+            problems.append(Problem(("guest",), "no kind of cable joins it to every device: measure them in scenarios of their own"))
+
+
+def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
+    hosts = {host.name: host for host in scenario.hosts}
+    kinds = {dut.label: scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+    for dut in scenario.duts:
+        path: KeyPath = ("dut", dut.label, "host")
+        host = hosts.get(dut.host)
+        if dut.host != LOCAL_HOST and host is None:
+            problems.append(
+                Problem(path, f"there is no host '{dut.host}'{suggest(dut.host, [LOCAL_HOST, *hosts])}; a site describes it as [host.NAME]")
+            )
+        elif dut.host != LOCAL_HOST and kinds[dut.label] is not CableKind.NIC:
+            problems.append(
+                Problem(path, f'another machine is reached by network cards alone: set physical = "nic", not {kinds[dut.label]}')
+            )
+        elif kinds[dut.label] is CableKind.NIC and (host is None or len(host.nics) < PHYSICAL_PORTS):
+            problems.append(
+                Problem(
+                    ("host", dut.host, "nics"),
+                    f"{PHYSICAL_PORTS} pairs of network cards are needed, generator_interface and dut_interface each",
+                )
+            )
+    if scenario.private and any(dut.host != LOCAL_HOST for dut in scenario.duts):
+        problems.append(
+            Problem(("private",), "has to be false where a device is on another machine: namespaces of its own have no way there")
+        )
+    elif scenario.private and CableKind.NIC in kinds.values():
+        problems.append(Problem(("private",), "has to be false with network cards: they are not in namespaces of its own"))
+
+
+def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:
+    warnings = []
+    cpus = scenario.cpus
+    by_role = {"generator": cpus.generator, "dut": cpus.dut, "guests": cpus.guests}
+    is_local = all(dut.host == LOCAL_HOST for dut in scenario.duts)
+    for role, wanted in by_role.items():
+        missing = wanted - online_cpus if online_cpus is not None and (is_local or role == "generator") else frozenset()
+        if missing:
+            assert online_cpus is not None
+            problems.append(Problem(("cpus", role), f"there is no processor {_names(missing)} here; there are {_names(online_cpus)}"))
+    for left, right in (("generator", "dut"), ("generator", "guests"), ("dut", "guests")):
+        shared = by_role[left] & by_role[right]
+        if shared and (is_local or "generator" not in (left, right)):
+            warnings.append(f"cpus: {left} and {right} share processor {_names(shared)}: they take time from each other")
+    # One processor stays for the generator where the lab shares them out.
+    available = len(cpus.dut) or (len(online_cpus) - 1 if online_cpus is not None and is_local else 0)
+    for_device = max(1, available)
+    if available and scenario.queues > for_device:
+        noun = "processor" if for_device == 1 else "processors"
+        warnings.append(f"queues: {scenario.queues}, but {for_device} {noun} for the device: queues share them")
+    if scenario.topology.guests and online_cpus is not None and is_local and len(online_cpus) < 2 + scenario.topology.guests:
+        warnings.append(
+            f"{scenario.topology}: {len(online_cpus)} processors for generator, device and guests together: the rates tell little"
+        )
+    return warnings
+
+
+def _repeated(path: KeyPath, names: Iterable[str]) -> list[Problem]:
+    seen: set[str] = set()
+    repeated = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    return [Problem(path, f"{name} is there twice") for name in dict.fromkeys(repeated)]
+
+
+def _names(items: Iterable[object]) -> str:
+    return ", ".join(str(item) for item in sorted(items, key=str)) or "nothing"

@@ -1,0 +1,125 @@
+"""Layers of settings, laid over each other: later ones win, tables merge, lists replace, and each setting remembers where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.scenario.document import Document, KeyPath, parse_yaml_value, path_text
+
+
+class LayerKind(StrEnum):
+    """What a layer is for. In the order in which they are laid."""
+
+    DEFAULTS = "defaults"
+    DUT = "DUT"
+    TOPOLOGY = "topology"
+    SCENARIO = "scenario"
+    SITE = "site"
+    HOST = "host"
+    USER = "file"
+    COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place."""
+
+    kind: LayerKind
+    document: Document
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting is from."""
+
+    kind: LayerKind
+    source: str
+    line: int | None
+    rank: int
+    """Place of its layer: of two settings, the one of the higher rank wins."""
+
+    def __str__(self) -> str:
+        """Write it for people: `scenario, .../OVS_DPDK1q.toml:3`."""
+        if self.kind is LayerKind.COMMAND_LINE:
+            return self.source
+        return f"{self.kind}, {self.source}" + (f":{self.line}" if self.line else "")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What all layers make together."""
+
+    tree: Mapping[str, Any]
+    origins: Mapping[KeyPath, Origin]
+    """Of each leaf: what is neither a table nor inside a list."""
+
+    def origin(self, path: KeyPath) -> Origin | None:
+        """Return where the setting at a path is from; inside a list, where the list is from; of a table, where its latest setting is."""
+        for length in range(len(path), 0, -1):
+            if found := self.origins.get(path[:length]):
+                return found
+        below = [origin for leaf, origin in self.origins.items() if leaf[: len(path)] == path]
+        return max(below, key=lambda origin: origin.rank, default=None)
+
+
+def merge(layers: Sequence[Layer]) -> Merged:
+    """Lay layers over each other, the first at the bottom."""
+    tree: dict[str, Any] = {}
+    origins: dict[KeyPath, Origin] = {}
+    for rank, layer in enumerate(layers):
+        tree = _lay(tree, layer.document.tree, (), layer, rank, origins)
+    return Merged(tree, origins)
+
+
+def _lay(
+    below: Mapping[str, Any], above: Mapping[str, Any], path: KeyPath, layer: Layer, rank: int, origins: dict[KeyPath, Origin]
+) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        here = (*path, key)
+        under = result.get(key)
+        if isinstance(value, dict):
+            if not isinstance(under, dict):
+                origins.pop(here, None)
+                under = {}
+            if not value and not under:
+                origins[here] = _origin(layer, here, rank)
+            elif value:
+                origins.pop(here, None)
+            result[key] = _lay(under, value, here, layer, rank, origins)
+        else:
+            for leaf in [leaf for leaf in origins if leaf[: len(here)] == here]:
+                del origins[leaf]
+            origins[here] = _origin(layer, here, rank)
+            result[key] = value
+    return result
+
+
+def _origin(layer: Layer, path: KeyPath, rank: int) -> Origin:
+    return Origin(layer.kind, layer.document.source, layer.document.lines.get(path), rank)
+
+
+def command_line_layers(assignments: Sequence[str]) -> list[Layer]:
+    """Read `--set` arguments: `queues=2`, `frames=[64, imix]`, `dut.ovs.settings.ports=afxdp`; values are as YAML writes them.
+
+    A layer for each, so that the last one wins.
+
+    Raises:
+        ScenarioError: one is not of that form.
+    """
+    layers = []
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        path = tuple(part.strip() for part in key.split("."))
+        if not equals or not all(path):
+            raise ScenarioError(f"--set {assignment}: write KEY.PATH=VALUE, as in --set queues=2 or --set 'frames=[64, imix]'")
+        source = f"--set {path_text(path)}"
+        value = parse_yaml_value(text, source)
+        for part in reversed(path):
+            value = {part: value}
+        layers.append(Layer(LayerKind.COMMAND_LINE, Document(source, value, {})))
+    return layers

@@ -1,0 +1,118 @@
+"""Where layers lie: those of the package, and those of the site, the host and the user in a folder of settings."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.scenario.document import SUFFIXES, Document, read_document
+from ringroad_lab.scenario.layers import Layer, LayerKind
+from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.topology import Topology
+
+_PACKAGE = Path(__file__).parent
+LOCAL_HOST = "local"
+
+
+def settings_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of the user's own settings: $RINGROAD_LAB_CONFIG, else ringroad-lab in $XDG_CONFIG_HOME or ~/.config."""
+    if named := environment.get("RINGROAD_LAB_CONFIG"):
+        return Path(named)
+    return Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config") / "ringroad-lab"
+
+
+@dataclass(frozen=True)
+class Library:
+    """The layers that there are.
+
+    A folder of settings has `site.toml`, `hosts/HOSTNAME.toml` and `scenarios/NAME.toml`; each may be YAML as well.
+    """
+
+    folder: Path
+    hostname: str
+    package: Path = _PACKAGE
+
+    @classmethod
+    def of_this_machine(cls) -> Library:
+        """Make the library of this user on this machine."""
+        return cls(settings_folder(os.environ), socket.gethostname())
+
+    def defaults(self) -> Layer:
+        """Return the lowest layer."""
+        return Layer(LayerKind.DEFAULTS, self._builtin("defaults.toml"))
+
+    def dut_layer(self, driver: str) -> Layer | None:
+        """Return what is usual for a driver: keys of its table `[dut.LABEL]`."""
+        return self._optional(LayerKind.DUT, f"dut/{driver}.toml")
+
+    def topology_layer(self, topology: Topology) -> Layer | None:
+        """Return what is usual for a topology."""
+        return self._optional(LayerKind.TOPOLOGY, f"topology/{topology}.toml")
+
+    def site_layers(self) -> list[Layer]:
+        """Return the site's layer, where there is one."""
+        found = _find(self.folder, "site")
+        return [Layer(LayerKind.SITE, read_document(found))] if found else []
+
+    def host_layers(self, dut_hosts: Sequence[str]) -> list[Layer]:
+        """Return the layers of this machine and of the hosts where devices are, where there are some."""
+        names = dict.fromkeys([self.hostname, *(host for host in dut_hosts if host != LOCAL_HOST)])
+        found = [_find(self.folder / "hosts", name) for name in names]
+        return [Layer(LayerKind.HOST, read_document(path)) for path in found if path]
+
+    def profiles(self) -> dict[str, Path]:
+        """Return the layers of the package that a user may put on top, by name."""
+        return {path.stem: path for path in sorted((self.package / "layers/profile").glob("*.toml"))}
+
+    def user_layer(self, name: str) -> Layer:
+        """Return a layer that the user names: a profile, or a file.
+
+        Raises:
+            ScenarioError: there is none, or it cannot be read.
+        """
+        if _is_path(name):
+            return Layer(LayerKind.USER, read_document(Path(name)))
+        profiles = self.profiles()
+        if name not in profiles:
+            raise ScenarioError(
+                f"there is no layer '{name}'{suggest(name, profiles)}; a file is named with its suffix, {' or '.join(SUFFIXES)}"
+            )
+        return Layer(LayerKind.USER, read_document(profiles[name]))
+
+    def scenario_files(self) -> dict[str, Path]:
+        """Return the files of all scenarios, by name; the user's own go before those of the package."""
+        own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix in SUFFIXES}
+        return {path.stem: path for path in sorted((self.package / "catalogue").glob("*.toml"))} | own
+
+    def scenario(self, name: str) -> Layer:
+        """Return a scenario's own layer, by its name or as a file.
+
+        Raises:
+            ScenarioError: there is none, or it cannot be read.
+        """
+        if _is_path(name):
+            return Layer(LayerKind.SCENARIO, read_document(Path(name)))
+        files = self.scenario_files()
+        if name not in files:
+            raise ScenarioError(f"there is no scenario '{name}'{suggest(name, files)}; `ringroad-lab list` shows them")
+        return Layer(LayerKind.SCENARIO, read_document(files[name]))
+
+    def _builtin(self, name: str) -> Document:
+        return read_document(self.package / "layers" / name)
+
+    def _optional(self, kind: LayerKind, name: str) -> Layer | None:
+        # A name of a driver may come from the user: nothing above the folder is looked at.
+        path = self.package / "layers" / name
+        return Layer(kind, read_document(path)) if path.parent.parent == self.package / "layers" and path.is_file() else None
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith(SUFFIXES)
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    return next((path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()), None)

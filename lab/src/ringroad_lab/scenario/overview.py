@@ -1,0 +1,38 @@
+"""The scenarios there are, in short."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.scenario.document import read_document
+from ringroad_lab.scenario.layers import Layer, LayerKind, merge
+from ringroad_lab.scenario.library import Library
+from ringroad_lab.scenario.resolve import check_table
+
+
+@dataclass(frozen=True)
+class ScenarioSummary:
+    """What a scenario's own file says."""
+
+    name: str
+    title: str
+    topologies: tuple[str, ...]
+    duts: tuple[str, ...]
+    source: str
+    problem: str = ""
+    """Why it cannot be used; the rest is empty then."""
+
+
+def summaries(library: Library) -> list[ScenarioSummary]:
+    """Return all scenarios by name. One that is broken does not hide the others."""
+    found = []
+    for name, path in sorted(library.scenario_files().items()):
+        try:
+            layer = Layer(LayerKind.SCENARIO, read_document(path))
+            table = check_table(name, merge([library.defaults(), layer]))
+        except ScenarioError as error:
+            found.append(ScenarioSummary(name, "", (), (), str(path), str(error)))
+        else:
+            found.append(ScenarioSummary(name, table.title, tuple(map(str, table.topologies)), table.duts, str(path)))
+    return found

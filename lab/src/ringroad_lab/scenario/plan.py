@@ -1,0 +1,116 @@
+"""What a run would do: which measurements in which order, how many trials, how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.interface import Method
+from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.registries import Registries
+
+# What a trial takes beside its duration: configuration, learning frames, settling of counters.
+TRIAL_OVERHEAD_S = 1.0
+# What starting, wiring and stopping a device takes; a guest adds as much.
+START_S = 5.0
+# What the generator's own ceiling takes, for each kind of cable and each frame size.
+SELF_TEST_S = 4.0
+
+
+@dataclass(frozen=True)
+class PlannedMeasurement:
+    """One method, once, of one frame size."""
+
+    method: str
+    frame: FrameMix
+    trials: int
+    """As far as can be told: a search takes what it takes."""
+    expected_s: float
+
+
+@dataclass(frozen=True)
+class PlannedStart:
+    """A device is started, measured and stopped."""
+
+    scenario: Scenario
+    dut: DutChoice
+    repetition: int
+    """From 0; of the noise floor, which start of the same device."""
+    is_noise_floor: bool
+    """Whether it only tells how far two measurements of the same thing lie apart."""
+    measurements: tuple[PlannedMeasurement, ...]
+
+    @property
+    def expected_s(self) -> float:
+        """Expected time, s."""
+        return START_S * (1 + self.scenario.topology.guests) + sum(measurement.expected_s for measurement in self.measurements)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of a run."""
+
+    starts: tuple[PlannedStart, ...]
+    """In the order of measuring."""
+    self_test_s: float
+    """Expected time of the generator's own tests, s."""
+    deviations: tuple[str, ...]
+    """Where the methods differ from the RFCs."""
+
+    @property
+    def expected_s(self) -> float:
+        """Expected time, s."""
+        return self.self_test_s + sum(start.expected_s for start in self.starts)
+
+    @property
+    def measurements(self) -> int:
+        """How many there are."""
+        return sum(len(start.measurements) for start in self.starts)
+
+    @property
+    def trials(self) -> int:
+        """How many there are, as far as can be told."""
+        return sum(measurement.trials for start in self.starts for measurement in start.measurements)
+
+
+def order(scenario: Scenario) -> Iterator[tuple[DutChoice, int, bool]]:
+    """Yield the starts of devices in the order of measuring: device, repetition, whether it is of the noise floor.
+
+    Devices take turns within each repetition, in the other direction every second time: what drifts on the machine then falls on all
+    of them alike. Pairs of the noise floor come last, and are of the first device.
+    """
+    for repetition in range(scenario.repetitions):
+        duts = scenario.duts if repetition % 2 == 0 else tuple(reversed(scenario.duts))
+        for dut in duts:
+            yield dut, repetition, False
+    for start in range(2 * scenario.noise_floor_pairs):
+        yield scenario.duts[0], start, True
+
+
+def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ...]:
+    """Make the methods of a checked scenario."""
+    types = [(registries.methods[choice.name], choice.settings) for choice in scenario.methods]
+    return tuple(type_(type_.settings_type.model_validate(settings)) for type_, settings in types)
+
+
+def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
+    """Plan checked scenarios, one after the other."""
+    starts: list[PlannedStart] = []
+    transports: set[tuple[str, str]] = set()
+    deviations: list[str] = []
+    for scenario in scenarios:
+        methods = make_methods(scenario, registries)
+        deviations += [sentence for method in methods for sentence in method.deviations()]
+        measurements = tuple(_planned(method, frame) for method in methods for frame in scenario.frames)
+        starts += [PlannedStart(scenario, dut, repetition, is_noise, measurements) for dut, repetition, is_noise in order(scenario)]
+        for dut in scenario.duts:
+            kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
+            transports |= {(kind.value, frame.name) for frame in scenario.frames}
+    return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
+
+
+def _planned(method: Method, frame: FrameMix) -> PlannedMeasurement:
+    # A method tells its time alone. A second more for each trial makes as many seconds more as there are trials.
+    trials = round(method.expected_s(1.0) - method.expected_s(0.0))
+    return PlannedMeasurement(method.name, frame, max(1, trials), method.expected_s(TRIAL_OVERHEAD_S))

@@ -1,0 +1,105 @@
+"""Which programs a scenario needs, and which are missing on the host where they have to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.errors import HostError, LabError, MissingProgramError
+from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.registries import Registries
+
+
+@dataclass(frozen=True)
+class RequiredProgram:
+    """A program, where it has to be."""
+
+    program: str
+    package: str
+    """Of Debian."""
+    host: str
+    path: str | None
+    """None: it is missing."""
+
+
+class LookingHost(Host):
+    """Stands before a host while devices and guests look for what they need: notes what they ask for, and starts nothing.
+
+    A missing program is noted, and said to be there, so that the next is asked for too.
+    """
+
+    def __init__(self, host: Host) -> None:
+        """Stand before `host`."""
+        self._host = host
+        self.name = host.name
+        self.folder = host.folder
+        self.found: list[RequiredProgram] = []
+
+    def require(self, program: str, package: str) -> str:
+        """Note that a program is needed."""
+        path = self._host.find_program(program)
+        self.found.append(RequiredProgram(program, package, self.name, path))
+        return path or program
+
+    def find_program(self, program: str) -> str | None:
+        """Look as the host does."""
+        return self._host.find_program(program)
+
+    def read_text(self, path: PurePosixPath) -> str:
+        """Read as the host does."""
+        return self._host.read_text(path)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        check: bool = True,
+    ) -> Completed:
+        """Refuse: who only looks runs nothing."""
+        raise HostError(f"{self.name}: {argv[0]} is not run while programs are looked for")
+
+    def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
+        """Refuse, as `run` does."""
+        raise HostError(f"{self.name}: {name} is not started while programs are looked for")
+
+    def write_text(self, path: PurePosixPath, text: str) -> None:
+        """Refuse, as `run` does."""
+        raise HostError(f"{self.name}: {path} is not written while programs are looked for")
+
+    def close(self) -> None:
+        """Leave the host behind as it is."""
+
+
+def required_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> tuple[RequiredProgram, ...]:
+    """Return what the devices and guests of checked scenarios need on this machine, each program once, missing ones first.
+
+    What other machines need is known only when they are reached, in the run.
+    """
+    looking = LookingHost(host)
+    placement = Placement(host=looking, cpus=frozenset({0}))
+    for scenario in scenarios:
+        for choice in scenario.duts:
+            if choice.host == "local":
+                dut_type = registries.duts[choice.driver]
+                dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
+                _look(dut.prepare, looking)
+        if scenario.topology.guests and scenario.guest is not None:
+            _look(registries.guests[scenario.guest]("guest", placement).prepare, looking)
+    programs = {(found.program, found.host): found for found in looking.found}
+    return tuple(sorted(programs.values(), key=lambda found: (found.path is not None, found.program)))
+
+
+def _look(prepare: Callable[[], None], looking: LookingHost) -> None:
+    try:
+        prepare()
+    except MissingProgramError as error:
+        looking.found.append(RequiredProgram(error.program, error.package, looking.name, None))
+    except LabError:
+        # It wanted to run something it had found: there is nothing more to learn without running it.
+        return

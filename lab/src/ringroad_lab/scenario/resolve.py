@@ -1,0 +1,172 @@
+"""From a scenario's name and the user's layers to scenarios that can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.scenario.checks import check, choose_guest_cables
+from ringroad_lab.scenario.document import Document
+from ringroad_lab.scenario.layers import Layer, LayerKind, Merged, merge
+from ringroad_lab.scenario.library import Library
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, SiteHost
+from ringroad_lab.scenario.problem import Problem, raise_problems, validate
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.schema import ScenarioTable
+from ringroad_lab.topology import Topology
+
+
+@dataclass(frozen=True)
+class ResolvedTopology:
+    """A scenario in one topology."""
+
+    scenario: Scenario
+    merged: Merged
+    """The settings that made it, each with its origin."""
+
+
+@dataclass(frozen=True)
+class ResolvedScenario:
+    """A scenario as all its layers made it: a value for each of its topologies, in the order of measuring."""
+
+    name: str
+    title: str
+    topologies: tuple[ResolvedTopology, ...]
+    warnings: tuple[str, ...] = field(default=())
+    """What may spoil the measurement."""
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The values alone."""
+        return tuple(resolved.scenario for resolved in self.topologies)
+
+
+def resolve(
+    library: Library,
+    registries: Registries,
+    name: str,
+    user_layers: Sequence[Layer] = (),
+    *,
+    online_cpus: frozenset[int] | None = None,
+) -> ResolvedScenario:
+    """Lay all layers of a scenario over each other and check what comes out.
+
+    `user_layers` are the files and `--set` arguments of the command line. `online_cpus` are this machine's processors, None where they
+    shall not be checked.
+
+    Raises:
+        ScenarioError: with all problems together.
+    """
+    own = library.scenario(name)
+    above = [own, *library.site_layers(), *user_layers]
+    choices = merge([library.defaults(), *above])
+    chosen = check_table(_own_name(own, name), choices)
+    above = [
+        own,
+        *library.site_layers(),
+        *library.host_layers([chosen.dut[label].host for label in chosen.duts if label in chosen.dut]),
+        *user_layers,
+    ]
+    resolved = []
+    warnings: list[str] = []
+    for topology in chosen.topologies:
+        merged = _merge_for(library, above, chosen, topology)
+        scenario, told = _build(_own_name(own, name), merged, topology, registries, online_cpus)
+        resolved.append(ResolvedTopology(scenario, merged))
+        warnings += told
+    return ResolvedScenario(resolved[0].scenario.name, chosen.title, tuple(resolved), tuple(dict.fromkeys(warnings)))
+
+
+def _own_name(layer: Layer, asked: str) -> str:
+    """Return the name of a scenario: of a file given by its path, the file's name without suffix."""
+    return layer.document.source.rpartition("/")[2].rpartition(".")[0] or asked
+
+
+def check_table(name: str, merged: Merged) -> ScenarioTable:
+    """Check settings by themselves, not yet against each other.
+
+    Raises:
+        ScenarioError: with all problems together.
+    """
+    problems: list[Problem] = []
+    table = validate(ScenarioTable, merged.tree, (), problems)
+    raise_problems(name, problems, merged)
+    assert table is not None
+    return table
+
+
+def _merge_for(library: Library, above: Sequence[Layer], chosen: ScenarioTable, topology: Topology) -> Merged:
+    layers = [library.defaults()]
+    for label in chosen.duts:
+        table = chosen.dut.get(label)
+        driver = (table.driver if table else None) or label
+        if layer := library.dut_layer(driver):
+            document = layer.document
+            lines = {("dut", label, *path): line for path, line in document.lines.items()}
+            layers.append(Layer(LayerKind.DUT, Document(document.source, {"dut": {label: document.tree}}, lines)))
+    if layer := library.topology_layer(topology):
+        layers.append(layer)
+    return merge([*layers, *above])
+
+
+def _build(
+    name: str, merged: Merged, topology: Topology, registries: Registries, online_cpus: frozenset[int] | None
+) -> tuple[Scenario, list[str]]:
+    table = check_table(name, merged)
+    # Guests of topologies that have none: the scenario has others beside.
+    guest = table.guest if topology.guests else None
+    physical = {label: _physical(table, merged, label) for label in table.duts}
+    duts = []
+    for label in table.duts:
+        described = table.dut.get(label)
+        driver = (described.driver if described else None) or label
+        duts.append(
+            DutChoice(
+                label=label,
+                driver=driver,
+                host=described.host if described else "local",
+                settings=described.settings if described else {},
+            )
+        )
+    scenario = Scenario(
+        name=name,
+        title=table.title,
+        topology=topology,
+        duts=tuple(duts),
+        physical=physical[table.duts[0]],
+        physical_by_dut={label: kind for label, kind in physical.items() if kind is not physical[table.duts[0]]},
+        guest=guest,
+        guest_cables=choose_guest_cables(table, guest, duts, registries),
+        queues=table.queues,
+        methods=tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
+        frames=table.frames,
+        repetitions=table.repetitions,
+        bidirectional=table.bidirectional,
+        flows=table.flows,
+        link_bps=table.link_bps,
+        huge_pages=table.huge_pages,
+        private=table.private,
+        cpus=table.cpus,
+        hosts=tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
+        noise_floor_pairs=table.noise_floor_pairs,
+        labels=table.labels,
+    )
+    problems, warnings = check(scenario, table, merged, registries, online_cpus)
+    raise_problems(name, problems, merged)
+    return scenario, warnings
+
+
+def _rest(entry: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    return {key: value for key, value in entry if key != "address"}
+
+
+def _physical(table: ScenarioTable, merged: Merged, label: str) -> CableKind:
+    """Cables of the generator, of one device: those of the later layer; within a layer the device's own go before the scenario's."""
+    own = table.dut[label].physical if label in table.dut else None
+    if own is None or table.physical is None:
+        return own or table.physical or CableKind.VETH
+    own_origin, common_origin = merged.origin(("dut", label, "physical")), merged.origin(("physical",))
+    is_later = own_origin is not None and common_origin is not None and common_origin.rank > own_origin.rank
+    return table.physical if is_later else own

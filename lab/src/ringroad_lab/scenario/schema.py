@@ -1,0 +1,78 @@
+"""What may stand in files of settings.
+
+Lists choose, tables describe: `duts = ["ovs"]` says what is measured, `[dut.ovs]` how. So a layer may describe what a scenario does not
+choose, and `--set dut.ovs.settings.ports=afxdp` reaches one setting of one device.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, StringConstraints
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.frame_size import FrameMix, parse_frame_mix
+from ringroad_lab.scenario.model import Cpus, NicPair
+from ringroad_lab.topology import Topology
+from ringroad_lab.trial import Frozen
+
+
+def _frame(value: object) -> FrameMix:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"a frame size is a number of bytes, imix, or sizes with weights as '64:7,594:4', not {value!r}")
+    return parse_frame_mix(str(value))
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=64)]
+FrameText = Annotated[FrameMix, PlainValidator(_frame)]
+
+
+class DutTable(Frozen):
+    """`[dut.LABEL]`."""
+
+    driver: str | None = None
+    """None: the label is the driver's name."""
+    host: str = "local"
+    physical: CableKind | None = None
+    settings: dict[str, Any] = {}
+
+
+class HostTable(Frozen):
+    """`[host.NAME]`: another machine of the site; `local` is this one."""
+
+    address: str | None = None
+    """None: the name."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key_file: str | None = None
+    known_hosts_file: str | None = None
+    nics: tuple[NicPair, ...] = ()
+
+
+class ScenarioTable(Frozen):
+    """All that layers may say together. The meaning of each key is that of the scenario's field of that name."""
+
+    title: str = ""
+    topologies: Annotated[tuple[Topology, ...], Field(min_length=1)]
+    """A scenario of several is measured in one after the other; what concerns guests counts where there are some."""
+    duts: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """Labels, in the order of measuring."""
+    dut: dict[Name, DutTable] = {}
+    physical: CableKind | None = None
+    guest: str | None = None
+    guest_cables: CableKind | None = None
+    queues: Annotated[int, Field(ge=1, le=16)] = 1
+    methods: Annotated[tuple[str, ...], Field(min_length=1)]
+    method: dict[str, dict[str, Any]] = {}
+    """Settings of methods, of others than the chosen ones too."""
+    frames: Annotated[tuple[FrameText, ...], Field(min_length=1)]
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    bidirectional: bool = True
+    flows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    link_bps: Annotated[float, Field(gt=0)] | None = None
+    huge_pages: bool = True
+    private: bool = True
+    cpus: Cpus = Cpus()
+    host: dict[Name, HostTable] = {}
+    noise_floor_pairs: Annotated[int, Field(ge=0, le=1000)] = 0
+    labels: dict[str, str] = {}
