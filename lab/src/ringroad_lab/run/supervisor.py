@@ -69,7 +69,12 @@ class Supervisor:
         self._on_stop = on_stop
 
     def run(
-        self, record: RunRecord, scenarios: tuple[Scenario, ...], floors: Callable[[RunRecord], tuple[NoiseFloor, ...]]
+        self,
+        record: RunRecord,
+        scenarios: tuple[Scenario, ...],
+        floors: Callable[[RunRecord], tuple[NoiseFloor, ...]],
+        *,
+        is_resumed: bool,
     ) -> tuple[RunRecord, int]:
         """Carry out the run whose head, and what of it was measured before, is `record`.
 
@@ -81,7 +86,7 @@ class Supervisor:
         Raises:
             SandboxError: the inner process cannot be started. Everything later is in the record.
         """
-        if not record.measurements:
+        if not is_resumed:
             self._keeper.begin_run(record)
         tally = _Tally(record)
         with tempfile.TemporaryDirectory(prefix="ringroad-lab-") as folder:

@@ -1,0 +1,271 @@
+"""`ringroad-lab run` and `ringroad-lab resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from ringroad_lab import __version__
+from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
+from ringroad_lab.comparison import RunComparison, compare_runs
+from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
+from ringroad_lab.facts.machine import machine_facts
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.noise import noise_floors
+from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.report.html import render_html
+from ringroad_lab.run.engine import TRIAL_OVERHEAD_S
+from ringroad_lab.run.progress import RunProgress, duration
+from ringroad_lab.run.supervisor import Supervisor
+from ringroad_lab.sandbox.huge_pages import huge_pages
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.plan import make_methods
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.requirements import required_programs
+from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.testbed import huge_pages_mib
+
+# Beside those of errors: what was measured speaks.
+INVALID_STATUS = 4
+REGRESSION_STATUS = 5
+
+Store = Annotated[str | None, typer.Option("--store", metavar="FILE|URL", help="The result store; else the user's own.")]
+BaselineName = Annotated[
+    str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
+]
+ReportFile = Annotated[Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write the HTML report into this file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+
+    @app.command()
+    def run(
+        scenario: ScenarioName,
+        layer: LayerNames = None,
+        set_: Assignments = None,
+        store: Store = None,
+        baseline: BaselineName = None,
+        report: ReportFile = None,
+        label: Annotated[
+            list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ...")
+        ] = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure a scenario, keep the result, and compare it.
+
+        Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
+        The status is 4 where a measurement is invalid, and 5 where the comparison shows a regression.
+        """
+        registries = Registries.load()
+        resolved = resolve_arguments(scenario, layer, set_, registries)
+        for warning in resolved.warnings:
+            print(f"ringroad-lab: warning: {warning}", file=sys.stderr)
+        now = time.time()
+        record = RunRecord(
+            run_id=str(uuid.uuid4()),
+            name=resolved.name,
+            scenario={"scenarios": [each.model_dump(mode="json") for each in resolved.scenarios]},
+            command=("ringroad-lab", *sys.argv[1:]),
+            lab_version=__version__,
+            started_at=now,
+            ended_at=now,
+            state=RunState.STOPPED,
+            duts=(),
+            facts=_facts(resolved.scenarios),
+            link_bps=resolved.scenarios[0].link_bps,
+            deviations=_deviations(resolved.scenarios, registries),
+            labels=_labels(resolved.scenarios, label or ()),
+        )
+        _carry_out(record, resolved.scenarios, registries, store, baseline, report, is_quiet=quiet, as_json=as_json)
+
+    @app.command()
+    def resume(
+        run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
+        store: Store = None,
+        baseline: BaselineName = None,
+        report: ReportFile = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure what is missing of a run that was stopped."""
+        with ResultStore(store) as results:
+            record = results.get_run(results.resolve(run_))
+        if record.state is RunState.FINISHED:
+            raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
+        scenarios = scenarios_of(record)
+        _carry_out(record, scenarios, Registries.load(), store, baseline, report, is_quiet=quiet, as_json=as_json, is_resumed=True)
+
+
+def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
+    """Return the scenarios that a run was made of.
+
+    Raises:
+        ScenarioError: they cannot be read; the run was made by another program.
+    """
+    try:
+        return tuple(Scenario.model_validate(each) for each in record.scenario.get("scenarios", ()))
+    except ValidationError as error:
+        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {error}") from error
+
+
+def _carry_out(
+    record: RunRecord,
+    scenarios: Sequence[Scenario],
+    registries: Registries,
+    store: str | None,
+    baseline: str | None,
+    report: Path | None,
+    *,
+    is_quiet: bool,
+    as_json: bool,
+    is_resumed: bool = False,
+) -> NoReturn:
+    _require_programs(scenarios, registries)
+    console = Console(stderr=True, quiet=is_quiet)
+    expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
+    with ExitStack() as stack:
+        results = stack.enter_context(ResultStore(store))
+        # Before anything is measured: a name that is wrong should not be told after an hour.
+        before = results.get_run(results.resolve(baseline)) if baseline else None
+        console.print(
+            f"{record.name}: {len(expected_s)} measurements, about {duration(sum(expected_s.values()))}; run {record.run_id[:8]}",
+            highlight=False,
+        )
+        if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):
+            stack.enter_context(huge_pages(pages_mib))
+        with RunProgress(expected_s, console) as progress:
+            supervisor = Supervisor(results, progress.watch, progress.stopping)
+            whole, status = supervisor.run(record, tuple(scenarios), noise_floors, is_resumed=is_resumed)
+    comparison = compare_runs(before, whole) if before else None
+    if report:
+        _write(report, render_html(whole, comparison))
+    if as_json:
+        print(json.dumps(summary(whole, comparison), indent=2))
+    else:
+        _print_end(console, whole, comparison, report, store)
+    if whole.failure:
+        print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
+    sys.exit(status or _measured_status(whole, comparison))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"cannot write the report {path}: {error.strerror}; the result is in the store") from error
+
+
+def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, object]:
+    """Return what a program wants to know of a run; `ringroad-lab export` gives all of it."""
+    return {
+        "run_id": record.run_id,
+        "name": record.name,
+        "state": record.state,
+        "failure": record.failure,
+        "measurements": [
+            {
+                "number": m.number,
+                "dut": m.dut,
+                "topology": m.topology,
+                "method": m.method,
+                "frame": m.frame.name,
+                "repetition": m.repetition,
+                "is_noise_floor": m.is_noise_floor,
+                "status": m.outcome.status,
+                "reasons": m.outcome.reasons,
+                "headline": m.outcome.headline,
+                "metrics": {name: metric.model_dump(mode="json") for name, metric in m.outcome.metrics.items()},
+            }
+            for m in record.measurements
+        ],
+        "warnings": record.warnings,
+        "comparison": comparison.model_dump(mode="json") if comparison else None,
+    }
+
+
+def _print_end(console: Console, record: RunRecord, comparison: RunComparison | None, report: Path | None, store: str | None) -> None:
+    where = f" --store {store}" if store else ""
+    console.print(f"{record.state.value}: {len(record.measurements)} measurements, run {record.run_id[:8]}", highlight=False)
+    if comparison:
+        console.print(f"beside {comparison.baseline}: {comparison.verdict.value}", highlight=False)
+    if report:
+        console.print(f"report: {report}", highlight=False)
+    else:
+        console.print(f"report: ringroad-lab report {record.run_id[:8]}{where}", highlight=False)
+    if record.state is not RunState.FINISHED:
+        console.print(f"go on: ringroad-lab resume {record.run_id[:8]}{where}", highlight=False)
+
+
+def _measured_status(record: RunRecord, comparison: RunComparison | None) -> int:
+    if any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
+        return INVALID_STATUS
+    return REGRESSION_STATUS if comparison and comparison.verdict is Verdict.REGRESSION else 0
+
+
+def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> None:
+    """Check that every program is there.
+
+    Raises:
+        MissingProgramError: of the first that is not.
+    """
+    host = LocalHost()
+    try:
+        for program in required_programs(scenarios, registries, host):
+            if program.path is None:
+                raise MissingProgramError(program.program, program.package, program.host)
+    finally:
+        host.close()
+
+
+def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
+    scenario = scenarios[0]
+    layout = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), scenario.queues, max(each.topology.guests for each in scenarios))
+    cpus = {"generator": layout.generator, "dut": layout.dut}
+    cpus |= {f"guest{number}": guest for number, guest in enumerate(layout.guests, 1)}
+    host = LocalHost()
+    try:
+        return machine_facts(host, cpus)
+    finally:
+        host.close()
+
+
+def _deviations(scenarios: Sequence[Scenario], registries: Registries) -> tuple[str, ...]:
+    methods = [method for scenario in scenarios for method in make_methods(scenario, registries)]
+    return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))
+
+
+def _labels(scenarios: Sequence[Scenario], said: Sequence[str]) -> dict[str, str]:
+    labels = {name: value for scenario in scenarios for name, value in scenario.labels.items()}
+    for text in said:
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.strip():
+            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
+        labels[name.strip()] = value.strip()
+    return labels
+
+
+def _expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
+    expected = {}
+    for planned in schedule(scenarios):
+        for step in planned.steps:
+            if step.number not in measured:
+                kind = registries.methods[step.method.name]
+                expected[step.number] = kind(kind.settings_type.model_validate(step.method.settings)).expected_s(TRIAL_OVERHEAD_S)
+    return expected
