@@ -25,6 +25,7 @@ def lay_cable(
     queues: int = 1,
     max_frame_bytes: int = 1518,
     nics: tuple[str, str] | None = None,
+    far_host: Host | None = None,
 ) -> Cable:
     """Lay a cable on the device's host.
 
@@ -36,6 +37,7 @@ def lay_cable(
         queues: Queue pairs.
         max_frame_bytes: The longest frame that has to pass, FCS included.
         nics: Of network cards: the interface at the device's end and the one at the far end.
+        far_host: Of network cards: where the far end is, if that is another machine.
 
     Raises:
         SandboxError: an interface could not be made or set.
@@ -64,8 +66,9 @@ def lay_cable(
                 far_end = dut_end
         cable = Cable(kind, name, dut_end, far_end, queues=queues)
         try:
-            for interface in dict.fromkeys((dut_end, far_end)):
-                _prepare_interface(host, interface, max_frame_bytes)
+            _prepare_interface(host, dut_end, max_frame_bytes)
+            if far_end != dut_end:
+                _prepare_interface(far_host or host, far_end, max_frame_bytes)
         except HostError:
             remove_cable(cable, host)
             raise

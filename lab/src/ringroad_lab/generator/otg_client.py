@@ -178,6 +178,14 @@ class OtgClient:
         """
         self._ask("POST", "/config", config.serialize("json"))
 
+    def close_ports(self) -> None:
+        """Have the server close all ports.
+
+        Raises:
+            GeneratorError: it does not answer.
+        """
+        self.set_config(snappi.Config())
+
     def transmit(self, state: str, flow_names: Sequence[str] = ()) -> None:
         """Start or stop flows; all where none are named.
 

@@ -1,0 +1,120 @@
+"""What the generator carries by itself: its two ports joined to each other, with no device between them.
+
+The work of the generator is what it is with a device: each frame is written at one port and read at the other. Where the peer of its
+virtio cards has to be a back end of its own, that one's copies come on top, and the ceiling is told rather too low than too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.lay import lay_cable, remove_cable
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import GeneratorError
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.location import generator_location
+from ringroad_lab.generator.otg import OtgGenerator
+from ringroad_lab.generator.otg_client import OtgClient
+from ringroad_lab.host.interface import Host
+from ringroad_lab.record import GeneratorCeiling
+from ringroad_lab.trial import Load, TrialRequest, TrialResult
+
+# More than any software generator does on one processor: what comes of it is a first guess.
+OVERLOAD_FPS = 50_000_000
+STEP_UP = 1.2
+STEP_DOWN = 0.9
+STEPS = 12
+# A ceiling that held once is one; what it is worth, each later trial shows again.
+TRIAL_S = 0.2
+CONNECT_TIMEOUT_S = 10.0
+
+
+def measure_ceiling(
+    client: OtgClient, host: Host, kind: CableKind, frame: FrameMix, *, bidirectional: bool = True, flows: int = 1, trial_s: float = TRIAL_S
+) -> GeneratorCeiling:
+    """Find the highest load that the generator carries without loss over its own loop.
+
+    Raises:
+        GeneratorError: it does not even carry a small one, or there is no loop of such cables.
+    """
+    with _loop(client, host, kind, max(size for size, _ in frame.parts)) as generator:
+        return search_ceiling(generator, kind, frame, trial_s=trial_s, bidirectional=bidirectional, flows=flows)
+
+
+def search_ceiling(
+    generator: Generator, kind: CableKind, frame: FrameMix, *, trial_s: float, bidirectional: bool = True, flows: int = 1
+) -> GeneratorCeiling:
+    """Look for the ceiling over a loop that is there: from what comes of an overload, up while all arrives, else down until it does.
+
+    Raises:
+        GeneratorError: nothing passes.
+    """
+    clock_errors: list[float] = []
+
+    def offer(rate_fps: float) -> TrialResult:
+        load = Load(frame=frame, rate_fps=rate_fps, bidirectional=bidirectional, flows=flows, learning=False)
+        result = generator.trial(TrialRequest(load=load, duration_s=trial_s, purpose="self-test"))
+        if result.clock_error is not None:
+            clock_errors.append(result.clock_error)
+        return result
+
+    overload = offer(OVERLOAD_FPS)
+    rate_fps = min(way.received_frames / way.transmit_s if way.transmit_s else 0.0 for way in overload.directions)
+    if not rate_fps:
+        why = "; ".join(overload.reasons) or "all are lost"
+        raise GeneratorError(f"the generator does not carry {frame.name} frames over {kind} to itself: {why}")
+    ceiling_fps = 0.0
+    last = overload
+    for _ in range(STEPS):
+        last = offer(rate_fps)
+        if last.is_valid and not last.lost_frames:
+            if rate_fps <= ceiling_fps:
+                break
+            ceiling_fps = rate_fps
+            rate_fps *= STEP_UP
+        elif ceiling_fps:
+            break
+        else:
+            rate_fps *= STEP_DOWN
+    if not ceiling_fps:
+        why = "; ".join(last.reasons) or f"{last.lost_frames} frames lost"
+        raise GeneratorError(f"the generator does not carry {rate_fps:.0f} {frame.name} frames/s over {kind} to itself: {why}")
+    return GeneratorCeiling(transport=str(kind), frame=frame, ceiling_fps=ceiling_fps, clock_error=max(clock_errors, default=None))
+
+
+@contextmanager
+def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[OtgGenerator]:
+    """Join the generator's two ports by one cable."""
+    if kind not in (CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF):
+        raise GeneratorError(f"the generator cannot be looped by {kind} alone")
+    cable = lay_cable(kind, f"{host.folder.name[-4:]}loop", host, max_frame_bytes=max_frame_bytes)
+    try:
+        generator = OtgGenerator(client, (_device_location(cable), generator_location(cable)))
+        generator.plug_in()
+        _await_connection(generator, kind)
+        yield generator
+    finally:
+        client.close_ports()
+        remove_cable(cable, host)
+
+
+def _device_location(cable: Cable) -> str:
+    """Name of the generator's port at the end of a cable where a device would be."""
+    match cable.kind:
+        case CableKind.VETH:
+            return f"xdp:{cable.dut_end}"
+        case CableKind.VHOST_USER:
+            return f"vhost-user:{cable.dut_end}"
+        case _:
+            return f"memif:{cable.dut_end}@role=server,id=0"
+
+
+def _await_connection(generator: OtgGenerator, kind: CableKind) -> None:
+    """Offer a few frames until some come through: two ports of one generator need a moment to find each other."""
+    load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=1000, learning=False)
+    request = TrialRequest(load=load, duration_s=0.01, purpose="self-test")
+    if not wait_until(lambda: all(way.received_frames for way in generator.trial(request).directions), CONNECT_TIMEOUT_S):
+        raise GeneratorError(f"the generator's two ports, joined by {kind}, do not reach each other")

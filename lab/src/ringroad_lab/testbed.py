@@ -1,0 +1,339 @@
+"""A test bed, made from a scenario: cables, one device under test, guests and the generator.
+
+When it is there frames pass, and whatever happens it is taken down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.lay import lay_cable, remove_cable
+from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.dut.interface import Dut, DutPort, Placement
+from ringroad_lab.dut.registry import DUTS
+from ringroad_lab.errors import DutError, GeneratorError, ScenarioError
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.location import generator_location
+from ringroad_lab.generator.otg import OtgGenerator
+from ringroad_lab.generator.otg_process import OtgProcess
+from ringroad_lab.generator.self_test import measure_ceiling
+from ringroad_lab.guest.interface import Guest
+from ringroad_lab.guest.registry import GUESTS
+from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
+from ringroad_lab.scenario.model import DutChoice, NicPair, Scenario
+from ringroad_lab.topology import Wiring, wire
+from ringroad_lab.trial import Load, TrialRequest, TrialResult
+
+READY_TIMEOUT_S = 30.0
+# A small load, so that the slowest emulated guest carries some of it.
+PROBE_FPS = 500
+PROBE_S = 0.1
+PROBE_TIMEOUT_S = 20.0
+# Cables of guests, where the scenario leaves the choice: shared memory first.
+GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
+
+Ceilings = dict[tuple[CableKind, str], GeneratorCeiling]
+"""Of the generator, by transport and name of the frame mix."""
+
+
+def find_dut(driver: str) -> type[Dut]:
+    """Return the class of a driver.
+
+    Raises:
+        ScenarioError: there is none of that name.
+    """
+    if driver not in DUTS:
+        raise ScenarioError(f"there is no device {driver!r}: there are {', '.join(sorted(DUTS))}")
+    return DUTS[driver]
+
+
+def find_guest(kind: str) -> type[Guest]:
+    """Return the class of a guest.
+
+    Raises:
+        ScenarioError: there is none of that kind.
+    """
+    if kind not in GUESTS:
+        raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
+    return GUESTS[kind]
+
+
+def huge_pages_mib(scenario: Scenario) -> int:
+    """Memory in huge pages that any bed of a scenario needs at once, MiB; 0 where it is to do without."""
+    if not scenario.huge_pages:
+        return 0
+    guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
+    return guests + max(find_dut(choice.driver).huge_pages_mib for choice in scenario.duts)
+
+
+class TestBed:
+    """Everything between the generator's two ports, while the `with` block lasts."""
+
+    __test__ = False
+    """For pytest: no test, for all its name."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        choice: DutChoice,
+        *,
+        ceilings: Ceilings | None = None,
+        dut_host: Host | None = None,
+        on_step: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """Say what to build.
+
+        Args:
+            scenario: What is measured.
+            choice: Which of its devices.
+            ceilings: What is known of the generator already. What is found out is added, so that the next bed does not have to.
+            dut_host: The device's machine, where that is another one.
+            on_step: Called with what is being done, for the user.
+
+        Raises:
+            ScenarioError: the parts do not fit together.
+        """
+        self.scenario = scenario
+        self.choice = choice
+        self.ceilings = ceilings if ceilings is not None else {}
+        self._dut_host = dut_host
+        self._on_step = on_step
+        self._dut_type = find_dut(choice.driver)
+        self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
+        if scenario.topology.guests and self._guest_type is None:
+            raise ScenarioError(f"topology {scenario.topology} needs a kind of guest: {', '.join(sorted(GUESTS))}")
+        self.cable_kind = scenario.physical_by_dut.get(choice.label, scenario.physical)
+        if self.cable_kind not in self._dut_type.carries:
+            raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}: {_kinds(self._dut_type.carries)}")
+        try:
+            self._settings = self._dut_type.settings_type.model_validate(choice.settings)
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {problems}") from error
+        self._wiring: Wiring = wire(scenario.topology)
+        self._stack = ExitStack()
+        self._guests: list[Guest] = []
+
+    def __enter__(self) -> Self:
+        """Build it, and see that it forwards.
+
+        Raises:
+            LabError: what could not be built, and why; all that was is taken down.
+        """
+        with ExitStack() as stack:
+            self._build(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Take everything down, the latest first."""
+        self._stack.close()
+
+    def _build(self, stack: ExitStack) -> None:
+        scenario = self.scenario
+        host = LocalHost()
+        stack.callback(host.close)
+        dut_host = self._dut_host or host
+        cpus = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), scenario.queues, scenario.topology.guests)
+        dut_cpus = cpus.dut if dut_host is host else scenario.cpus.dut
+
+        self._dut = self._dut_type(self._settings, Placement(dut_host, dut_cpus, scenario.queues, scenario.huge_pages))
+        if self._guest_type is not None:
+            placements = [Placement(dut_host, guest_cpus, scenario.queues, scenario.huge_pages) for guest_cpus in cpus.guests]
+            self._guests = [self._guest_type(f"guest{number}", placement) for number, placement in enumerate(placements, 1)]
+        self._dut.prepare()
+        for guest in self._guests:
+            guest.prepare()
+
+        self._on_step("starting the generator")
+        self._generator_process = OtgProcess(host, cpus.generator)
+        stack.callback(self._generator_process.stop)
+        for frame in scenario.frames:
+            self._measure_ceiling(host, frame)
+
+        self._on_step(f"starting {self._dut.title}")
+        # Before the start, since one that fails half-way is stopped too.
+        stack.callback(self._dut.stop)
+        self._dut.start()
+        physical = [self._lay(stack, dut_host, host, number, self.cable_kind) for number in self._wiring.physical_ports]
+        guest_cables = [
+            tuple(self._lay(stack, dut_host, host, number, self._guest_cable_kind) for number in pair) for pair in self._wiring.guest_ports
+        ]
+        numbers = (*self._wiring.physical_ports, *(number for pair in self._wiring.guest_ports for number in pair))
+        cables = (*physical, *(cable for pair in guest_cables for cable in pair))
+        self._dut.configure([DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)], self._wiring.rules)
+
+        locations = (generator_location(physical[0]), generator_location(physical[1]))
+        self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version)
+        self.generator: Generator = WatchedGenerator(self._otg, self.check)
+        self._otg.plug_in()
+        for guest, pair in zip(self._guests, guest_cables, strict=True):
+            self._on_step(f"starting {guest.name}")
+            stack.callback(guest.stop)
+            guest.start((pair[0], pair[1]))
+        self._dut.await_ready(READY_TIMEOUT_S)
+        self._on_step("looking whether frames pass")
+        self._probe()
+
+    def _measure_ceiling(self, host: Host, frame: FrameMix) -> None:
+        key = (self.cable_kind, frame.name)
+        if key in self.ceilings or self.cable_kind is CableKind.NIC:
+            return
+        self._on_step(f"measuring what the generator carries by itself over {self.cable_kind}: {frame.name}")
+        self.ceilings[key] = measure_ceiling(
+            self._generator_process.client,
+            host,
+            self.cable_kind,
+            frame,
+            bidirectional=self.scenario.bidirectional,
+            flows=self.scenario.flows,
+        )
+
+    @property
+    def _guest_cable_kind(self) -> CableKind:
+        carried = self._dut_type.carries & (self._guest_type.carries if self._guest_type else frozenset())
+        kind = self.scenario.guest_cables or next((kind for kind in GUEST_CABLES if kind in carried), None)
+        if kind not in carried:
+            raise ScenarioError(
+                f"no cable {kind or ''} joins {self.choice.driver} and guest {self.scenario.guest}: both carry {_kinds(carried)}"
+            )
+        return kind
+
+    def _lay(self, stack: ExitStack, dut_host: Host, host: Host, number: int, kind: CableKind) -> Cable:
+        nics = self._nics(number) if kind is CableKind.NIC else None
+        cable = lay_cable(
+            kind,
+            # The folder's name is unique on its host.
+            f"{dut_host.folder.name[-4:]}p{number}",
+            dut_host,
+            is_dut_server=self._dut_type.serves_sockets,
+            queues=self.scenario.queues,
+            max_frame_bytes=max(size for frame in self.scenario.frames for size, _ in frame.parts),
+            nics=(nics.dut_interface, nics.generator_interface) if nics else None,
+            far_host=host,
+        )
+        stack.callback(remove_cable, cable, dut_host)
+        return cable
+
+    def _nics(self, number: int) -> NicPair:
+        place = next((each for each in self.scenario.hosts if each.name == self.choice.host), None)
+        if place is None or len(place.nics) < number:
+            raise ScenarioError(f"{self.choice.label}: the site names no pair of network cards number {number} of host {self.choice.host}")
+        return place.nics[number - 1]
+
+    def _probe(self) -> None:
+        """See that frames pass, each way that is used: a device that forwards nothing is an error, no figure."""
+        load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=PROBE_FPS, bidirectional=self.scenario.bidirectional)
+        last: list[TrialResult] = []
+
+        def passes() -> bool:
+            last[:] = [self.generator.trial(TrialRequest(load=load, duration_s=PROBE_S, purpose="probe"))]
+            return all(way.received_frames for way in last[0].directions)
+
+        if wait_until(passes, PROBE_TIMEOUT_S):
+            return
+        ways = ", ".join(f"{way.received_frames} of {way.sent_frames} from {way.sender} to {way.receiver}" for way in last[0].directions)
+        counters = ", ".join(f"{name} {value}" for name, value in self.collect().items() if value)
+        why = "; ".join(("", *last[0].reasons))
+        raise DutError(f"{self._dut.title} forwards nothing: {ways} frames arrived{why}. It counted: {counters or 'nothing'}")
+
+    def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
+        """What the generator carries by itself of these frames; None over network cards, which it cannot loop."""
+        return self.ceilings.get((self.cable_kind, frame.name))
+
+    def check(self) -> None:
+        """Check that the generator, the device and the guests live.
+
+        Raises:
+            LabError: which ended, with the end of its log.
+        """
+        self._generator_process.check()
+        self._dut.check()
+        for guest in self._guests:
+            guest.check()
+
+    def collect(self) -> dict[str, int]:
+        """Return the device's own counters.
+
+        Raises:
+            DutError: it does not tell.
+        """
+        return self._dut.collect()
+
+    def record(self) -> DutRecord:
+        """Return the device as it is: settings, versions, what carries its ports."""
+        versions = dict(self._dut.versions())
+        for guest in self._guests:
+            versions |= guest.versions()
+        ports = dict(self._dut.port_modes())
+        ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
+        return DutRecord(
+            label=self.choice.label,
+            driver=self.choice.driver,
+            settings=self._settings.model_dump(mode="json"),
+            versions=versions,
+            ports=ports,
+        )
+
+    def generator_version(self) -> str:
+        """Return the generator's name and version."""
+        return self._generator_process.version
+
+    def processes(self) -> Mapping[str, tuple[Process, ...]]:
+        """Return the processes that are watched for processor time and memory, by part of the bed."""
+        return {
+            "generator": (self._generator_process.process,),
+            "dut": tuple(self._dut.processes()),
+            **{guest.name: tuple(guest.processes()) for guest in self._guests},
+        }
+
+    def logs(self) -> tuple[LogExcerpt, ...]:
+        """Return what the programs said."""
+        own = LogExcerpt(source="generator", text=self._generator_process.process.output())
+        return (own, *self._dut.logs(), *(log for guest in self._guests for log in guest.logs()))
+
+
+class WatchedGenerator(Generator):
+    """A generator whose trials are results only while the device lives."""
+
+    def __init__(self, generator: Generator, check: Callable[[], None]) -> None:
+        """Take the generator, and what raises an error where a part of the bed has ended."""
+        self._generator = generator
+        self._check = check
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Offer a load.
+
+        Raises:
+            DutError: frames were lost because the device ended.
+            GuestError: the same of a guest.
+            GeneratorError: the same of the generator; or the load could not be offered.
+        """
+        try:
+            result = self._generator.trial(request)
+        except GeneratorError:
+            # A device that ends may take the generator's ports with it: then that is what has to be told.
+            self._check()
+            raise
+        if not result.is_valid or result.lost_frames:
+            self._check()
+        return result
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
+
+
+def _kinds(kinds: frozenset[CableKind]) -> str:
+    return ", ".join(sorted(kinds)) or "none"

@@ -1,0 +1,59 @@
+"""Builds a test bed in a sandbox and offers it a few loads: the program that the tests of test beds start.
+
+Reads a scenario and its loads as JSON from standard input; writes what came of it, or the error, as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.record import GeneratorCeiling
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.testbed import Ceilings, TestBed
+from ringroad_lab.trial import Load, TrialRequest
+
+
+def offer(asked: dict[str, Any]) -> dict[str, Any]:
+    scenario = Scenario.model_validate(asked["scenario"])
+    # The generator's own ceiling has tests of its own.
+    ceilings: Ceilings = {
+        (kind, frame.name): GeneratorCeiling(transport=kind, frame=frame, ceiling_fps=1e6)
+        for kind in (scenario.physical,)
+        for frame in scenario.frames
+        if not asked.get("self_test")
+    }
+    steps: list[str] = []
+    with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
+        trials = []
+        for load in asked["loads"]:
+            if load.get("kill"):
+                for process in bed.processes()["dut"]:
+                    process.stop(0.0)
+                continue
+            request = TrialRequest(load=Load.model_validate(load), duration_s=asked["duration_s"])
+            trials.append(bed.generator.trial(request).model_dump(mode="json"))
+        bed.check()
+        return {
+            "steps": steps,
+            "trials": trials,
+            "record": bed.record().model_dump(mode="json"),
+            "counters": bed.collect(),
+            "ceilings": [ceiling.model_dump(mode="json") for ceiling in bed.ceilings.values()],
+            "logs": [log.source for log in bed.logs()],
+            "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
+        }
+
+
+def main() -> None:
+    try:
+        told = offer(json.load(sys.stdin))
+    except LabError as error:
+        told = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
