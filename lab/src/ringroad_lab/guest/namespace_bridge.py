@@ -8,14 +8,13 @@ from typing import ClassVar
 
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
+from ringroad_lab.dut.linux_bridge import NAMESPACE_SETTINGS
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.interface import Guest
 from ringroad_lab.host.interface import Process
 from ringroad_lab.record import LogExcerpt
 
 BRIDGE = "br0"
-# Where iptables would see, and drop, bridged frames.
-BRIDGE_FILTERS = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables")
 
 
 class NamespaceBridgeGuest(Guest):
@@ -35,9 +34,8 @@ class NamespaceBridgeGuest(Guest):
         self._is_made = False
 
     def prepare(self) -> None:
-        """Look for ip and sysctl."""
+        """Look for `ip`."""
         self._host.require("ip", "iproute2")
-        self._host.require("sysctl", "procps")
 
     def start(self, cables: tuple[Cable, Cable]) -> None:
         """Make the namespace and the bridge, and plug both cables in."""
@@ -47,12 +45,8 @@ class NamespaceBridgeGuest(Guest):
         try:
             self._host.run(["ip", "netns", "add", self._netns])
             self._is_made = True
-            self._inside("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+            self._inside("sh", "-c", NAMESPACE_SETTINGS)
             self._ip("link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0", "mcast_snooping", "0")
-            for name in BRIDGE_FILTERS:
-                # It is there where the module br_netfilter is loaded.
-                if self._inside("test", "-e", f"/proc/sys/net/bridge/{name}", check=False):
-                    self._inside("sysctl", "-q", "-w", f"net.bridge.{name}=0")
             for cable in cables:
                 self._host.run(["ip", "link", "set", cable.far_end, "netns", self._netns])
                 self._interfaces += (cable.far_end,)

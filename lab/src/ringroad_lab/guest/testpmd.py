@@ -25,6 +25,7 @@ class TestpmdGuest(Guest):
     kind: ClassVar[str] = "testpmd"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
+    huge_pages_mib: ClassVar[int] = MEMORY_MIB
     forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
 
     def __init__(self, name: str, placement: Placement) -> None:
@@ -33,6 +34,9 @@ class TestpmdGuest(Guest):
         if not placement.cpus:
             raise GuestError(f"guest {name}: no processor is set aside for it")
         self._host = placement.host
+        self._prefix = f"{name}-{placement.host.folder.name[-8:]}"
+        # Where DPDK keeps its sockets.
+        self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
         self._process: Process | None = None
 
     def prepare(self) -> None:
@@ -43,7 +47,7 @@ class TestpmdGuest(Guest):
     def start(self, cables: tuple[Cable, Cable]) -> None:
         """Start it, and wait until it forwards."""
         try:
-            self._process = self._host.start(self.name, self._command(cables))
+            self._process = self._host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
         if not self._process.wait_output(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
@@ -55,8 +59,8 @@ class TestpmdGuest(Guest):
         queues = self.placement.queues
         # The main thread sleeps while the others forward: it may share their first processor.
         lcores = ",".join(["0@" + str(cpus[0]), *(f"{number}@{cpu}" for number, cpu in enumerate(cpus, start=1))])
-        # Without huge pages the memory has to be one shared file all the same, for the switch to map it.
-        memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge", "--no-shconf"]
+        # DPDK refuses both at once. The switch maps few regions, so that memory must not be in many pieces.
+        memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
             # Its standard output is no terminal, and would come late.
             "stdbuf",
@@ -66,7 +70,7 @@ class TestpmdGuest(Guest):
             "--no-pci",
             *memory,
             f"-m{MEMORY_MIB}",
-            f"--file-prefix={self.name}-{self._host.folder.name}",
+            f"--file-prefix={self._prefix}",
             *(_virtual_device(number, cable) for number, cable in enumerate(cables)),
             "--",
             f"--forward-mode={self.forward_mode}",
@@ -94,7 +98,7 @@ class TestpmdGuest(Guest):
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        said = self._host.run(["dpdk-testpmd", "-v"], check=False)
+        said = self._host.run(["dpdk-testpmd", "-v"], env=self._env, check=False)
         match = re.search(r"RTE Version: 'DPDK ([^']+)'", said.stdout + said.stderr)
         return {"DPDK (guest)": match[1]} if match else {}
 
@@ -106,6 +110,7 @@ class TestpmdGuest(Guest):
         """End it."""
         if self._process is not None:
             self._process.stop()
+            self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)], check=False)
 
 
 class TestpmdMacswapGuest(TestpmdGuest):

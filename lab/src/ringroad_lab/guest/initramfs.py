@@ -1,0 +1,88 @@
+"""What a QEMU guest boots into: busybox, the modules it needs, and one script that forwards.
+
+It is built on the guest's host, out of what is installed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from ringroad_lab.host.interface import Host
+
+READY = "ringroad-lab: the guest forwards"
+FAILED = "ringroad-lab: the guest failed"
+
+_BUILD = """\
+set -e
+tree=$1 modules=$2 archive=$3; shift 3
+mkdir -p "$tree/bin" "$tree/dev" "$tree/proc" "$tree/sys" "$tree/run" "$tree/tmp" "$tree/var/run" "$tree/modules"
+add() {
+    mkdir -p "$tree$(dirname "$1")"
+    cp -L "$1" "$tree$1"
+    for library in $(ldd "$1" 2>/dev/null | grep -o '/[^ ]*'); do
+        [ -e "$tree$library" ] || { mkdir -p "$tree$(dirname "$library")"; cp -L "$library" "$tree$library"; }
+    done
+}
+add "$(command -v busybox)"
+cp "$tree$(command -v busybox)" "$tree/bin/busybox" 2>/dev/null || true
+number=10
+for module in $(cat "$tree.modules"); do
+    file=$(find "$modules" -name "$module.ko*" | head -n 1)
+    number=$((number + 1))
+    # One that is not there is part of the kernel itself.
+    case $file in
+        *.ko) cp "$file" "$tree/modules/$number-$module.ko" ;;
+        *.ko.xz) xz -dc "$file" >"$tree/modules/$number-$module.ko" ;;
+        *.ko.zst) zstd -qdc "$file" >"$tree/modules/$number-$module.ko" ;;
+        *.ko.gz) gzip -dc "$file" >"$tree/modules/$number-$module.ko" ;;
+    esac
+done
+for file in "$@"; do add "$file"; done
+cp "$tree.init" "$tree/init"
+chmod 755 "$tree/init"
+cd "$tree"
+find . | busybox cpio -o -H newc >"$archive" 2>"$archive.log" || { cat "$archive.log" >&2; exit 1; }
+rm -rf "$tree"
+"""
+
+_INIT = """\
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin:/usr/bin HOME=/
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+exec </dev/null >/dev/console 2>&1
+for module in /modules/*.ko; do insmod "$module"; done
+forward() {{
+set -e
+{script}
+}}
+forward
+"""
+
+
+def build_initramfs(
+    host: Host, folder: PurePosixPath, modules: PurePosixPath, names: Sequence[str], script: str, files: Sequence[str] = ()
+) -> PurePosixPath:
+    """Build the archive in `folder`; return its path.
+
+    Args:
+        host: Where the guest will run.
+        folder: Private to the guest.
+        modules: Folder with the kernel's modules.
+        names: Modules, in the order in which they are loaded.
+        script: What the guest does; it has to say `READY` when it forwards.
+        files: Programs and libraries of the host that come along, with the libraries that they need.
+
+    Raises:
+        HostError: something of it is not there.
+    """
+    tree, archive = folder / "tree", folder / "initramfs"
+    # After a failure the guest ends, with the word that the lab looks for.
+    body = f"trap 'echo \"{FAILED}\"; poweroff -f' EXIT\n{script}"
+    host.write_text(folder / "tree.init", _INIT.format(script=body))
+    host.write_text(folder / "tree.modules", "\n".join(names) + "\n")
+    host.run(["sh", "-c", _BUILD, "sh", str(tree), str(modules), str(archive), *files], timeout_s=60)
+    return archive
