@@ -26,6 +26,8 @@ SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 # The tap that the userspace datapath makes for itself.
 DATAPATH_TAP = "ovs-netdev"
+# Of DPDK: six ports of four queues have room in it.
+MEMORY_MIB = 1024
 LOG_END_CHARS = 2000
 LOG_END_LINES = 12
 
@@ -51,8 +53,9 @@ class OvsSettings(OpenVSwitchSettings):
 class OvsDpdkSettings(OpenVSwitchSettings):
     """Settings of the build with DPDK."""
 
-    memory_mib: Annotated[int, Field(ge=64, le=65536)] = 1024
-    """Memory of DPDK, MiB. Open vSwitch takes most of it for the buffers that its first port asks for."""
+    shared_buffers: bool = False
+    """Whether all ports of an MTU share buffers, as Open vSwitch does by itself. The first port then takes most of the memory, and
+    what is left may be too little for ports of another kind."""
     emc_insert_inv_prob: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
     """One of so many frames goes into the exact match cache; 0 none; None: the default of Open vSwitch."""
 
@@ -61,6 +64,7 @@ class OpenVSwitch(Dut):
     """What both builds do alike."""
 
     obeys_rules: ClassVar[bool] = True
+    serves_sockets: ClassVar[bool] = False
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -137,7 +141,8 @@ class OpenVSwitch(Dut):
     @property
     def _env(self) -> dict[str, str]:
         names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
-        return {name: str(self._folder) for name in names}
+        # The last is DPDK's, for its sockets.
+        return {name: str(self._folder) for name in (*names, "RUNTIME_DIRECTORY")}
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Make bridges and ports, and say what goes where."""
@@ -331,6 +336,7 @@ class OvsDpdk(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch with DPDK"
     settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
+    huge_pages_mib: ClassVar[int] = MEMORY_MIB
     settings: OvsDpdkSettings
 
     @property
@@ -338,13 +344,13 @@ class OvsDpdk(OpenVSwitch):
         return DPDK_DAEMON, "openvswitch-switch-dpdk"
 
     def _start_settings(self) -> dict[str, str]:
-        prefix = f"--file-prefix=ovs-{self._host.folder.name}"
+        prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
         if self.placement.huge_pages:
-            memory = {"dpdk-socket-mem": str(self.settings.memory_mib)}
+            memory = {"dpdk-socket-mem": str(MEMORY_MIB)}
             extra = f"--no-pci --in-memory --single-file-segments {prefix}"
         else:
             memory = {}
-            extra = f"--no-pci --no-huge --legacy-mem -m {self.settings.memory_mib} {prefix}"
+            extra = f"--no-pci --no-huge --legacy-mem -m {MEMORY_MIB} {prefix}"
         result = {
             "dpdk-init": "true",
             # Where the main thread runs: with the polling threads, for all that the device costs has to be the device's.
@@ -352,6 +358,7 @@ class OvsDpdk(OpenVSwitch):
             "pmd-cpu-mask": self._pmd_mask,
             **memory,
             "dpdk-extra": extra,
+            "per-port-memory": json.dumps(not self.settings.shared_buffers),
         }
         if self.settings.emc_insert_inv_prob is not None:
             result["emc-insert-inv-prob"] = str(self.settings.emc_insert_inv_prob)
