@@ -197,7 +197,8 @@ class SimulatedGenerator(Generator):
         """Put the addresses that it can follow into the table."""
         share = min(1.0, self.dut.learning_fps / rate_fps)
         for index, station in enumerate(stations):
-            if int((index + 1) * share) == int(index * share):
+            # The first one always; then those that it has had the time for.
+            if index and int(index * share) == int((index - 1) * share):
                 continue
             self._table.pop(station, None)
             if len(self._table) >= (self.dut.table_size or 0):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
@@ -47,6 +47,13 @@ class MlrSearchSettings(TrialSettings):
     """Least load, of the greatest."""
     max_search_s: Annotated[float, Field(gt=0)] = 1200.0
     """The search ends without a result after so long."""
+
+    @field_validator("goals")
+    @classmethod
+    def _check_names(cls, goals: tuple[LossGoal, ...]) -> tuple[LossGoal, ...]:
+        if len({goal.name for goal in goals}) < len(goals):
+            raise ValueError("two goals have the same name; metrics are called after the names")
+        return goals
 
     @classmethod
     def strict(cls) -> Self:

@@ -1,0 +1,105 @@
+"""RFC 9004 bursts, RFC 2544 recovery and soaks of simulated devices."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated_bench import MAX_FPS, Bench
+
+from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
+from ringroad_lab.method.back_to_back import BackToBackMethod, BackToBackSettings
+from ringroad_lab.method.recovery import RecoveryMethod, RecoverySettings
+from ringroad_lab.method.soak import SoakMethod, SoakSettings
+from ringroad_lab.record import MeasurementStatus
+
+
+@given(buffer_frames=st.integers(1, 100_000), capacity_ratio=st.floats(0.1, 0.9))
+def test_corrected_buffer_time_is_that_of_the_buffer(buffer_frames: int, capacity_ratio: float) -> None:
+    capacity_fps = capacity_ratio * MAX_FPS
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, buffer_frames=buffer_frames)), throughput_fps=capacity_fps)
+    outcome = BackToBackMethod(BackToBackSettings(repeats=2, resolution=0.0)).measure(bench.context)
+    assert outcome.status is MeasurementStatus.OK
+    # While a burst of b frames comes in, b * capacity / rate go out; a frame more is lost as a whole.
+    longest = buffer_frames / (1 - capacity_ratio)
+    assert outcome.metrics["back_to_back_frames"].value == pytest.approx(longest, abs=1 / (1 - capacity_ratio) + 1)
+    assert outcome.metrics["implied_buffer_s"].value == pytest.approx(outcome.metrics["back_to_back_frames"].value / MAX_FPS)
+    assert outcome.metrics["corrected_buffer_s"].value == pytest.approx(buffer_frames / MAX_FPS, abs=2.1 / MAX_FPS)
+    assert outcome.metrics["back_to_back_deviation_frames"].value == 0
+    assert all(trial.request.load.burst_frames for trial in bench.trials)
+
+
+def test_noisy_buffer_shows_its_spread() -> None:
+    dut = SimulatedDut(capacity_fps=500_000, buffer_frames=1000, capacity_deviation=0.02)
+    bench = Bench(SimulatedGenerator(dut, seed=3), throughput_fps=500_000)
+    metrics = BackToBackMethod(BackToBackSettings(repeats=20)).measure(bench.context).metrics
+    assert metrics["back_to_back_min_frames"].value < metrics["back_to_back_frames"].value < metrics["back_to_back_max_frames"].value
+    assert metrics["back_to_back_deviation_frames"].value > 0
+
+
+def test_device_that_keeps_up_has_no_limit_to_find() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS)), throughput_fps=MAX_FPS)
+    outcome = BackToBackMethod(BackToBackSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    assert outcome.metrics["back_to_back_frames"].value == 2 * MAX_FPS
+
+
+def test_bursts_that_the_generator_cannot_send_are_invalid() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS), ceiling_fps=MAX_FPS / 2, is_stubborn=True), throughput_fps=1000)
+    outcome = BackToBackMethod(BackToBackSettings(repeats=1)).measure(bench.context)
+    # Bursts of few milliseconds are too short for their time to be told; longer ones are not.
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    assert "cannot send" in outcome.reasons[0]
+
+
+def test_device_that_loses_single_frames_has_no_burst() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS, random_loss_ratio=1.0)), throughput_fps=1000)
+    outcome = BackToBackMethod(BackToBackSettings(repeats=1)).measure(bench.context)
+    assert outcome.status in (MeasurementStatus.INVALID, MeasurementStatus.INCONCLUSIVE)
+    assert outcome.metrics == {}
+
+
+def test_back_to_back_finds_the_drain_rate_itself() -> None:
+    outcome = BackToBackMethod(BackToBackSettings(repeats=1)).measure(
+        Bench(SimulatedGenerator(SimulatedDut(capacity_fps=400_000, buffer_frames=600))).context
+    )
+    assert outcome.metrics["throughput_fps"].value == pytest.approx(400_000, rel=0.011)
+    assert outcome.metrics["corrected_buffer_s"].value == pytest.approx(600e-6, rel=0.05)
+
+
+def test_recovery_takes_at_most_what_the_device_needs_and_two_probes() -> None:
+    generator = SimulatedGenerator(SimulatedDut(capacity_fps=500_000, recovery_s=3.0), overhead_s=0.1)
+    outcome = RecoveryMethod(RecoverySettings()).measure(Bench(generator, throughput_fps=500_000).context)
+    assert outcome.status is MeasurementStatus.OK
+    assert 3.0 <= outcome.metrics["recovery_at_most_s"].value <= 3.0 + 2 * (0.2 + 0.1)
+    assert outcome.metrics["overload_fps"].value == pytest.approx(550_000)
+
+
+def test_recovery_of_a_device_that_is_not_overloaded_or_never_recovers_is_inconclusive() -> None:
+    at_ease = SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS))
+    outcome = RecoveryMethod(RecoverySettings()).measure(Bench(at_ease, throughput_fps=MAX_FPS).context)
+    assert outcome.status is MeasurementStatus.INCONCLUSIVE
+    assert "nothing to recover from" in outcome.reasons[0]
+    lossy = SimulatedGenerator(SimulatedDut(capacity_fps=500_000, random_loss_ratio=0.01))
+    outcome = RecoveryMethod(RecoverySettings()).measure(Bench(lossy, throughput_fps=500_000).context)
+    assert outcome.status is MeasurementStatus.INCONCLUSIVE
+    assert "still loses" in outcome.reasons[0]
+
+
+def test_soak_shows_when_frames_were_lost() -> None:
+    generator = SimulatedGenerator(SimulatedDut(capacity_fps=500_000, bad_trial_ratio=0.1), seed=1)
+    bench = Bench(generator, throughput_fps=500_000)
+    outcome = SoakMethod(SoakSettings(duration_s=250)).measure(bench.context)
+    assert outcome.status is MeasurementStatus.OK
+    assert bench.rates("soak") == [450_000] * 50
+    lost = [frames for _, frames in outcome.curves[0].points]
+    assert outcome.metrics["soak_loss_events"].value == sum(1 for frames in lost if frames) > 0
+    assert outcome.metrics["soak_lost_frames"].value == sum(lost) == sum(trial.lost_frames for trial in bench.trials)
+    assert outcome.metrics["soak_loss_ratio"].value == pytest.approx(sum(lost) / (50 * 2 * 5 * 450_000))
+
+
+def test_soak_of_a_device_that_dies_is_invalid() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=500_000, dies_at_trial=20)), throughput_fps=500_000)
+    outcome = SoakMethod(SoakSettings(duration_s=250)).measure(bench.context)
+    assert outcome.status is MeasurementStatus.INVALID
+    assert len(bench.trials) == 22

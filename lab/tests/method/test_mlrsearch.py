@@ -1,0 +1,83 @@
+"""MLRsearch of simulated devices."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_bench import MAX_FPS, Bench
+
+from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
+from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSettings
+from ringroad_lab.record import MeasurementStatus
+
+
+@settings(max_examples=30)
+@given(capacity_fps=st.floats(5_000, 0.99 * MAX_FPS), softness=st.sampled_from([0.0, 0.05]))
+def test_both_goals_are_bracketed_within_their_width(capacity_fps: float, softness: float) -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, softness=softness)))
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.OK
+    assert outcome.headline == "ndr_conditional_throughput_fps"
+    metrics = {name: metric.value for name, metric in outcome.metrics.items()}
+    for goal in ("ndr", "pdr"):
+        lower, upper = metrics[f"{goal}_lower_bound_fps"], metrics[f"{goal}_upper_bound_fps"]
+        assert lower < upper
+        assert (upper - lower) / upper <= 0.005
+        assert 0 < metrics[f"{goal}_conditional_throughput_fps"] <= lower
+    assert metrics["ndr_lower_bound_fps"] <= metrics["pdr_lower_bound_fps"]
+    if not softness:
+        assert metrics["ndr_lower_bound_fps"] <= capacity_fps + 1 <= metrics["ndr_upper_bound_fps"] + 2
+        assert metrics["pdr_lower_bound_fps"] * 0.995 <= capacity_fps
+    assert all(trial.request.load.rate_fps <= MAX_FPS for trial in bench.trials)
+
+
+def test_occasional_bad_trials_do_not_spoil_the_search() -> None:
+    generator = SimulatedGenerator(SimulatedDut(capacity_fps=300_000, bad_trial_ratio=0.1), seed=5)
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(generator).context)
+    assert outcome.metrics["ndr_lower_bound_fps"].value == pytest.approx(300_000, rel=0.006)
+
+
+def test_passing_at_the_ceiling_is_a_lower_bound() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS)), is_max_generator_bound=True)
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    assert outcome.metrics["ndr_lower_bound_fps"].value == MAX_FPS
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+def test_loads_that_the_generator_cannot_carry_are_no_loss(is_stubborn: bool) -> None:
+    generator = SimulatedGenerator(SimulatedDut(capacity_fps=2 * MAX_FPS), ceiling_fps=600_000, is_stubborn=is_stubborn)
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(generator).context)
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    assert 0.9 * 600_000 <= outcome.metrics["ndr_lower_bound_fps"].value <= 600_000
+
+
+def test_device_below_the_least_load_is_inconclusive() -> None:
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(SimulatedGenerator(SimulatedDut(capacity_fps=400))).context)
+    assert outcome.status is MeasurementStatus.INCONCLUSIVE
+    assert outcome.headline == ""
+
+
+@pytest.mark.parametrize(
+    ("dut", "ceiling_fps"), [(SimulatedDut(capacity_fps=300_000, dies_at_trial=4), None), (SimulatedDut(capacity_fps=1e6), 10)]
+)
+def test_dead_device_and_powerless_generator_are_invalid(dut: SimulatedDut, ceiling_fps: float | None) -> None:
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(SimulatedGenerator(dut, ceiling_fps=ceiling_fps)).context)
+    assert outcome.status is MeasurementStatus.INVALID
+    assert outcome.metrics == {}
+
+
+def test_one_goal_of_long_trials() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=300_000)))
+    method = MlrSearchMethod(MlrSearchSettings.strict())
+    outcome = method.measure(bench.context)
+    assert outcome.metrics["ndr_lower_bound_fps"].value == pytest.approx(300_000, rel=0.006)
+    assert max(trial.request.duration_s for trial in bench.trials) == 60.0
+    assert method.deviations() == ()
+    assert len(MlrSearchMethod(MlrSearchSettings()).deviations()) == 2
+
+
+def test_goals_have_names_of_their_own() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        MlrSearchSettings(goals=(LossGoal(name="a", loss_ratio=0.0), LossGoal(name="a", loss_ratio=0.1)))
