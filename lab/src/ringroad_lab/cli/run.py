@@ -63,7 +63,8 @@ def register(app: typer.Typer) -> None:
         baseline: BaselineName = None,
         report: ReportFile = None,
         label: Annotated[
-            list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ...")
+            list[str] | None,
+            typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
         ] = None,
         quiet: Quiet = False,
         as_json: AsJson = False,
