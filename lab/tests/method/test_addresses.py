@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_bench import MAX_FPS, Bench, Scripted
 
 from ringroad_lab.generator.simulated import FullTable, SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.address_caching import AddressCachingMethod, AddressCachingSettings
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import AddressPlan, TrialResult
+from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 
 def cache(dut: SimulatedDut, **chosen: int) -> Outcome:
@@ -24,7 +24,7 @@ def learn(dut: SimulatedDut, **chosen: int) -> Outcome:
     return LearningRateMethod(LearningRateSettings(**chosen)).measure(Bench(SimulatedGenerator(dut)).context)
 
 
-@settings(max_examples=50)
+@settings(PATIENT, max_examples=50)
 @given(table_size=st.integers(2, 1000), full_table=st.sampled_from(FullTable))
 def test_table_size_is_found_exactly(table_size: int, full_table: FullTable) -> None:
     outcome = cache(SimulatedDut(capacity_fps=MAX_FPS, table_size=table_size, full_table=full_table), max_stations=1024)
@@ -38,6 +38,7 @@ def test_table_greater_than_what_is_tried_is_a_lower_bound() -> None:
     assert outcome.metrics["address_cache_addresses"].value == 1000
 
 
+@PATIENT
 @given(learning_fps=st.floats(500, 900_000), resolution=st.floats(0.01, 0.3))
 def test_learning_rate_is_found_within_the_resolution(learning_fps: float, resolution: float) -> None:
     dut = SimulatedDut(capacity_fps=MAX_FPS, table_size=8192, full_table=FullTable.FORGETS_OLDEST, learning_fps=learning_fps)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_bench import MAX_FPS, Bench
 
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.back_to_back import BackToBackMethod, BackToBackSettings
 from ringroad_lab.method.recovery import RecoveryMethod, RecoverySettings
 from ringroad_lab.method.soak import SoakMethod, SoakSettings
 from ringroad_lab.record import MeasurementStatus
+from simulated_bench import MAX_FPS, PATIENT, Bench
 
 
+@PATIENT
 @given(buffer_frames=st.integers(1, 100_000), capacity_ratio=st.floats(0.1, 0.9))
 def test_corrected_buffer_time_is_that_of_the_buffer(buffer_frames: int, capacity_ratio: float) -> None:
     capacity_fps = capacity_ratio * MAX_FPS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from simulated_bench import MAX_FPS, Bench, Scripted
 
+from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.latency import LatencyMethod, LatencySettings, worst_latency
 from ringroad_lab.record import Better, MeasurementStatus
-from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialResult
+from ringroad_lab.trial import DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
+from simulated_bench import MAX_FPS, Bench, Scripted
 
 DUT = SimulatedDut(capacity_fps=300_000, latency_ns=5_000)
 
@@ -77,7 +78,8 @@ def test_directions_are_put_together_by_their_frames_and_the_worse_percentile() 
         DirectionCounts(sender="a", receiver="b", intended_frames=4, sent_frames=4, received_frames=4, transmit_s=1.0, latency=latency)
         for latency in (slow, fast)
     ]
-    both = worst_latency(TrialResult.model_construct(directions=tuple(counts)))
+    request = TrialRequest(load=Load(frame=parse_frame_mix("64"), rate_fps=4.0), duration_s=1.0)
+    both = worst_latency(TrialResult(request=request, started_at=0.0, verdict=TrialVerdict.VALID, directions=tuple(counts)))
     assert both is not None
     assert (both.min_ns, both.mean_ns, both.max_ns) == (5, 40, 1000)
     assert both.percentiles_ns == {"50": 90.0}

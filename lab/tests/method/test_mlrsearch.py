@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_bench import MAX_FPS, Bench
 
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSettings
 from ringroad_lab.record import MeasurementStatus
+from simulated_bench import MAX_FPS, PATIENT, Bench
 
 
-@settings(max_examples=30)
+@settings(PATIENT, max_examples=30)
 @given(capacity_fps=st.floats(5_000, 0.99 * MAX_FPS), softness=st.sampled_from([0.0, 0.05]))
 def test_both_goals_are_bracketed_within_their_width(capacity_fps: float, softness: float) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, softness=softness)))

@@ -10,6 +10,7 @@ from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.search import Grid, Probe, search_greatest, validate
 from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
+from simulated_bench import PATIENT
 
 _RESULT = TrialResult(
     request=TrialRequest(load=Load(frame=parse_frame_mix("64"), rate_fps=1.0), duration_s=1.0),
@@ -34,6 +35,7 @@ def probe_of(capacity: float, tried: list[float]) -> Probe:
     return probe
 
 
+@PATIENT
 @given(
     capacity=st.floats(0.0, 2e9),
     maximum=st.floats(1.0, 1e9),
@@ -60,6 +62,7 @@ def test_rate_is_found_within_the_resolution(
         assert found.refused - found.passed <= resolution * found.refused
 
 
+@PATIENT
 @given(capacity=st.integers(0, 200_000), maximum=st.integers(1, 100_000), start=st.integers(0, 200_000), step=st.integers(1, 50))
 def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, start: int, step: int) -> None:
     tried: list[float] = []
@@ -74,6 +77,7 @@ def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, star
         assert found.passed <= capacity < found.passed + step
 
 
+@PATIENT
 @given(
     pattern=st.lists(st.sampled_from(list(Judgement)), max_size=200),
     validation=st.lists(st.sampled_from(list(Judgement)), max_size=200),
@@ -106,6 +110,7 @@ def test_ends_within_its_limits_on_any_pattern(
     assert (bracket.refused is None) == (bracket.refusal is None)
 
 
+@PATIENT
 @given(found_at=st.floats(100.0, 1e6), true_capacity=st.floats(0.0, 1e6), resolution=st.floats(1e-3, 0.2))
 def test_validation_finds_what_holds_for_longer(found_at: float, true_capacity: float, resolution: float) -> None:
     grid = Grid(minimum=100.0, maximum=1e6, resolution=resolution)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +11,12 @@ from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import TrialResult
+from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
-from simulated_bench import MAX_FPS, Bench, Scripted
 
-
-def measure(bench: Bench, **settings: Any) -> Outcome:
+def measure(bench: Bench, **settings: float) -> Outcome:
     """Measure the throughput on a bench."""
-    return ThroughputMethod(ThroughputSettings(**settings)).measure(bench.context)
+    return ThroughputMethod(ThroughputSettings.model_validate(settings)).measure(bench.context)
 
 
 def throughput(outcome: Outcome) -> float:
@@ -28,6 +25,7 @@ def throughput(outcome: Outcome) -> float:
     return outcome.metrics[outcome.headline].value
 
 
+@PATIENT
 @given(
     capacity_fps=st.floats(2_000, 2 * MAX_FPS),
     start_ratio=st.floats(0.001, 1.0),
@@ -48,6 +46,7 @@ def test_capacity_is_found_within_the_resolution(
     assert len(bench.trials) < 100
 
 
+@PATIENT
 @given(capacity_fps=st.floats(5_000, MAX_FPS), softness=st.floats(0.0, 0.3), loss_ratio=st.floats(0.0005, 0.2))
 def test_acceptable_loss_of_a_soft_device_is_met(capacity_fps: float, softness: float, loss_ratio: float) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, softness=softness)))
@@ -128,6 +127,7 @@ def test_device_that_forwards_nothing_is_invalid_at_once() -> None:
     assert len(bench.trials) < 6
 
 
+@PATIENT
 @given(dies_at_trial=st.integers(0, 12))
 def test_device_that_dies_never_has_a_figure(dies_at_trial: int) -> None:
     # 13 trials and more are needed at this resolution.
@@ -160,6 +160,7 @@ def test_one_bad_trial_decides_only_without_loss_verification(loss_repeats: int,
     assert found == pytest.approx(expected_fps, rel=0.01) if loss_repeats else found < 500_000
 
 
+@PATIENT
 @given(seed=st.integers(0, 10_000))
 def test_occasional_bad_trials_do_not_spoil_a_verified_search(seed: int) -> None:
     dut = SimulatedDut(capacity_fps=700_000, bad_trial_ratio=0.03)

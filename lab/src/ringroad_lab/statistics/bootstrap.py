@@ -13,7 +13,7 @@ from scipy import stats
 
 Samples = NDArray[np.floating[Any]]
 
-_RESAMPLES = 4_000
+_RESAMPLES = 2_000
 # The same samples always give the same interval.
 _SEED = 2544
 
@@ -26,6 +26,8 @@ class RatioEstimate:
     interval: tuple[float, float]
     deviation: float
     """Standard error of the ratio's logarithm, as far as the interval tells."""
+    freedom: int
+    """Degrees of freedom of the standard error."""
 
 
 def needed_samples(confidence: float) -> int:
@@ -84,4 +86,4 @@ def _estimate(samples: tuple[Samples, ...], statistic: Callable[..., Samples], c
         samples, statistic, confidence_level=expanded, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(_SEED)
     )
     low, high = float(found.confidence_interval.low), float(found.confidence_interval.high)
-    return RatioEstimate(math.exp(float(statistic(*samples))), (math.exp(low), math.exp(high)), (high - low) / (2 * quantile))
+    return RatioEstimate(math.exp(float(statistic(*samples))), (math.exp(low), math.exp(high)), (high - low) / (2 * quantile), freedom)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import settings
+
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
@@ -11,6 +13,9 @@ from ringroad_lab.method.interface import MethodContext
 from ringroad_lab.trial import TrialRequest, TrialResult
 
 MAX_FPS = 1_000_000.0
+
+PATIENT = settings(deadline=None, database=None)
+"""Of properties: a busy machine takes its time over an example, and none is kept in a folder."""
 
 
 class Bench:

@@ -1,0 +1,189 @@
+"""Verdicts, and what they are worth: false alarms and found changes, by simulation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ringroad_lab.record import Better
+from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
+from ringroad_lab.statistics.interleave import turns
+from ringroad_lab.statistics.noise_floor import noise_floor_interval
+from ringroad_lab.statistics.verdict import Comparison, Verdict
+
+# Of the logarithm of each measurement, 2.5 % as a whole but for the drift and where it says else.
+NOISES = ["steady", "normal", "heavy tails", "dips", "drift"]
+COMPARISONS = 200
+
+
+def noise(kind: str, count: int, random: np.random.Generator) -> NDArray[np.floating[Any]]:
+    """Return what disturbs measurements in a row."""
+    if kind == "steady":
+        return random.normal(0, 0.01, count)
+    if kind == "normal":
+        return random.normal(0, 0.025, count)
+    if kind == "heavy tails":
+        # Student's t of 3 degrees of freedom has a variance of 3.
+        return 0.025 * random.standard_t(3, count) / math.sqrt(3)
+    if kind == "dips":
+        # A neighbour takes the processor away in one measurement of ten; 2.5 % and more.
+        return random.normal(0, 0.0175, count) - (random.random(count) < 0.1) * random.exponential(0.1, count)
+    # The machine gets slower by 15 % over the run.
+    return random.normal(0, 0.02, count) + np.linspace(0, -0.15, count)
+
+
+def measured(kind: str, change: float, pairs: int, seed: int, *, is_interleaved: bool = True) -> tuple[list[float], list[float]]:
+    """Return the samples of a baseline and a candidate, measured in turns or one after the other."""
+    order = turns(("baseline", "candidate"), pairs)
+    in_a_row = [label for turn in order for label in turn] if is_interleaved else ["baseline"] * pairs + ["candidate"] * pairs
+    factors = {"baseline": 1.0, "candidate": 1 + change}
+    disturbances = np.exp(noise(kind, 2 * pairs, np.random.default_rng(seed)))
+    samples: dict[str, list[float]] = {"baseline": [], "candidate": []}
+    for label, disturbance in zip(in_a_row, disturbances, strict=True):
+        samples[label].append(1e6 * factors[label] * float(disturbance))
+    return samples["baseline"], samples["candidate"]
+
+
+def verdicts(kind: str, change: float, pairs: int = DEFAULT_PAIRS) -> list[Comparison]:
+    """Return what comparisons at the default effort say."""
+    return [compare(*measured(kind, change, pairs, seed), better=Better.HIGHER, is_paired=True) for seed in range(COMPARISONS)]
+
+
+def share(comparisons: list[Comparison], *wanted: Verdict) -> float:
+    """Return how many of them say that."""
+    return sum(comparison.verdict in wanted for comparison in comparisons) / len(comparisons)
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_false_alarms_are_five_percent_or_less(kind: str) -> None:
+    assert share(verdicts(kind, 0.0), Verdict.REGRESSION, Verdict.IMPROVEMENT) <= 0.05
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize(("change", "verdict"), [(-0.05, Verdict.REGRESSION), (0.05, Verdict.IMPROVEMENT)])
+def test_change_of_five_percent_is_found_nine_times_of_ten(kind: str, change: float, verdict: Verdict) -> None:
+    comparisons = verdicts(kind, change)
+    assert share(comparisons, verdict) >= 0.9
+    assert share(comparisons, Verdict.NO_DIFFERENCE) == 0
+    # Never the wrong way round.
+    assert share(comparisons, Verdict.REGRESSION, Verdict.IMPROVEMENT) == share(comparisons, verdict)
+
+
+def test_false_alarms_are_rare_with_the_fewest_pairs_too() -> None:
+    assert share(verdicts("normal", 0.0, pairs=6), Verdict.REGRESSION, Verdict.IMPROVEMENT) <= 0.05
+
+
+def test_steady_measurements_show_that_there_is_no_difference() -> None:
+    assert share(verdicts("steady", 0.0), Verdict.NO_DIFFERENCE) >= 0.8
+
+
+def test_drift_is_a_false_alarm_without_interleaving() -> None:
+    one_after_the_other = [
+        compare(*measured("drift", 0.0, DEFAULT_PAIRS, seed, is_interleaved=False), better=Better.HIGHER) for seed in range(50)
+    ]
+    assert share(one_after_the_other, Verdict.REGRESSION) > 0.9
+
+
+def test_samples_of_separate_runs_raise_no_more_false_alarms() -> None:
+    comparisons = [compare(*measured("normal", 0.0, DEFAULT_PAIRS, seed), better=Better.HIGHER) for seed in range(COMPARISONS)]
+    assert share(comparisons, Verdict.REGRESSION, Verdict.IMPROVEMENT) <= 0.05
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy tails"])
+def test_smallest_detectable_difference_is_found_about_nine_times_of_ten(kind: str) -> None:
+    told = [comparison.smallest_detectable for comparison in verdicts(kind, 0.0)]
+    typical = float(np.median([detectable for detectable in told if detectable is not None]))
+    assert len(told) == COMPARISONS
+    assert share(verdicts(kind, typical), Verdict.IMPROVEMENT) >= 0.85
+    assert share(verdicts(kind, typical / 3), Verdict.IMPROVEMENT) < 0.4
+
+
+def test_interval_holds_the_true_ratio_as_often_as_its_confidence_says() -> None:
+    held = [c.interval[0] <= 0.9 <= c.interval[1] for c in verdicts("heavy tails", -0.1) if c.interval is not None]
+    assert sum(held) / COMPARISONS >= 0.93
+
+
+def around(value: float, spread: float = 0.001) -> list[float]:
+    """Return twelve samples about a value."""
+    return [value * (1 + spread * offset) for offset in (-2, -1, 0, 1, 2, 0, -1, 1, 0, 0, 1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("better", "candidate", "verdict"),
+    [
+        (Better.HIGHER, 110, Verdict.IMPROVEMENT),
+        (Better.HIGHER, 90, Verdict.REGRESSION),
+        (Better.LOWER, 110, Verdict.REGRESSION),
+        (Better.LOWER, 90, Verdict.IMPROVEMENT),
+        (Better.HIGHER, 100.5, Verdict.NO_DIFFERENCE),
+        (Better.NEITHER, 110, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_verdict_follows_what_is_better(better: Better, candidate: float, verdict: Verdict) -> None:
+    comparison = compare(around(100), around(candidate), better=better)
+    assert comparison.verdict is verdict
+    assert comparison.ratio == pytest.approx(candidate / 100)
+    assert bool(comparison.reason) == (verdict is Verdict.INCONCLUSIVE)
+
+
+def test_change_within_the_noise_floor_is_none() -> None:
+    samples = (around(100), around(104))
+    assert compare(*samples, better=Better.HIGHER).verdict is Verdict.IMPROVEMENT
+    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.95, 1.05)).verdict is Verdict.NO_DIFFERENCE
+    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.99, 1.03)).verdict is Verdict.IMPROVEMENT
+    assert compare(*samples, better=Better.HIGHER, noise_floor=(0.96, 1.0405)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "verdict", "said"),
+    [
+        ([], [1.0], Verdict.INVALID, "baseline"),
+        ([1.0], [], Verdict.INVALID, "candidate"),
+        ([], [], Verdict.INVALID, "baseline and the candidate"),
+        ([1.0] * 12, [math.nan] * 12, Verdict.INVALID, "no number"),
+        ([1.0] * 12, [-1.0] * 12, Verdict.INVALID, "negative"),
+        ([1.0] * 5, [2.0] * 12, Verdict.INCONCLUSIVE, "5 samples"),
+        ([1.0], [2.0], Verdict.INCONCLUSIVE, "1 samples"),
+        ([0.0] * 12, [0.0] * 12, Verdict.NO_DIFFERENCE, "0"),
+        ([0.0] * 12, [1.0] * 12, Verdict.INCONCLUSIVE, "no ratio"),
+    ],
+)
+def test_samples_that_cannot_tell(baseline: list[float], candidate: list[float], verdict: Verdict, said: str) -> None:
+    comparison = compare(baseline, candidate, better=Better.HIGHER)
+    assert comparison.verdict is verdict
+    assert said in comparison.reason
+    assert comparison.interval is None
+    assert comparison.smallest_detectable is None
+
+
+def test_pairs_need_as_many_of_each() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        compare(around(1), around(1)[1:], better=Better.HIGHER, is_paired=True)
+
+
+def test_noise_floor_of_few_pairs_is_all_that_was_seen_and_of_many_an_interval() -> None:
+    assert noise_floor_interval([100.0, 100.0], [104.0, 102.0]) == pytest.approx((1.0, 1.04))
+    first, second = measured("normal", 0.0, 30, seed=1)
+    low, high = noise_floor_interval(first, second)
+    ratios = sorted(b / a for a, b in zip(first, second, strict=True))
+    assert ratios[0] < low < 1 < high < ratios[-1]
+
+
+@pytest.mark.parametrize(("first", "second"), [([], []), ([1.0], [1.0, 2.0]), ([1.0], [0.0])])
+def test_noise_floor_needs_pairs_above_zero(first: list[float], second: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"pairs|above 0"):
+        noise_floor_interval(first, second)
+
+
+def test_turns_go_forth_and_back() -> None:
+    assert turns(("a", "b", "c"), 3) == (("a", "b", "c"), ("c", "b", "a"), ("a", "b", "c"))
+    assert turns(("a",), 2) == (("a",), ("a",))
+    # Over an even number of repetitions each has the same mean place, so that a steady drift touches all alike.
+    places: dict[str, int] = {}
+    for place, label in enumerate(label for turn in turns(("a", "b", "c"), 4) for label in turn):
+        places[label] = places.get(label, 0) + place
+    assert len(set(places.values())) == 1
