@@ -116,7 +116,7 @@ def fabricated_throughput(
 
 def fabricated_latency(number: int, dut: str, frame: FrameMix, median_ns: float, *, repetition: int = 0) -> Measurement:
     """Return a measurement of latency."""
-    factors = {"min": 0.5, "p50": 1.0, "p90": 1.7, "p99": 4.2, "p99_9": 15.0, "max": 40.0}
+    factors = {"min": 0.5, "mean": 1.2, "max": 40.0, "p50": 1.0, "p90": 1.7, "p99": 4.2, "p99.9": 15.0}
     return Measurement(
         number=number,
         dut=dut,
@@ -128,8 +128,20 @@ def fabricated_latency(number: int, dut: str, frame: FrameMix, median_ns: float,
         elapsed_s=4.0,
         outcome=Outcome(
             status=MeasurementStatus.OK,
-            headline="latency_p50_ns",
-            metrics={f"latency_{name}_ns": Metric(value=median_ns * f, unit="ns", better=Better.LOWER) for name, f in factors.items()},
+            headline="latency_100pct_mean_ns",
+            metrics={
+                f"latency_100pct_{name}_ns": Metric(value=median_ns * f, unit="ns", better=Better.LOWER) for name, f in factors.items()
+            },
+            curves=(
+                Curve(
+                    name="latency at 100 % of throughput",
+                    x_name="percentile",
+                    x_unit="%",
+                    y_name="latency",
+                    y_unit="ns",
+                    points=tuple((float(name[1:]), median_ns * f) for name, f in factors.items() if name[0] == "p"),
+                ),
+            ),
         ),
         trials=(fabricated_trial(frame, 100_000.0, purpose="latency"),),
     )

@@ -108,7 +108,7 @@ def compare_labels(record: RunRecord, baseline_label: str, candidate_label: str)
         if label not in duts:
             raise ReportError(f"run {describe_run(record)} has no device {label!r}; it has {', '.join(duts)}")
     baseline, candidate = ([m for m in record.measurements if m.dut == label] for label in (baseline_label, candidate_label))
-    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors)
+    rows, unmatched = _compare(baseline, candidate, {candidate_label: baseline_label}, record.noise_floors, are_in_turns=True)
     if not rows:
         raise ReportError(f"{baseline_label} and {candidate_label} cannot be compared: nothing was measured of both")
     return RunComparison(
@@ -132,9 +132,14 @@ def environment_differences(baseline: RunRecord, candidate: RunRecord) -> tuple[
 
 
 def _compare(
-    baseline: Iterable[Measurement], candidate: Iterable[Measurement], matches: Mapping[str, str], floors: tuple[NoiseFloor, ...]
+    baseline: Iterable[Measurement],
+    candidate: Iterable[Measurement],
+    matches: Mapping[str, str],
+    floors: tuple[NoiseFloor, ...],
+    *,
+    are_in_turns: bool = False,
 ) -> tuple[tuple[ComparisonRow, ...], tuple[str, ...]]:
-    """Compare measurements; `matches` has the baseline's label by the candidate's."""
+    """Compare measurements; `matches` has the baseline's label by the candidate's. In turns: repetition by repetition they are pairs."""
     labels = {of_baseline: of_candidate for of_candidate, of_baseline in matches.items()}
     before = _by_subject(baseline, labels)
     after = _by_subject(candidate, {label: label for label in matches})
@@ -155,7 +160,7 @@ def _compare(
                     unit=metric.unit,
                     is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
                     noise_floor=floor,
-                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor),
+                    comparison=_compare_metric(before[subject], measured, name, metric.better, floor, are_pairs=are_in_turns),
                 )
             )
     return tuple(rows), tuple(unmatched)
@@ -185,9 +190,20 @@ def _metrics(before: list[Measurement], after: list[Measurement]) -> dict[str, M
 
 
 def _compare_metric(
-    before: list[Measurement], after: list[Measurement], name: str, better: Better, floor: tuple[float, float] | None
+    before: list[Measurement],
+    after: list[Measurement],
+    name: str,
+    better: Better,
+    floor: tuple[float, float] | None,
+    *,
+    are_pairs: bool,
 ) -> Comparison:
-    comparison = compare(_samples(before, name), _samples(after, name), better=better, noise_floor=floor)
+    baseline, candidate = _samples(before, name), _samples(after, name)
+    if are_pairs:
+        # One of which the other is missing is no pair.
+        both = sorted(baseline.keys() & candidate.keys())
+        baseline, candidate = ({repetition: side[repetition] for repetition in both} for side in (baseline, candidate))
+    comparison = compare(tuple(baseline.values()), tuple(candidate.values()), better=better, noise_floor=floor, is_paired=are_pairs)
     reasons = [comparison.reason] if comparison.reason else []
     for side, measurements in (("baseline", before), ("candidate", after)):
         left_out = [m.outcome.status for m in measurements if not _is_sample(m)]
@@ -216,8 +232,14 @@ def _is_sample(measurement: Measurement) -> bool:
     return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
 
 
-def _samples(measurements: list[Measurement], name: str) -> tuple[float, ...]:
-    return tuple(m.outcome.metrics[name].value for m in measurements if _is_sample(m) and name in m.outcome.metrics)
+def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], float]:
+    """Return the figures of a metric by repetition, and by number where a repetition has several."""
+    found: dict[tuple[int, int], float] = {}
+    for measurement in measurements:
+        if _is_sample(measurement) and name in measurement.outcome.metrics:
+            place = sum(repetition == measurement.repetition for repetition, _ in found)
+            found[measurement.repetition, place] = measurement.outcome.metrics[name].value
+    return found
 
 
 def _noise_floor(floors: tuple[NoiseFloor, ...], key: RowKey, baseline_dut: str) -> tuple[float, float] | None:

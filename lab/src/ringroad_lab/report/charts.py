@@ -5,20 +5,18 @@ from __future__ import annotations
 import html
 import json
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ringroad_lab.comparison import RunComparison
-from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord
-from ringroad_lab.report.findings import FRAME_RATE, Grid, has_figure, metric_title
-from ringroad_lab.report.quantity import percent_change, quantity, scale_for
+from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
+from ringroad_lab.report.findings import FRAME_RATE, Grid, frames_text, has_figure, metric_title
+from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
-_PATTERNS = ("", "/", ".", "x", "\\", "-", "+")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
-_PERCENTILE_ENDS = ("min", "max")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "x": [_plain(name) for name in frames],
                 "y": values,
                 "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3},
-                "marker": {"color": _colour(style), "pattern": {"shape": _PATTERNS[style % len(_PATTERNS)], "size": 5, "solidity": 0.15}},
+                "marker": {"color": _colour(style)},
                 "text": ["" if cell is None else _mark(cell.status) for cell in cells],
                 "textposition": "outside",
                 "cliponaxis": False,
@@ -82,7 +80,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
             {"type": "scatter", "mode": "markers", "name": "line rate", "x": [_plain(n) for n in frames], "y": rates, "marker": symbol}
         )
     what = metric_title(grid.metric) if grid.metric else grid.title
-    layout = _layout("frame size, bytes", f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25}
+    layout = _layout("frame size, bytes", f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25 if len(frames) > 2 else 0.6}
     layout["xaxis"] |= {"type": "category"}
     return Chart(
         f"{what} in {scale.unit}",
@@ -97,26 +95,24 @@ def latency_chart(record: RunRecord, styles: Mapping[str, int]) -> Chart | None:
     lines = latency_lines(record)
     if not lines:
         return None
-    scale = scale_for([value for line in lines for value in line.percentiles_ns.values()], "ns")
-    names = list(dict.fromkeys(name for line in lines for name in line.percentiles_ns))
-    frames = list(dict.fromkeys(line.frame for line in lines))
+    scale = latency_scale(lines)
+    percentiles = sorted({percentile for line in lines for percentile in line.percentiles_ns})
+    variants = list(dict.fromkeys((line.frame, line.load) for line in lines))
     data = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": _plain(line.title),
-            "x": [name if name in _PERCENTILE_ENDS else f"{name} %" for name in names if name in line.percentiles_ns],
-            "y": [line.percentiles_ns[name] / scale.divisor for name in names if name in line.percentiles_ns],
-            **_line_style(styles.get(line.dut, 0), frames.index(line.frame)),
+            "x": [f"{percentile:g} %" for percentile in line.percentiles_ns],
+            "y": [value / scale.divisor for value in line.percentiles_ns.values()],
+            **_line_style(styles.get(line.dut, 0), variants.index((line.frame, line.load))),
         }
         for line in lines
     ]
     layout = _layout("part of the frames that were at least as fast", f"one-way latency, {scale.unit}")
-    layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": _percentile_order(names)}
+    layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [f"{percentile:g} %" for percentile in percentiles]}
     layout["yaxis"] |= {"type": "log", "rangemode": "normal"}
-    return Chart(
-        "Latency percentiles", {"data": data, "layout": layout}, "The median of the trials at each load. The scale is logarithmic."
-    )
+    return Chart("Latency percentiles", {"data": data, "layout": layout}, "The medians of the repetitions. The scale is logarithmic.")
 
 
 @dataclass(frozen=True)
@@ -125,49 +121,50 @@ class LatencyLine:
 
     dut: str
     frame: str
-    offered_fps: float
-    frames: int
-    """Measured, of all trials."""
-    percentiles_ns: dict[str, float]
-    """By name, `min` and `max` among them; each the median of the trials."""
-    mean_ns: float
+    load: str
+    """As the method names it: `latency at 50 % of throughput`."""
+    percentiles_ns: dict[float, float]
+    """Median of the repetitions by percentile, in order."""
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{self.dut}, {self.frame}, {quantity(self.offered_fps, FRAME_RATE)}"
+        return f"{self.dut}, {self.frame}, {self.load.removeprefix('latency ')}"
 
 
 def latency_lines(record: RunRecord) -> list[LatencyLine]:
-    """Return the latencies of the trials that were made for it."""
-    groups: dict[tuple[str, str, float], list[Any]] = {}
+    """Return the latencies that have percentiles."""
+    groups: dict[tuple[str, str, str], dict[float, list[float]]] = {}
     for measurement in record.measurements:
-        if not has_figure(measurement):
-            continue
-        for trial in measurement.trials:
-            if trial.is_valid and trial.request.purpose.startswith("latency"):
-                # Loads that differ by little are one: they were found anew by each repetition.
-                key = (measurement.dut, measurement.frame.name, float(f"{trial.request.load.rate_fps:.2g}"))
-                groups.setdefault(key, []).extend(d.latency for d in trial.directions if d.latency is not None and d.latency.frames)
-    lines = []
-    for (dut, frame, offered_fps), latencies in groups.items():
-        if not latencies:
-            continue
-        names = [name for name in latencies[0].percentiles_ns if all(name in latency.percentiles_ns for latency in latencies)]
-        percentiles = {"min": statistics.median(latency.min_ns for latency in latencies)}
-        percentiles |= {name: statistics.median(latency.percentiles_ns[name] for latency in latencies) for name in names}
-        percentiles["max"] = max(latency.max_ns for latency in latencies)
-        mean_ns = statistics.median(latency.mean_ns for latency in latencies)
-        lines.append(LatencyLine(dut, frame, offered_fps, sum(latency.frames for latency in latencies), percentiles, mean_ns))
-    return lines
+        for curve in measurement.outcome.curves:
+            if has_figure(measurement) and is_latency(curve):
+                by_percentile = groups.setdefault((measurement.dut, measurement.frame.name, curve.name), {})
+                for percentile, value in curve.points:
+                    by_percentile.setdefault(percentile, []).append(value)
+    return [
+        LatencyLine(dut, frame, load, {percentile: statistics.median(values) for percentile, values in sorted(found.items())})
+        for (dut, frame, load), found in groups.items()
+        if found
+    ]
+
+
+def latency_scale(lines: Sequence[LatencyLine]) -> Scale:
+    """Return the scale in which the least latency reads well: the others are not far longer numbers."""
+    return scale_for([min(value for line in lines for value in line.percentiles_ns.values())] if lines else [], "ns")
+
+
+def is_latency(curve: Curve) -> bool:
+    """Whether it is of latency by percentile."""
+    return (curve.x_name, curve.y_unit) == ("percentile", "ns")
 
 
 def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     """Draw the curves of all measurements; those of one method, name and frame size together."""
-    groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Any]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Curve]]] = {}
     for measurement in record.measurements:
         for curve in measurement.outcome.curves:
-            if curve.points and has_figure(measurement):
+            # Latency by percentile has a chart of its own, of all devices.
+            if curve.points and has_figure(measurement) and not is_latency(curve):
                 key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
                 groups.setdefault(key, []).append((measurement, curve))
     charts = []
@@ -177,30 +174,33 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
         data = []
         told: set[str] = set()
+        repeated = {measurement.dut for measurement, _ in members if sum(other.dut == measurement.dut for other, _ in members) > 1}
         for measurement, curve in members:
             points = sorted(curve.points)
             data.append(
                 {
                     "type": "scatter",
-                    "mode": "lines+markers",
+                    "mode": "lines" if measurement.dut in repeated else "lines+markers",
                     "name": _plain(measurement.dut),
                     "legendgroup": _plain(measurement.dut),
                     "showlegend": measurement.dut not in told,
                     "x": [x / x_scale.divisor for x, _ in points],
                     "y": [y / y_scale.divisor for _, y in points],
-                    **_line_style(styles.get(measurement.dut, 0), measurement.repetition),
+                    **_line_style(styles.get(measurement.dut, 0), 0),
+                    # Repetitions lie over each other, and are one band.
+                    "opacity": 0.6 if measurement.dut in repeated else 1,
                 }
             )
             told.add(measurement.dut)
         layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
-        title = f"{metric_title(name)} by {first.x_name}, frames {frame} ({method}, {topology})"
+        title = f"{metric_title(name)} by {first.x_name}, {frames_text(frame)} ({method}, {topology})"
         charts.append(Chart(title, {"data": data, "layout": layout}))
     return charts
 
 
 def series_charts(record: RunRecord) -> list[Chart]:
     """Draw the figures over time; those of one name together, a line for each process or machine."""
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str], list[Series]] = {}
     for series in record.series:
         if series.points:
             groups.setdefault((series.name, series.unit), []).append(series)
@@ -228,7 +228,7 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
     rows = [row for row in comparison.rows if row.is_headline and row.comparison.ratio is not None]
     if not rows:
         return None
-    names = [_plain(f"{row.key.dut}, {row.key.method}, {row.key.frame}") for row in rows]
+    names = [_plain(f"{row.key.dut}, {row.key.method}, {frames_text(row.key.frame)}") for row in rows]
     changes = [100 * ((row.comparison.ratio or 1) - 1) for row in rows]
     intervals = [row.comparison.interval or (row.comparison.ratio or 1,) * 2 for row in rows]
     floors = [(name, row.noise_floor) for name, row in zip(names, rows, strict=True) if row.noise_floor]
@@ -306,18 +306,6 @@ def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
     if grid.unit == FRAME_RATE:
         return mix.line_rate_fps(link_bps)
     return mix.line_rate_fps(link_bps) * 8 * mix.mean_bytes if grid.unit == "bit/s" else None
-
-
-def _percentile_order(names: Iterable[str]) -> list[str]:
-    middle = sorted((name for name in names if name not in _PERCENTILE_ENDS), key=_as_number)
-    return ["min", *(f"{name} %" for name in middle), "max"]
-
-
-def _as_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("inf")
 
 
 def _plain(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,18 @@ from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, quantity
+from ringroad_lab.statistics.verdict import Verdict
 
 FRAME_RATE = "frames/s"
 # What a clock may be off before a rate beyond the line rate is one.
 _LINE_RATE_TOLERANCE = 1.001
 _SEVERITY = list(MeasurementStatus)
+_OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
+_VERDICTS = {
+    Verdict.REGRESSION: ("regression", "regressions"),
+    Verdict.IMPROVEMENT: ("improvement", "improvements"),
+    Verdict.NO_DIFFERENCE: ("without a difference", "without a difference"),
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,12 @@ def metric_title(name: str) -> str:
     """Return the name of a metric for people: without its unit, which stands beside."""
     for ending in ("_fps", "_bps", "_ns", "_s", "_ratio", "_frames", "_bytes"):
         name = name.removesuffix(ending)
-    return sentence_case(name)
+    return sentence_case(_OF_THROUGHPUT.sub(r" at \1 % of throughput, ", name))
+
+
+def frames_text(name: str) -> str:
+    """Return the name of a frame size for people."""
+    return f"{name} bytes" if name.isdigit() else f"frames {name}"
 
 
 def headline_grids(record: RunRecord) -> list[Grid]:
@@ -157,8 +170,9 @@ def warnings(record: RunRecord) -> list[str]:
         rate = max([m.value for m in measurement.outcome.metrics.values() if m.unit == FRAME_RATE], default=0.0)
         if rate > line_fps * _LINE_RATE_TOLERANCE:
             found.append(
-                f"{sentence_case(measurement.method)} of {measurement.dut} at frames {measurement.frame.name} "
-                f"is {quantity(rate, FRAME_RATE)}, beyond the line rate of {quantity(line_fps, FRAME_RATE)}: the figure or the speed of the links is wrong."
+                f"{sentence_case(measurement.method)} of {measurement.dut} at {frames_text(measurement.frame.name)} "
+                f"is {quantity(rate, FRAME_RATE)}, "
+                f"beyond the line rate of {quantity(line_fps, FRAME_RATE)}: the figure or the speed of the links is wrong."
             )
     return found
 
@@ -184,13 +198,13 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
     if len(ranked) > 1:
         best, last = ranked[0], ranked[-1]
         sentences.append(
-            f"At frames {first.frames[0].name}, {best.dut} has the highest {metric_title(first.metric).lower()}, "
+            f"At {frames_text(first.frames[0].name)}, {best.dut} has the highest {metric_title(first.metric).lower()}, "
             f"{_cell_text(best, first.unit)}; {last.dut} the lowest, {_cell_text(last, first.unit)}."
         )
     elif ranked:
-        sentences.append(f"At frames {first.frames[0].name}, {ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
+        sentences.append(f"At {frames_text(first.frames[0].name)}, {ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
     if comparison is not None:
-        told = _listed(f"{count} {verdict}" for verdict, count in comparison.counts.items())
+        told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
         sentences.append(f"Compared with {comparison.baseline}: {told}.")
     return sentences
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _DIGITS = 4
+_MOST_DECIMALS = 4
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SCALED_UNITS = ("frames/s", "bit/s", "bytes/s", "bytes")
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -19,6 +20,12 @@ class Scale:
 
     divisor: float
     unit: str
+    decimals: int = 0
+    """Of the least of the values, to three significant digits; at most four."""
+
+    def aligned(self, value: float) -> str:
+        """Return a figure in this unit, without it, with as many decimals as all others."""
+        return f"{value / self.divisor:,.{self.decimals}f}".replace(",", "\u202f")
 
     def number(self, value: float) -> str:
         """Return a figure in this unit, without it."""
@@ -27,13 +34,21 @@ class Scale:
 
 def scale_for(values: Iterable[float], unit: str) -> Scale:
     """Return the scale in which the greatest of the values reads well."""
-    greatest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    scale = _prefix_for(max(sizes, default=0.0), unit)
+    least = min(sizes, default=0.0) / scale.divisor
+    whole = all(float(size / scale.divisor).is_integer() for size in sizes)
+    decimals = 0 if whole or not least else min(_MOST_DECIMALS, max(0, 2 - math.floor(math.log10(least))))
+    return Scale(scale.divisor, scale.unit, decimals)
+
+
+def _prefix_for(greatest: float, unit: str) -> Scale:
     if unit == "ratio":
         return Scale(0.01, "%")
     if unit == "ns":
         return next((Scale(size, name) for size, name in _TIMES if greatest >= size), Scale(1.0, "ns"))
     if unit == "s" and 0 < greatest < 1:
-        found = scale_for([greatest * 1e9], "ns")
+        found = _prefix_for(greatest * 1e9, "ns")
         return Scale(found.divisor / 1e9, found.unit)
     if unit in _SCALED_UNITS:
         return next((Scale(size, prefix + unit) for size, prefix in _LARGE if greatest >= size), Scale(1.0, unit))

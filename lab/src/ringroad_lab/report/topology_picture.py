@@ -22,7 +22,7 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
     top = _GUEST_TOP + (_GUEST_HEIGHT + 54 if has_guests else 0)
     gap = _PORT_GAP if has_guests else 2 * _PORT_GAP
     left = _GENERATOR_WIDTH + 110
-    ports = {number: (left + 50 + gap * index, top) for index, number in enumerate(path)}
+    ports: dict[int, tuple[float, float]] = {number: (left + 50 + gap * index, top) for index, number in enumerate(path)}
     dut_right = left + 100 + gap * (len(path) - 1)
     middle = top + _DUT_HEIGHT / 2
     width = dut_right + 110 + _GENERATOR_WIDTH + 2
@@ -55,7 +55,7 @@ def topology_picture(topology: str, dut: str, physical: str, guest: str = "", gu
     body = "".join(parts)
     return (
         f'<svg class="topology" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}" '
-        f'style="max-width:{width:g}px" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
+        f'width="{width:g}" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
     )
 
 

@@ -1,0 +1,155 @@
+"""All that a report shows, made from the record: templates only lay it out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
+from ringroad_lab.report.charts import (
+    Chart,
+    LatencyLine,
+    comparison_chart,
+    curve_charts,
+    grid_chart,
+    latency_chart,
+    latency_lines,
+    latency_scale,
+    series_charts,
+    style_index,
+)
+from ringroad_lab.report.findings import (
+    FRAME_RATE,
+    Grid,
+    StatusLine,
+    headline_grids,
+    in_bits,
+    overview,
+    status_counts,
+    status_lines,
+    warnings,
+)
+from ringroad_lab.report.quantity import Scale, scale_for
+from ringroad_lab.report.topology_picture import topology_picture
+
+
+@dataclass(frozen=True)
+class GridSection:
+    """The headline metric of a method: a chart, and a table of the same figures."""
+
+    grid: Grid
+    scale: Scale
+    charts: tuple[Chart, ...]
+    line_rates: dict[str, float]
+    """Frames/s by name of the frame size; empty where the links have no speed."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Frames of one kind, as they were sent."""
+
+    frame: FrameMix
+    flows: str
+    directions: str
+    addresses: str
+
+
+@dataclass(frozen=True)
+class ReportView:
+    """A report."""
+
+    record: RunRecord
+    comparison: RunComparison | None
+    comparison_chart: Chart | None
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    status_counts: dict[MeasurementStatus, int]
+    status_lines: tuple[StatusLine, ...]
+    grids: tuple[GridSection, ...]
+    latency_chart: Chart | None
+    latency_lines: tuple[LatencyLine, ...]
+    latency_scale: Scale
+    curve_charts: tuple[Chart, ...]
+    series_charts: tuple[Chart, ...]
+    topology_pictures: tuple[str, ...]
+    """SVG, a picture for each topology; their texts are escaped."""
+    traffic: tuple[Traffic, ...]
+    command: str
+    """What repeats the run, as a shell reads it."""
+
+    @property
+    def latency_percentiles(self) -> list[float]:
+        """All percentiles that a device has."""
+        return sorted({percentile for line in self.latency_lines for percentile in line.percentiles_ns})
+
+
+def make_view(record: RunRecord, comparison: RunComparison | None = None) -> ReportView:
+    """Make a report from a run, and from its comparison with another where there is one."""
+    styles = style_index(record)
+    lines = latency_lines(record)
+    return ReportView(
+        record=record,
+        comparison=comparison,
+        comparison_chart=comparison_chart(comparison) if comparison else None,
+        sentences=tuple(overview(record, comparison)),
+        warnings=tuple(warnings(record)),
+        status_counts=status_counts(record),
+        status_lines=tuple(status_lines(record)),
+        grids=tuple(_grid_section(grid, styles, record.link_bps) for grid in headline_grids(record)),
+        latency_chart=latency_chart(record, styles),
+        latency_lines=tuple(lines),
+        latency_scale=latency_scale(lines),
+        curve_charts=tuple(curve_charts(record, styles)),
+        series_charts=tuple(series_charts(record)),
+        topology_pictures=tuple(_pictures(record)),
+        traffic=tuple(_traffic(record.measurements)),
+        command=shlex.join(record.command),
+    )
+
+
+def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None) -> GridSection:
+    charts = [grid_chart(grid, styles, link_bps)] if grid.metric else []
+    line_rates = {}
+    if grid.unit == FRAME_RATE:
+        charts.append(grid_chart(in_bits(grid), styles, link_bps))
+        line_rates = {mix.name: mix.line_rate_fps(link_bps) for mix in grid.frames} if link_bps else {}
+    values = [value for cell in grid.cells.values() for value in cell.values]
+    return GridSection(grid, scale_for([*values, *line_rates.values()], grid.unit), tuple(charts), line_rates)
+
+
+def _pictures(record: RunRecord) -> list[str]:
+    topologies = dict.fromkeys(m.topology for m in record.measurements) or {str(record.scenario.get("topology", "P2P")): None}
+    names = ", ".join(dut.label for dut in record.duts)
+    details = [str(record.scenario.get(key) or "") for key in ("physical", "guest", "guest_cables")]
+    return [topology_picture(topology, names, *details) for topology in topologies]
+
+
+def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
+    found: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        found.setdefault(measurement.frame.name, []).append(measurement)
+    kinds = []
+    for same in found.values():
+        loads = [trial.request.load for m in same for trial in m.trials]
+        both_ways = {load.bidirectional for load in loads}
+        kinds.append(
+            Traffic(
+                frame=same[0].frame,
+                flows=", ".join(str(flows) for flows in sorted({load.flows for load in loads})),
+                directions=" and ".join("both at once" if both else "one" for both in sorted(both_ways, reverse=True)),
+                addresses=", ".join(sorted({load.addresses for load in loads})),
+            )
+        )
+    return sorted(kinds, key=lambda kind: (len(kind.frame.parts), kind.frame.mean_bytes))
+
+
+def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:
+    """Return what is known of a device, as names and values."""
+    facts = [("driver", dut.driver)]
+    facts += [(f"version of {program}", version) for program, version in dut.versions.items()]
+    facts += [(f"port {port}", mode) for port, mode in dut.ports.items()]
+    facts += [(name.replace("_", " "), str(value)) for name, value in dut.settings.items()]
+    return facts
