@@ -11,7 +11,7 @@ from typing import Any
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
-from ringroad_lab.report.findings import FRAME_RATE, Grid, frames_text, has_figure, metric_title
+from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
@@ -49,7 +49,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     data: list[dict[str, Any]] = []
     for dut in grid.duts:
         cells = [grid.cells.get((dut, name)) for name in frames]
-        values = [cell.median / scale.divisor if cell and cell.median is not None else None for cell in cells]
+        # What has no figure has a place for its mark, and no bar.
+        values = [None if cell is None else (cell.median or 0.0) / scale.divisor for cell in cells]
         above = [(max(cell.values) - (cell.median or 0)) / scale.divisor if cell and cell.values else 0 for cell in cells]
         below = [((cell.median or 0) - min(cell.values)) / scale.divisor if cell and cell.values else 0 for cell in cells]
         style = styles.get(dut, 0)
@@ -59,9 +60,9 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "name": _plain(dut),
                 "x": [_plain(name) for name in frames],
                 "y": values,
-                "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3},
+                "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3, "color": "#8c8c8c"},
                 "marker": {"color": _colour(style)},
-                "text": ["" if cell is None else _mark(cell.status) for cell in cells],
+                "text": ["" if cell is None else _mark(cell) for cell in cells],
                 "textposition": "outside",
                 "cliponaxis": False,
                 "hovertext": [
@@ -289,10 +290,10 @@ def _colour(style: int) -> str:
     return COLOURS[style % len(COLOURS)]
 
 
-def _mark(status: MeasurementStatus) -> str:
-    return {MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?", MeasurementStatus.INVALID: "\u00d7"}.get(
-        status, ""
-    )
+def _mark(cell: Cell) -> str:
+    if cell.median is None:
+        return "\u00d7"
+    return {MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}.get(cell.status, "")
 
 
 def _value_text(value: float | None, unit: str) -> str:

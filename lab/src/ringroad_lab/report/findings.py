@@ -35,7 +35,12 @@ class Cell:
     """Of the measurements that have a figure."""
     repetitions: int
     status: MeasurementStatus
-    """The most severe."""
+    """The most severe of those that have a figure; `invalid` where none has."""
+
+    @property
+    def without_figure(self) -> int:
+        """How many repetitions have none."""
+        return self.repetitions - len(self.values)
 
     @property
     def median(self) -> float | None:
@@ -112,7 +117,7 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
             frame=measurement.frame,
             values=tuple(m.outcome.metrics[headline].value for m in same if has_figure(m) and headline in m.outcome.metrics),
             repetitions=len(same),
-            status=worst_status(same),
+            status=worst_status([m for m in same if has_figure(m)] or same),
         )
     units = [m.outcome.metrics[headline].unit for m in measurements if headline in m.outcome.metrics]
     return Grid(

@@ -1,0 +1,58 @@
+"""`ringroad-lab compare`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
+from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
+from ringroad_lab.comparison import compare_labels, compare_runs
+from ringroad_lab.report.html import render_html
+from ringroad_lab.report.markdown import comparison_blocks
+from ringroad_lab.statistics.verdict import Verdict
+
+REGRESSION_STATUS = 4
+
+
+class Format(StrEnum):
+    """Forms of a comparison."""
+
+    MARKDOWN = "markdown"
+    JSON = "json"
+    HTML = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def compare(
+        baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
+        candidate: Annotated[str, typer.Argument(help="The same, for what is beside it.", show_default=False)],
+        within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
+        form: Annotated[Format, typer.Option("--format", "-f", help="Form of the comparison.")] = Format.MARKDOWN,
+        output: Annotated[
+            Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
+        ] = None,
+        fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {REGRESSION_STATUS} where there is a regression.")] = False,
+        store: StoreOption = None,
+    ) -> None:
+        """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
+        if within is None:
+            record = load_run(store, candidate)
+            comparison = compare_runs(load_run(store, baseline), record)
+        else:
+            record = load_run(store, within)
+            comparison = compare_labels(record, baseline, candidate)
+        if form is Format.HTML:
+            write_report(render_html(record, comparison), output or Path(report_name(record)))
+        elif form is Format.JSON:
+            write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
+        else:
+            write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
+        if fail_on_regression and Verdict.REGRESSION in comparison.counts:
+            raise typer.Exit(REGRESSION_STATUS)

@@ -1,0 +1,88 @@
+"""`ringroad-lab report`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
+from ringroad_lab.comparison import RunComparison, compare_runs
+from ringroad_lab.errors import ReportError
+from ringroad_lab.record import RunRecord
+from ringroad_lab.report.csv import render_csv
+from ringroad_lab.report.html import render_html
+from ringroad_lab.report.markdown import render_markdown
+from ringroad_lab.store.exchange import write_records
+
+STANDARD_OUTPUT = Path("-")
+
+
+class Format(StrEnum):
+    """Forms of a report."""
+
+    HTML = "html"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    CSV = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def report(
+        run: Annotated[str, typer.Argument(help=RUN_HELP)] = "latest",
+        baseline: Annotated[str | None, typer.Option("--baseline", "-b", metavar="RUN", help="Compare with this run.")] = None,
+        form: Annotated[Format, typer.Option("--format", "-f", help="Form of the report.")] = Format.HTML,
+        output: Annotated[
+            Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
+        ] = None,
+        store: StoreOption = None,
+    ) -> None:
+        """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record itself) or CSV (a row for each metric)."""
+        if baseline is not None and form in (Format.JSON, Format.CSV):
+            raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
+        record = load_run(store, run)
+        comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
+        if output is None:
+            output = Path(report_name(record)) if form is Format.HTML else STANDARD_OUTPUT
+        write_report(render(record, comparison, form), output)
+
+
+def render(record: RunRecord, comparison: RunComparison | None, form: Format) -> str:
+    """Render a run."""
+    if form is Format.HTML:
+        return render_html(record, comparison)
+    if form is Format.MARKDOWN:
+        return render_markdown(record, comparison)
+    return write_records((record,)) if form is Format.JSON else render_csv(record)
+
+
+def report_name(record: RunRecord) -> str:
+    """Return the name of a report's file."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", record.name).strip("-")[:80] or "run"
+    return f"{name}-{record.run_id[:8]}.html"
+
+
+def write_report(text: str, output: Path) -> None:
+    """Write a file, whole or not at all, and tell its name; or standard output.
+
+    Raises:
+        ReportError: it cannot be written.
+    """
+    if output == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        return
+    unfinished = output.with_name(f".{output.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(output)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ReportError(f"report {output} cannot be written: {error.strerror}") from error
+    typer.echo(output)

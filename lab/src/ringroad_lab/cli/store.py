@@ -1,0 +1,121 @@
+"""Verbs of the result store: `runs`, `export`, `import`, `baseline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ringroad_lab.cli.report import STANDARD_OUTPUT, write_report
+from ringroad_lab.cli.store_options import RUN_HELP, StoreOption
+from ringroad_lab.report.quantity import moment
+from ringroad_lab.store.exchange import read_record_file, write_records
+from ringroad_lab.store.queries import RunFilter, RunSummary
+from ringroad_lab.store.result_store import ResultStore
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command()(runs)
+    app.command("export")(export_runs)
+    app.command("import")(import_runs)
+    baselines = typer.Typer(help="Name runs that others are compared with.", no_args_is_help=True)
+    baselines.command("set")(set_baseline)
+    baselines.command("list")(list_baselines)
+    app.add_typer(baselines, name="baseline")
+
+
+def runs(
+    name: Annotated[str | None, typer.Option(help="Of the scenario.")] = None,
+    dut: Annotated[str | None, typer.Option(help="Label or driver of a device.")] = None,
+    version: Annotated[str | None, typer.Option(help="Part of the version of a program, or of a label.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 20,
+    store: StoreOption = None,
+) -> None:
+    """List the runs in the result store, the newest first."""
+    which = RunFilter(name=name, dut=dut, version=version)
+    with ResultStore(store) as results:
+        found = results.summaries(which, limit=limit)
+        count = results.count(which)
+        named: dict[str, list[str]] = {}
+        for baseline in results.baselines():
+            named.setdefault(baseline.run_id, []).append(baseline.name)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("run", "started", "name", "devices", "state", "measurements", "verdict", "baseline"):
+        table.add_column(title, no_wrap=title == "run")
+    for summary in found:
+        table.add_row(*map(_printable, _row(summary, named.get(summary.run_id, []))))
+    _print(table)
+    if count > len(found):
+        typer.echo(f"and {count - len(found)} more: --limit", err=True)
+
+
+def export_runs(
+    run: Annotated[list[str], typer.Argument(help="Runs, each by id or the beginning of it, baseline, latest or last-stable.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.")] = STANDARD_OUTPUT,
+    store: StoreOption = None,
+) -> None:
+    """Write the records of runs as JSON, which `import` reads."""
+    with ResultStore(store) as results:
+        records = [results.get_run(results.resolve(name)) for name in run]
+    write_report(write_records(records), output)
+
+
+def import_runs(
+    file: Annotated[list[Path], typer.Argument(help="Files that `export` or `report --format json` wrote.")], store: StoreOption = None
+) -> None:
+    """Add runs to the result store, all or none; those that are there already stay as they are."""
+    records = [record for path in file for record in read_record_file(path)]
+    with ResultStore(store) as results:
+        added = results.add_runs(records)
+    typer.echo(f"{added} added, {len(records) - added} were there already")
+
+
+def set_baseline(
+    name: Annotated[str, typer.Argument(help="The name: letters, digits, dots, dashes, underscores.")],
+    run: Annotated[str, typer.Argument(help=RUN_HELP.replace(", or a file FILE.json", ""))],
+    store: StoreOption = None,
+) -> None:
+    """Give a name to a run; another run that has it loses it."""
+    with ResultStore(store) as results:
+        run_id = results.resolve(run)
+        results.set_baseline(name, run_id)
+    typer.echo(f"{name} is {run_id}")
+
+
+def list_baselines(store: StoreOption = None) -> None:
+    """List the baselines."""
+    table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
+    with ResultStore(store) as results:
+        for entry in results.baselines():
+            table.add_row(entry.name, entry.run_id, moment(entry.set_at))
+    _print(table)
+
+
+def _row(summary: RunSummary, baselines: list[str]) -> tuple[str, ...]:
+    return (
+        summary.run_id[:8],
+        moment(summary.started_at),
+        summary.name,
+        ", ".join(label for label, _ in summary.duts),
+        summary.state if summary.is_ended else "not ended",
+        ", ".join(f"{count} {status}" for status, count in summary.statuses.items()) or "none",
+        summary.verdict or "",
+        ", ".join(baselines),
+    )
+
+
+def _printable(text: str) -> str:
+    """Return a text without what could steer the terminal: names may come from anywhere."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _print(table: Table) -> None:
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        # What reads it takes lines as they are.
+        console.width = 10_000
+    console.print(table)

@@ -1,0 +1,40 @@
+"""What verbs that read results have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.errors import StoreError
+from ringroad_lab.record import RunRecord
+from ringroad_lab.store.exchange import read_record_file
+from ringroad_lab.store.result_store import ResultStore
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH|URL",
+        envvar="RINGROAD_LAB_STORE",
+        help="File or URL of the result store.",
+        show_default="your own",
+    ),
+]
+RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable, or a file FILE.json."
+
+
+def load_run(store: str | None, name: str) -> RunRecord:
+    """Return a run that the command line names.
+
+    Raises:
+        StoreError: there is none, or several.
+    """
+    if name.endswith(".json"):
+        records = read_record_file(Path(name))
+        if len(records) != 1:
+            raise StoreError(f"{name} has {len(records)} runs: import it, and name one of them")
+        return records[0]
+    with ResultStore(store) as results:
+        return results.get_run(results.resolve(name))

@@ -1,0 +1,58 @@
+"""A run as CSV: a row for each metric of each measurement; one without a metric has a row that says so by its status."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from ringroad_lab.record import RunRecord
+
+COLUMNS = (
+    "run_id",
+    "name",
+    "run_started_at",
+    "number",
+    "dut",
+    "driver",
+    "topology",
+    "method",
+    "frame",
+    "repetition",
+    "started_at",
+    "status",
+    "metric",
+    "value",
+    "unit",
+    "better",
+    "is_headline",
+)
+# Spreadsheets take what begins so for a formula, and run it.
+_FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def render_csv(record: RunRecord) -> str:
+    """Render all metrics; times are seconds since 1970, values in full precision."""
+    drivers = {dut.label: dut.driver for dut in record.duts}
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for m in record.measurements:
+        beginning = [
+            *map(_text, (record.run_id, record.name)),
+            repr(record.started_at),
+            m.number,
+            *map(_text, (m.dut, drivers.get(m.dut, ""), m.topology, m.method, m.frame.name)),
+            m.repetition,
+            repr(m.started_at),
+            str(m.outcome.status),
+        ]
+        if not m.outcome.metrics:
+            writer.writerow([*beginning, "", "", "", "", ""])
+        for name, metric in m.outcome.metrics.items():
+            is_headline = "yes" if name == m.outcome.headline else "no"
+            writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline])
+    return file.getvalue()
+
+
+def _text(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA_BEGINNINGS) else text

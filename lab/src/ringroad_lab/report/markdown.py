@@ -1,0 +1,138 @@
+"""A report as Markdown: for merge requests and terminals."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.record import MeasurementStatus, RunRecord
+from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.quantity import Scale, moment, percent_change, quantity
+from ringroad_lab.report.view import GridSection, dut_facts, make_view
+
+# An en dash.
+_NOTHING = "\u2013"
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def render_markdown(record: RunRecord, comparison: RunComparison | None = None) -> str:
+    """Render a report without charts, trials and logs, which the other forms have."""
+    view = make_view(record, comparison)
+    blocks = [
+        f"# {_plain(record.name)}",
+        f"{moment(record.started_at)}, ringroad-lab {_plain(record.lab_version)}, run {_plain(record.run_id)}",
+        *map(_plain, view.sentences),
+        *(f"**Warning.** {_plain(warning)}" for warning in view.warnings),
+    ]
+    if comparison:
+        blocks += ["## Comparison", *comparison_blocks(comparison)]
+    blocks.append("## Results")
+    blocks += [block for part in view.grids for block in _grid_blocks(part)]
+    if view.latency_lines:
+        percentiles = view.latency_percentiles
+        rows = [
+            [line.dut, line.frame, line.load, *(_figure(view.latency_scale, line.percentiles_ns.get(p)) for p in percentiles)]
+            for line in view.latency_lines
+        ]
+        head = ["Device", "Frames", f"Load; figures in {view.latency_scale.unit}", *(f"{p:g} %" for p in percentiles)]
+        blocks += ["### Latency percentiles", _table(head, rows, numbers_from=3)]
+    if view.status_lines:
+        rows = [
+            [str(m.outcome.status), m.dut, m.method, m.frame.name, str(m.repetition + 1), "; ".join(line.reasons)]
+            for line in view.status_lines
+            for m in (line.measurement,)
+        ]
+        blocks += ["## Not simply right", _table(["Status", "Device", "Method", "Frames", "Repetition", "Why"], rows)]
+    blocks.append("## Set-up")
+    blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
+    facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]
+    blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
+    traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
+    blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
+    blocks += ["## Where this differs from the RFCs", _list(record.deviations) or "No deviation was recorded."]
+    ceilings = [[c.transport, c.frame.name, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
+    blocks.append("## What the generator carries by itself")
+    blocks.append(_table(["Transport", "Frames", "Ceiling per direction"], ceilings, numbers_from=2) if ceilings else "It was not tested.")
+    blocks += ["## Repeat", "\n".join(f"    {line}" for line in view.command.splitlines())]
+    return "\n\n".join(blocks) + "\n"
+
+
+def comparison_blocks(comparison: RunComparison) -> list[str]:
+    """Return a comparison as Markdown; the headline metrics alone."""
+    rows = []
+    for row in comparison.rows:
+        c = row.comparison
+        if row.is_headline:
+            rows.append(
+                [
+                    row.key.dut,
+                    f"{metric_title(row.key.metric)}, {frames_text(row.key.frame)}, {row.key.topology}",
+                    quantity(statistics.median(c.baseline), row.unit) if c.baseline else _NOTHING,
+                    quantity(statistics.median(c.candidate), row.unit) if c.candidate else _NOTHING,
+                    percent_change(c.ratio) if c.ratio is not None else _NOTHING,
+                    " … ".join(map(percent_change, c.interval)) if c.interval else _NOTHING,
+                    " … ".join(map(percent_change, row.noise_floor)) if row.noise_floor else _NOTHING,
+                    f"{100 * c.smallest_detectable:.1f} %" if c.smallest_detectable is not None else _NOTHING,
+                    f"{c.verdict}{f': {c.reason}' if c.reason else ''}",
+                ]
+            )
+    head = ["Device", "Measured", "Baseline", "Candidate", "Change", "Interval", "Noise floor", "Detectable", "Verdict"]
+    blocks = [
+        f"{_plain(comparison.candidate)} beside the baseline {_plain(comparison.baseline)}: **{comparison.verdict}**",
+        _table(head, rows),
+    ]
+    if comparison.unmatched:
+        blocks += ["Not compared:", _list(comparison.unmatched)]
+    differences = [[d.group, d.name, _known(d.baseline), _known(d.candidate)] for d in comparison.environment]
+    if differences:
+        blocks += ["What else was different:", _table(["Group", "Fact", "Baseline", "Candidate"], differences)]
+    return blocks
+
+
+def _grid_blocks(part: GridSection) -> list[str]:
+    grid = part.grid
+    if not grid.metric:
+        return [f"### {_plain(grid.title)}", "No measurement of it has a figure."]
+    head = ["Frames", *grid.duts, *(["Line rate"] if part.line_rates else [])]
+    rows = []
+    for mix in grid.frames:
+        line = [_figure(part.scale, part.line_rates[mix.name])] if part.line_rates else []
+        rows.append([mix.name, *(_cell(cell, part.scale) for cell in grid.row(mix)), *line])
+    return [f"### {_plain(grid.title)}: {_plain(metric_title(grid.metric))}, {_plain(part.scale.unit)}", _table(head, rows, numbers_from=1)]
+
+
+def _cell(cell: Cell | None, scale: Scale) -> str:
+    if cell is None:
+        return _NOTHING
+    if cell.median is None:
+        return str(cell.status)
+    marks = {MeasurementStatus.LOWER_BOUND: "≥ ", MeasurementStatus.INCONCLUSIVE: "? "}
+    spread = f" ({scale.aligned(min(cell.values))} … {scale.aligned(max(cell.values))})" if len(cell.values) > 1 else ""
+    missing = f", {cell.without_figure} invalid" if cell.without_figure else ""
+    return f"{marks.get(cell.status, '')}{scale.aligned(cell.median)}{spread}{missing}"
+
+
+def _figure(scale: Scale, value: float | None) -> str:
+    return _NOTHING if value is None else scale.aligned(value)
+
+
+def _known(value: str | None) -> str:
+    return _NOTHING if value is None else value
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {_plain(item)}" for item in items)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> str:
+    aligned = [numbers_from is not None and index >= numbers_from for index in range(len(head))]
+    rule = ["--:" if right else "---" for right in aligned]
+    texts = [" | ".join(map(_plain, head)), " | ".join(rule), *(" | ".join(map(_plain, row)) for row in rows)]
+    return "\n".join(f"| {text} |" for text in texts)
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown shows as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,146 @@
+"""Reports as Markdown, CSV and JSON, and the figures in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
+from ringroad_lab.comparison import compare_runs
+from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.record import MeasurementStatus, RunState
+from ringroad_lab.report.charts import grid_chart, style_index
+from ringroad_lab.report.csv import COLUMNS, render_csv
+from ringroad_lab.report.findings import headline_grids, in_bits, overview, warnings
+from ringroad_lab.report.markdown import render_markdown
+from ringroad_lab.report.quantity import duration, moment, percent_change, quantity, scale_for
+from ringroad_lab.report.view import make_view
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (4_101_999.0, "frames/s", "4.102 Mframes/s"),
+        (999.0, "frames/s", "999.0 frames/s"),
+        (0.0, "frames/s", "0 frames/s"),
+        (1e10, "bit/s", "10.00 Gbit/s"),
+        (8_000.0, "ns", "8.000 µs"),
+        (0.25, "ns", "0.2500 ns"),
+        (0.0031, "ratio", "0.3100 %"),
+        (0.002, "s", "2.000 ms"),
+        (5e7, "bytes", "50.00 Mbytes"),
+        (1024.0, "addresses", "1\u202f024 addresses"),
+        (12.0, "", "12.00"),
+        (3e-12, "cycles/frame", "3e-12 cycles/frame"),
+    ],
+)
+def test_quantities_read_well(value: float, unit: str, text: str) -> None:
+    assert quantity(value, unit) == text
+
+
+def test_figures_of_a_column_have_the_same_decimals() -> None:
+    scale = scale_for([5_200_000.0, 240_123.0], "frames/s")
+    assert (scale.unit, scale.aligned(5_200_000.0), scale.aligned(240_123.0)) == ("Mframes/s", "5.200", "0.240")
+
+
+def test_times_and_changes_read_well() -> None:
+    assert [duration(s) for s in (3.21, 75.0, 3720.0)] == ["3.2 s", "1 min 15 s", "1 h 02 min"]
+    assert moment(1_700_000_000) == "2023-11-14 22:13:20 UTC"
+    assert moment(1e30) == "1e+30 s since 1970"
+    assert (percent_change(0.95), percent_change(1.012)) == ("\u22125.0\u202f%", "+1.2\u202f%")
+
+
+def test_the_overview_says_what_was_measured_and_what_came_of_it() -> None:
+    record = fabricated_run(spread=0.0)
+    first, second, third = overview(record, compare_runs(record, record))
+    assert first == (
+        "Throughput and latency of linux-bridge, ovs, ovs-dpdk and ringroad in P2P with frames of 64, 512 and 1518 bytes, "
+        "each 3 times, in 6 min 40 s."
+    )
+    assert second == "At 64 bytes, ringroad has the highest throughput, 5.133 Mframes/s; ovs the lowest, 236.9 kframes/s."
+    assert third.startswith("Compared with P2P_FABRICATED (")
+
+
+def test_a_rate_beyond_the_line_rate_is_warned_of() -> None:
+    # 1 Gbit/s has room for 1 488 095 frames of 64 bytes, and for more than 81 000 of 1518.
+    (warning,) = warnings(
+        fabricated_run(capacities_fps={"ovs": 1_520_000.0}, frames=["64"], repetitions=1, spread=0, link_bps=1e9, latency=False)
+    )
+    assert "1.501 Mframes/s, beyond the line rate of 1.488 Mframes/s" in warning
+    assert warnings(fabricated_run(capacities_fps={"ovs": 1_480_000.0}, frames=["64"], link_bps=1e9, spread=0)) == []
+    assert warnings(fabricated_run(capacities_fps={"ovs": 1e12}, link_bps=None)) == []
+
+
+def test_a_run_that_did_not_finish_or_measured_nothing_is_warned_of() -> None:
+    empty = fabricated_run(capacities_fps={}, state=RunState.FAILED).model_copy(update={"failure": "no memory"})
+    assert warnings(empty) == [
+        "The run failed: no memory. What was measured until then is shown.",
+        "The run has no measurement.",
+    ]
+    assert overview(empty, None) == ["Nothing was measured in 0.0 s."]
+    assert render_markdown(empty)
+
+
+def test_what_is_invalid_has_no_figure_anywhere() -> None:
+    record = fabricated_run(capacities_fps={"ovs": 1e6}, frames=["64"], repetitions=1, latency=False)
+    broken = fabricated_throughput(
+        0, "ovs", parse_frame_mix("64"), 777_777.0, status=MeasurementStatus.INVALID, reasons=("generator died",)
+    )
+    # Even where a method left a figure in it.
+    outcome = broken.outcome.model_copy(update={"metrics": record.measurements[0].outcome.metrics, "headline": "throughput_fps"})
+    record = record.model_copy(update={"measurements": (broken.model_copy(update={"outcome": outcome}),)})
+    (grid,) = headline_grids(record)
+    assert grid.cells["ovs", "64"].median is None
+    chart = grid_chart(in_bits(grid), style_index(record), None)
+    assert chart.figure["data"][0]["text"] == ["\u00d7"]
+    text = render_markdown(record)
+    assert "generator died" in text
+    assert "| 64 | invalid |" in text
+    assert not make_view(record).curve_charts
+
+
+def test_line_rates_stand_beside_the_figures() -> None:
+    record = fabricated_run(link_bps=1e10)
+    (throughput, _) = make_view(record).grids
+    assert throughput.line_rates["64"] == pytest.approx(14_880_952, rel=1e-6)
+    lines = [trace for trace in throughput.charts[0].figure["data"] if trace["name"] == "line rate"]
+    assert lines[0]["y"][0] == pytest.approx(14.880952, rel=1e-6)
+    # In bits of frames: preamble and gap are no bits of theirs.
+    in_bit = [trace for trace in throughput.charts[1].figure["data"] if trace["name"] == "line rate"]
+    assert in_bit[0]["y"][0] == pytest.approx(10 * 64 / 84, rel=1e-6)
+
+
+def test_csv_has_every_metric_in_full_precision() -> None:
+    record = fabricated_run()
+    rows = list(csv.DictReader(io.StringIO(render_csv(record))))
+    assert tuple(rows[0]) == COLUMNS
+    told = [(int(row["number"]), row["metric"], float(row["value"])) for row in rows]
+    assert told == [(m.number, name, metric.value) for m in record.measurements for name, metric in m.outcome.metrics.items()]
+
+
+def test_csv_tells_of_measurements_without_a_figure_and_no_formula_runs() -> None:
+    broken = fabricated_throughput(0, "=cmd|'/c calc'!A1", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID)
+    record = fabricated_run(capacities_fps={}, name='@"x",\n').model_copy(update={"measurements": (broken,)})
+    (row,) = csv.DictReader(io.StringIO(render_csv(record)))
+    assert (row["status"], row["metric"], row["value"]) == ("invalid", "", "")
+    assert row["dut"] == "'=cmd|'/c calc'!A1"
+    assert row["name"] == '\'@"x",\n'
+
+
+def test_markdown_holds_hostile_names() -> None:
+    record = fabricated_run(name=f"{HOSTILE}\n# heading | cell", capacities_fps={"a|b`c`<img>": 1e6})
+    # What follows is a block of code.
+    text, _, command = render_markdown(record).partition("## Repeat\n\n    ")
+    assert "<script" not in text.replace("\\<script", "")
+    assert "\n# heading" not in text
+    assert "<img>" not in text.replace("\\<img\\>", "")
+    assert command.startswith("ringroad-lab run")
+
+
+def test_markdown_tells_the_comparison() -> None:
+    before, after = (fabricated_run(seed=seed, capacities_fps={"ovs": rate}, repetitions=12) for seed, rate in ((1, 1e6), (2, 0.8e6)))
+    text = render_markdown(after, compare_runs(before, after))
+    assert "## Comparison" in text
+    assert "| regression |" in text

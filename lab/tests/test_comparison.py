@@ -1,0 +1,155 @@
+"""Runs beside each other, and devices within one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricated_runs import FACTS, fabricated_run, fabricated_throughput
+from ringroad_lab.comparison import NO_FIGURE, ComparisonRow, RunComparison, compare_labels, compare_runs
+from ringroad_lab.errors import ReportError
+from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
+from ringroad_lab.statistics.verdict import Verdict
+
+FRAME = parse_frame_mix("64")
+FIGURES = [1e6 * factor for factor in (1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001, 0.999, 1.002, 0.998, 1.0, 1.001)]
+
+
+def run_of(measurements: dict[str, list[Measurement]], drivers: dict[str, str] | None = None, run_id: str = "run-of-figures") -> RunRecord:
+    """Return a run with these measurements by device, numbered anew."""
+    empty = fabricated_run(run_id=run_id, capacities_fps={}, latency=False)
+    every = [measurement for of_dut in measurements.values() for measurement in of_dut]
+    duts = tuple(DutRecord(label=label, driver=(drivers or {}).get(label, label)) for label in measurements)
+    numbered = tuple(measurement.model_copy(update={"number": number}) for number, measurement in enumerate(every))
+    return empty.model_copy(update={"duts": duts, "measurements": numbered})
+
+
+def measured(dut: str, factor: float = 1.0, status: MeasurementStatus = MeasurementStatus.OK) -> list[Measurement]:
+    """Return repetitions of a throughput of a million frames a second, times a factor."""
+    return [fabricated_throughput(0, dut, FRAME, factor * rate, repetition=n, status=status) for n, rate in enumerate(FIGURES)]
+
+
+def headline(comparison: RunComparison) -> ComparisonRow:
+    """Return the only row of a headline metric."""
+    (row,) = [row for row in comparison.rows if row.is_headline]
+    return row
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.9, Verdict.REGRESSION), (1.0, Verdict.NO_DIFFERENCE), (1.1, Verdict.IMPROVEMENT)])
+def test_the_verdict_is_that_of_the_samples(factor: float, verdict: Verdict) -> None:
+    comparison = compare_runs(run_of({"ovs": measured("ovs")}), run_of({"ovs": measured("ovs", factor)}))
+    row = headline(comparison)
+    assert (comparison.verdict, row.comparison.verdict) == (verdict, verdict)
+    assert row.comparison.baseline == tuple(FIGURES)
+    assert row.key.metric == "throughput_fps"
+    assert comparison.counts == {verdict: 1}
+
+
+def test_the_worst_verdict_of_the_headline_metrics_counts() -> None:
+    before = run_of({"ovs": measured("ovs"), "testpmd": measured("testpmd")})
+    after = run_of({"ovs": measured("ovs", 1.2), "testpmd": measured("testpmd", 0.8)})
+    comparison = compare_runs(before, after)
+    assert comparison.verdict is Verdict.REGRESSION
+    assert comparison.counts == {Verdict.REGRESSION: 1, Verdict.IMPROVEMENT: 1}
+
+
+def test_invalid_measurements_give_no_sample_and_never_a_zero() -> None:
+    broken = fabricated_throughput(0, "ovs", FRAME, 0.0, repetition=3, status=MeasurementStatus.INVALID)
+    of_ovs = measured("ovs")
+    after = run_of({"ovs": [*of_ovs[:3], broken, *of_ovs[4:]]})
+    row = headline(compare_runs(run_of({"ovs": of_ovs}), after))
+    assert len(row.comparison.candidate) == len(of_ovs) - 1
+    assert row.comparison.verdict is Verdict.NO_DIFFERENCE
+    assert "1 of 12 measurements of the candidate gave no figure (invalid)" in row.comparison.reason
+
+
+def test_a_side_without_a_figure_is_invalid() -> None:
+    nothing = run_of({"ovs": measured("ovs", status=MeasurementStatus.INVALID)})
+    comparison = compare_runs(run_of({"ovs": measured("ovs")}), nothing)
+    assert comparison.verdict is Verdict.INVALID
+    assert headline(comparison).comparison.ratio is None
+    both = compare_runs(nothing, nothing)
+    assert both.verdict is Verdict.INVALID
+    assert headline(both).key.metric == NO_FIGURE
+
+
+BOUND, OK = MeasurementStatus.LOWER_BOUND, MeasurementStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "factor", "verdict"),
+    [
+        (OK, BOUND, 1.2, Verdict.IMPROVEMENT),
+        (OK, BOUND, 1.0, Verdict.INCONCLUSIVE),
+        (OK, BOUND, 0.8, Verdict.INCONCLUSIVE),
+        (BOUND, OK, 0.8, Verdict.REGRESSION),
+        (BOUND, OK, 1.0, Verdict.INCONCLUSIVE),
+        (BOUND, OK, 1.2, Verdict.INCONCLUSIVE),
+        (BOUND, BOUND, 1.2, Verdict.INCONCLUSIVE),
+        (BOUND, BOUND, 0.8, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_lower_bounds_show_only_what_they_can(before: MeasurementStatus, after: MeasurementStatus, factor: float, verdict: Verdict) -> None:
+    comparison = compare_runs(run_of({"ovs": measured("ovs", status=before)}), run_of({"ovs": measured("ovs", factor, after)}))
+    assert comparison.verdict is verdict
+    assert ("lower bounds" in headline(comparison).comparison.reason) is (verdict is Verdict.INCONCLUSIVE)
+
+
+def test_devices_are_matched_by_label_and_else_by_driver() -> None:
+    before = run_of({"old": measured("old"), "same": measured("same")}, {"old": "ovs", "same": "testpmd"})
+    after = run_of({"new": measured("new"), "same": measured("same")}, {"new": "ovs", "same": "testpmd"})
+    rows = [row for row in compare_runs(before, after).rows if row.is_headline]
+    assert [(row.baseline_dut, row.key.dut) for row in rows] == [("old", "new"), ("same", "same")]
+
+
+def test_what_only_one_side_measured_is_told() -> None:
+    before = run_of({"ovs": measured("ovs"), "gone": measured("gone")})
+    after = run_of({"ovs": [*measured("ovs"), fabricated_throughput(0, "ovs", parse_frame_mix("1518"), 1.0)]})
+    comparison = compare_runs(before, after)
+    assert comparison.unmatched == ("only in the candidate: throughput of ovs, P2P, frames 1518",)
+
+
+def test_runs_with_nothing_in_common_are_refused() -> None:
+    with pytest.raises(ReportError, match="cannot be compared"):
+        compare_runs(run_of({"ovs": measured("ovs")}), run_of({"testpmd": measured("testpmd")}))
+
+
+def test_devices_of_one_run_are_compared_in_pairs() -> None:
+    # A drift that is far larger than the difference meets both of a pair.
+    drift = [1 + 0.05 * n for n in range(len(FIGURES))]
+    record = run_of(
+        {
+            "old": [fabricated_throughput(0, "old", FRAME, 1e6 * d, repetition=n) for n, d in enumerate(drift)],
+            "new": [fabricated_throughput(0, "new", FRAME, 0.93e6 * d, repetition=n) for n, d in enumerate(drift)],
+        }
+    )
+    row = headline(compare_labels(record, "old", "new"))
+    assert row.comparison.verdict is Verdict.REGRESSION
+    assert row.comparison.ratio == pytest.approx(0.93)
+    assert (row.baseline_dut, row.key.dut) == ("old", "new")
+    with pytest.raises(ReportError, match="no device 'newer'; it has old, new"):
+        compare_labels(record, "old", "newer")
+
+
+def test_one_of_a_pair_that_has_no_figure_takes_the_other_with_it() -> None:
+    broken = fabricated_throughput(0, "new", FRAME, 0.0, repetition=5, status=MeasurementStatus.INVALID)
+    after = measured("new")
+    record = run_of({"old": measured("old"), "new": [*after[:5], broken, *after[6:]]})
+    row = headline(compare_labels(record, "old", "new"))
+    assert len(row.comparison.baseline) == len(row.comparison.candidate) == len(FIGURES) - 1
+
+
+def test_the_noise_floor_of_both_runs_is_used() -> None:
+    row = headline(compare_runs(*(fabricated_run(seed=s, capacities_fps={"ovs": 1e6}, frames=["64"], latency=False) for s in (1, 2))))
+    assert row.noise_floor == (0.985, 1.016)
+
+
+def test_the_environment_is_told_where_it_differs() -> None:
+    other = FACTS | {"kernel": {"release": "5.10", "command line": "quiet mitigations=auto"}}
+    before = fabricated_run(seed=1, facts=other, versions={"ovs": "2.17", "extra": "1"})
+    after = fabricated_run(seed=2, versions={"ovs": "3.1"})
+    told = {(d.group, d.name): (d.baseline, d.candidate) for d in compare_runs(before, after).environment}
+    assert told["kernel", "release"] == ("5.10", "6.1.0-56-amd64")
+    assert told["device ovs", "version of ovs"] == ("2.17", "3.1")
+    assert told["device ovs", "version of extra"] == ("1", None)
+    assert ("kernel", "command line") not in told
