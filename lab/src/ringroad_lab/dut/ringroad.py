@@ -99,8 +99,6 @@ class RingroadSwitch(Dut):
 
     def check(self) -> None:
         """Check that the daemon lives, and that no port of it failed."""
-        if self._daemon is None or not self._daemon.is_running():
-            raise DutError(f"{self.title}: its daemon ended: {self._log_end()}")
         found = {port["name"]: port for port in self._status().get("ports", [])}
         for name, port in self._ports.items():
             if name not in found:
@@ -154,7 +152,8 @@ class RingroadSwitch(Dut):
     def _status(self) -> dict[str, Any]:
         # The client would start another daemon in place of one that ended.
         if self._daemon is None or not self._daemon.is_running():
-            raise DutError(f"{self.title}: its daemon ended: {self._log_end()}")
+            status = f" with status {self._daemon.stop()}" if self._daemon else ""
+            raise DutError(f"{self.title}: its daemon ended{status}: {self._log_end()}")
         try:
             told = json.loads(self._ask("status").stdout)
         except (HostError, json.JSONDecodeError) as error:

@@ -100,8 +100,8 @@ class Testpmd(Dut):
             raise DutError(f"{self.title} did not start: {error}") from error
         # testpmd says so when it polls its ports, whether or not their other ends are there.
         if not self._process.wait_output("packet forwarding - ports=", START_TIMEOUT_S):
-            why = "does not forward yet" if self._process.is_running() else "ended"
-            raise DutError(f"{self.title} {why}: {self._log_end()}")
+            self.check()
+            raise DutError(f"{self.title} does not forward after {START_TIMEOUT_S:g} s: {self._log_end()}")
 
     def _command(self) -> list[str]:
         cpus = sorted(self.placement.cpus)
@@ -155,7 +155,8 @@ class Testpmd(Dut):
     def check(self) -> None:
         """Check that it lives."""
         if self._process is None or not self._process.is_running():
-            raise DutError(f"{self.title} ended: {self._log_end()}")
+            status = f" with status {self._process.stop()}" if self._process else ""
+            raise DutError(f"{self.title} ended{status}: {self._log_end()}")
 
     def collect(self) -> dict[str, int]:
         """Return the counters of its ports."""

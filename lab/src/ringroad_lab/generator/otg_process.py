@@ -61,7 +61,8 @@ class OtgProcess:
             GeneratorError: with what it said last.
         """
         if not self.process.is_running():
-            raise GeneratorError(f"the generator ended: {self.process.output().strip()[-2000:] or 'it said nothing'}")
+            status = self.process.stop()
+            raise GeneratorError(f"the generator ended with status {status}: {self.process.output().strip()[-2000:] or 'it said nothing'}")
 
     def stop(self) -> None:
         """End it; possible any number of times."""

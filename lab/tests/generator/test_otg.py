@@ -1,0 +1,315 @@
+"""Trials through the Open Traffic Generator model, from a simulated server's answers to results and their validity."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated_otg_server import SimulatedServer, simulated_server
+
+from ringroad_lab.errors import GeneratorError
+from ringroad_lab.frame_size import IMIX, FrameMix
+from ringroad_lab.generator import otg, traffic
+from ringroad_lab.generator.otg import OtgGenerator
+from ringroad_lab.generator.otg_client import OtgClient, TrialDetail
+from ringroad_lab.trial import AddressPlan, Load, TrialRequest, TrialVerdict
+
+FRAME = FrameMix(name="64", parts=((64, 1),))
+LOCATIONS = ("memif:a", "memif:b")
+
+
+@pytest.fixture
+def server() -> Iterator[SimulatedServer]:
+    with simulated_server() as made:
+        yield made
+
+
+@pytest.fixture
+def generator(server: SimulatedServer) -> Iterator[OtgGenerator]:
+    made = OtgGenerator(OtgClient(server.url, timeout_s=5), LOCATIONS)
+    yield made
+    made.close()
+
+
+def request(**load: Any) -> TrialRequest:  # noqa: ANN401
+    return TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, **load), duration_s=0.01)
+
+
+def tell(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one: dict[str, Any] | None = None) -> None:
+    """Have the server tell flows of 100 frames each way, but for what differs."""
+    usual = {"frames_tx": "100", "frames_rx": "100", "loss": 0.0, "transmit": "stopped"}
+    server.flows = [{"name": "1 to 2", **usual, **one_to_two}, {"name": "2 to 1", **usual, **(two_to_one or {})}]
+    received = [int(flow["frames_rx"]) for flow in server.flows]
+    server.ports = [
+        {"name": "1", "frames_tx": 100, "frames_rx": received[1], "transmit": "stopped"},
+        {"name": "2", "frames_tx": 100, "frames_rx": received[0], "transmit": "stopped"},
+    ]
+
+
+def test_a_trial_is_configured_started_and_counted(server: SimulatedServer, generator: OtgGenerator) -> None:
+    latency = {"minimum_ns": 10, "maximum_ns": 30, "average_ns": 20}
+    tell(server, {"latency": latency}, {"frames_rx": "90", "loss": 10.0})
+    result = generator.trial(request())
+    assert result.verdict is TrialVerdict.VALID, result.reasons
+    assert [(way.sender, way.receiver, way.sent_frames, way.received_frames) for way in result.directions] == [
+        ("1", "2", 100, 100),
+        ("2", "1", 100, 90),
+    ]
+    assert result.directions[0].latency is not None
+    assert (result.directions[0].latency.mean_ns, result.directions[0].latency.percentiles_ns) == (20, {})
+    (config,) = server.bodies("/config")
+    assert [(port["name"], port["location"]) for port in config["ports"]] == [("1", "memif:a"), ("2", "memif:b")]
+    starts = [body["traffic"]["flow_transmit"] for body in server.bodies("/control/state")]
+    assert [(start["state"], start["flow_names"]) for start in starts] == [
+        ("start", ["learning at 2", "learning at 1"]),
+        ("start", ["1 to 2", "2 to 1"]),
+    ]
+
+
+def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {"frames_rx": "105", "loss": 5.0})
+    way = generator.trial(request()).directions[0]
+    assert (way.received_frames, way.lost_frames, way.duplicate_frames) == (95, 5, 10)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"frames_tx": "90", "frames_rx": "90"}, "1 to 2: the generator sent 90 frames of 100 asked for, 10 % less"),
+        ({"frames_tx": "120", "frames_rx": "120"}, "20 % more"),
+        ({"frames_tx": "0", "frames_rx": "0"}, "1 to 2: the generator sent nothing"),
+    ],
+)
+def test_what_the_generator_could_not_offer_is_invalid(
+    server: SimulatedServer, generator: OtgGenerator, told: dict[str, Any], reason: str
+) -> None:
+    tell(server, told)
+    result = generator.trial(request())
+    assert result.verdict is TrialVerdict.INVALID
+    assert any(reason in each for each in result.reasons), result.reasons
+
+
+def test_frames_of_others_make_a_trial_invalid(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    server.ports[1]["frames_rx"] = 150
+    result = generator.trial(request())
+    assert result.reasons == ("1 to 2: 50 frames arrived that are not of this trial: somebody else sends",)
+    assert result.directions[0].received_frames == 100
+
+
+def test_counters_that_never_rest_make_a_trial_invalid(
+    server: SimulatedServer, generator: OtgGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otg, "SETTLE_LIMIT_S", 0.3)
+    tell(server, {})
+    metrics = server.answers["/monitor/metrics"]
+
+    def arriving(body: Any) -> tuple[int, Any]:  # noqa: ANN401
+        server.ports[0]["frames_rx"] += 1
+        return metrics(body)
+
+    server.answers["/monitor/metrics"] = arriving
+    reasons = generator.trial(request()).reasons
+    assert "frames still arrived 0.3 s after the end of the load" in reasons
+
+
+def test_a_generator_that_does_not_stop_is_stopped(
+    server: SimulatedServer, generator: OtgGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otg, "OVERTIME_S", 0.1)
+    tell(server, {})
+    server.ports[0]["transmit"] = "started"
+
+    def control(body: Any) -> tuple[int, Any]:  # noqa: ANN401
+        if body["traffic"]["flow_transmit"]["state"] == "stop":
+            server.ports[0]["transmit"] = "stopped"
+        return 200, {}
+
+    server.answers["/control/state"] = control
+    result = generator.trial(request(learning=False))
+    assert any("and was stopped" in reason for reason in result.reasons)
+    server.answers["/control/state"] = lambda _: (200, {})
+    server.ports[0]["transmit"] = "started"
+    with pytest.raises(GeneratorError, match="does not stop sending the load"):
+        generator.trial(request(learning=False))
+
+
+def test_a_load_without_a_frame_is_invalid_and_not_offered(server: SimulatedServer, generator: OtgGenerator) -> None:
+    result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1), duration_s=0.1))
+    assert result.reasons == ("a load of 1 frames/s for 0.1 s has no frame",)
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "text"),
+    [
+        (
+            "/config",
+            (400, {"code": 400, "errors": ["ports[0].location: no such interface"]}),
+            "refused /config: ports.0..location: no such",
+        ),
+        ("/config", (500, "it broke"), "refused /config: it broke"),
+        ("/config", (200, "[1, 2]"), "answered /config with no object"),
+        ("/monitor/metrics", (200, {"port_metrics": [{"frames_rx": 1}]}), "what makes no sense: port_metrics.0.name"),
+        ("/monitor/metrics", (200, {"port_metrics": [{"name": "1", "frames_rx": -1}]}), "port_metrics.0.frames_rx"),
+        ("/ringroad/flows", (200, {"clock": 7}), "what makes no sense: clock"),
+    ],
+)
+def test_answers_that_are_refusals_or_nonsense_are_errors(
+    server: SimulatedServer, generator: OtgGenerator, path: str, answer: tuple[int, Any], text: str
+) -> None:
+    tell(server, {})
+    server.answers[path] = lambda _: answer
+    with pytest.raises(GeneratorError, match=text):
+        generator.trial(request(learning=False))
+
+
+def test_a_flow_that_is_not_told_of_is_an_error(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    del server.flows[1]
+    with pytest.raises(GeneratorError, match="does not tell of flow '2 to 1'"):
+        generator.trial(request())
+
+
+def test_nobody_at_the_url_is_an_error() -> None:
+    with simulated_server() as gone:
+        url = gone.url
+    client = OtgClient(url, timeout_s=5)
+    with pytest.raises(GeneratorError, match=f"the generator at {url} does not answer /capabilities/version"):
+        client.version()
+    client.close()
+
+
+def detail(**differs: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What Ringroad's generator tells of 100 frames from 1 to 2, but for what differs."""
+    values = {"sent": 100, "unsent": 0, "elapsed_ns": 10_000_000, "distinct": 100, "excess": 0, "duplicates": 0, "blocked_ns": 0}
+    values |= {"unsent_slots": 0, "foreign": 0, "failure": None, **differs}
+    received = {"foreign_frames": 0, "corrupted_unattributed": 0, "unknown_stream_frames": 0, "frames": 100}
+    port = {"mode": "memif", "unsent_slots": 0, "blocked_ns": 0, "received": received}
+    arrival = {"port": "2", "received": values["distinct"], "distinct": values["distinct"], "excess": values["excess"]}
+    arrival |= {"duplicates": values["duplicates"], "reordered": 3, "corrupted": 0, "delay": {"latency_ns": LATENCY}}
+    offered = {"elapsed_ns": values["elapsed_ns"], "intended_frames": 100, "sent_frames": values["sent"]}
+    return {
+        "failure": values["failure"],
+        "clock": {"source": "tsc", "comparisons": 4, "max_ns": 1000},
+        "flows": [{"load": "1 to 2", "offered": offered, "unsent_frames": values["unsent"], "arrivals": [arrival]}],
+        "ports": [
+            {"port": "1", **port, "blocked_ns": values["blocked_ns"], "unsent_slots": values["unsent_slots"]},
+            {"port": "2", **port, "received": {**received, "foreign_frames": values["foreign"]}},
+        ],
+    }
+
+
+LATENCY = {"count": 100, "min": 900, "mean": 2000.5, "max": 8000, "p50": 1900, "p90": 2500, "p99": 3800}
+LATENCY |= {"p99_9": 7000, "p99_99": 8000, "p99_999": 8000, "stddev": 1.0}
+
+
+def detailed_trial(server: SimulatedServer, generator: OtgGenerator, **differs: Any) -> Any:  # noqa: ANN401
+    tell(server, {})
+    server.answers["/ringroad/flows"] = lambda _: (200, detail(**differs))
+    return generator.trial(request(bidirectional=False))
+
+
+def test_what_the_model_cannot_say_is_taken_where_it_is_told(server: SimulatedServer, generator: OtgGenerator) -> None:
+    result = detailed_trial(server, generator, distinct=98, duplicates=1)
+    assert result.is_valid, result.reasons
+    (way,) = result.directions
+    assert (way.sent_frames, way.received_frames, way.duplicate_frames, way.reordered_frames) == (100, 98, 1, 3)
+    assert way.transmit_s == 0.01
+    assert way.latency is not None
+    assert (way.latency.percentiles_ns["99.9"], way.latency.precision) == (7000, 0.001)
+    assert result.clock_error == pytest.approx(1e-4)
+    assert generator.port_modes() == {"1": "memif", "2": "memif"}
+
+
+def test_frames_that_the_device_had_no_room_for_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
+    # 60 frames at 10 000 a second are 6 ms, for most of which the ring was full.
+    result = detailed_trial(server, generator, sent=40, distinct=40, unsent=60, blocked_ns=5_000_000)
+    assert result.is_valid, result.reasons
+    (way,) = result.directions
+    assert (way.sent_frames, way.refused_frames, way.lost_frames) == (100, 60, 60)
+
+
+@pytest.mark.parametrize(
+    ("differs", "reason"),
+    [
+        ({"sent": 40, "distinct": 40, "unsent": 60, "blocked_ns": 1_000_000}, "sent 40 frames of 100"),
+        ({"elapsed_ns": 17_000_000}, r"sending took 0\.0170 s, not 0\.0100 s"),
+        ({"elapsed_ns": 5_000_000}, r"sending took 0\.0050 s, not 0\.0100 s"),
+        ({"unsent_slots": 7}, "port 1: 7 of the frames handed over were never taken"),
+        ({"foreign": 11}, "11 frames arrived that are not of this trial"),
+        ({"failure": {"port": "2", "reason": "the peer is gone"}}, "port 2 failed: the peer is gone"),
+    ],
+)
+def test_a_generator_that_tells_how_it_fell_short_is_heard(
+    server: SimulatedServer, generator: OtgGenerator, differs: dict[str, Any], reason: str
+) -> None:
+    result = detailed_trial(server, generator, **differs)
+    assert result.verdict is TrialVerdict.INVALID
+    assert len(result.reasons) == 1
+    assert re.search(reason, result.reasons[0])
+
+
+def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
+    for elapsed_ns, is_valid in ((2_000_000, True), (10_000_000, True), (12_000_000, False)):
+        told = 200, detail(elapsed_ns=elapsed_ns)
+        server.answers["/ringroad/flows"] = lambda _, told=told: told
+        assert generator.trial(burst).is_valid is is_valid
+    (flow,) = [flow for flow in server.bodies("/config")[-1]["flows"] if flow["name"] == "1 to 2"]
+    assert flow["duration"]["fixed_packets"]["packets"] == 100
+
+
+@given(sent=st.integers(0, 1000), distinct=st.integers(0, 1000), unsent=st.integers(0, 1000), blocked_ns=st.integers(0, 10**9))
+def test_loss_is_never_negative_nor_more_than_was_sent(sent: int, distinct: int, unsent: int, blocked_ns: int) -> None:
+    told = TrialDetail.model_validate(detail(sent=sent, distinct=distinct, unsent=unsent, blocked_ns=blocked_ns))
+    way = otg._detailed(traffic.Direction(0, 1), 100, request(), told)
+    assert 0 <= way.lost_frames <= way.sent_frames
+    assert way.received_frames <= sent
+    assert way.refused_frames in (0, unsent)
+
+
+def flows(load: Load) -> dict[str, dict[str, Any]]:
+    config = json.loads(traffic.traffic(LOCATIONS, load, 1.5).serialize("json"))
+    return {flow["name"]: flow for flow in config["flows"]}
+
+
+def test_a_mix_is_weight_pairs_and_flows_are_udp_ports() -> None:
+    made = flows(Load(frame=IMIX, rate_fps=999.6, flows=500))["1 to 2"]
+    pairs = [(pair["size"], pair["weight"]) for pair in made["size"]["weight_pairs"]["custom"]]
+    assert pairs == [(64, 7), (594, 4), (1518, 1)]
+    assert int(made["rate"]["pps"]) == 1000
+    assert made["duration"]["fixed_seconds"]["seconds"] == 1.5
+    assert made["packet"][2]["udp"]["src_port"]["increment"] == {"start": 1024, "step": 1, "count": 500}
+    many = flows(Load(frame=IMIX, rate_fps=1000, flows=100_000))["2 to 1"]
+    assert many["packet"][1]["ipv4"]["src"]["increment"] == {"start": "11.0.0.1", "step": "0.0.0.1", "count": 100_000}
+
+
+def test_each_end_is_one_station_and_the_receivers_are_learned() -> None:
+    made = flows(Load(frame=FRAME, rate_fps=1000))
+    ethernet = {name: flow["packet"][0]["ethernet"] for name, flow in made.items()}
+    assert ethernet["1 to 2"]["dst"]["value"] == ethernet["2 to 1"]["src"]["value"] == ethernet["learning at 2"]["src"]["value"]
+    assert ethernet["2 to 1"]["dst"]["value"] == ethernet["1 to 2"]["src"]["value"] == ethernet["learning at 1"]["src"]["value"]
+    assert set(flows(Load(frame=FRAME, rate_fps=1000, bidirectional=False))) == {"1 to 2", "learning at 2"}
+    assert set(flows(Load(frame=FRAME, rate_fps=1000, learning=False))) == {"1 to 2", "2 to 1"}
+
+
+def test_address_plans_name_the_same_stations() -> None:
+    def ethernet(plan: AddressPlan, flow: str = "1 to 2") -> dict[str, Any]:
+        load = Load(frame=FRAME, rate_fps=1000, bidirectional=False, addresses=plan, stations=300, first_station=256)
+        header = flows(load)[flow]["packet"][0]["ethernet"]
+        assert isinstance(header, dict)
+        return header
+
+    behind_1 = {"start": "02:01:00:00:01:00", "step": "00:00:00:00:00:01", "count": 300}
+    behind_2 = {**behind_1, "start": "02:02:00:00:01:00"}
+    assert ethernet(AddressPlan.SOURCES)["src"]["increment"] == behind_1
+    assert ethernet(AddressPlan.RETURNED)["dst"]["increment"] == behind_1
+    assert ethernet(AddressPlan.DESTINATIONS)["dst"]["increment"] == behind_2
+    assert ethernet(AddressPlan.DESTINATIONS, "learning at 2")["src"]["increment"] == behind_2
