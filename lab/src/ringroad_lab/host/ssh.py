@@ -1,0 +1,330 @@
+"""Another machine, as a host of a test bed, reached by SSH.
+
+Whatever was started there ends when the connection does: a run that was killed leaves nothing behind on the other machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import socket
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import PurePosixPath
+from typing import Any
+
+import asyncssh
+
+from ringroad_lab.errors import HostError
+from ringroad_lab.host.interface import Completed, Host, Process
+
+OUTPUT_KEPT_BYTES = 64 * 1024
+CONNECT_LIMIT_S = 15.0
+# What an answer may take longer than the command itself.
+ANSWER_LIMIT_S = 10.0
+KEEPALIVE_S = 10.0
+# Users other than root have no system folders in their PATH; what programs say has to be in the language of the code.
+_ENVIRONMENT = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" LC_ALL=C.UTF-8'
+_TIMED_OUT = 124
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+
+# Runs a program in a session of its own; ends it when standard input ends, which it does with the connection.
+_SUPERVISE = """\
+exec 3<&0
+setsid "$@" </dev/null 3<&- &
+child=$!
+echo "$child"
+{ read -r _; kill -s TERM "$child"
+  for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$child" || break; sleep 0.2; done
+  kill -s KILL -- "-$child"; } <&3 >/dev/null 2>&1 &
+watch=$!
+exec 3<&-
+wait "$child"
+status=$?
+kill "$watch"
+kill -s KILL -- "-$child" 2>/dev/null
+exit "$status"
+"""
+# Makes the folder, and removes it when standard input ends.
+_KEEP_FOLDER = 'folder=$(mktemp -d /tmp/ringroad-lab-XXXXXXXX) && echo "$folder" && { read -r _; rm -rf "$folder"; }'
+
+
+class SshProcess(Process):
+    """A process on another machine. Its output comes over the connection."""
+
+    def __init__(self, host: SshHost, name: str, command: str) -> None:
+        """Start it."""
+        self.name = name
+        self._host = host
+        self._kept = bytearray()
+        self._changed = threading.Condition()
+        self._status: int | None = None
+        self._remote: Any = None
+        self.pid = host.wait(self._start(command), CONNECT_LIMIT_S)
+
+    async def _start(self, command: str) -> int:
+        self._remote = await self._host.connection.create_process(command, stderr=asyncssh.STDOUT, encoding=None)
+        line = await self._remote.stdout.readline()
+        if not line.strip().isdigit():
+            rest = await self._remote.stdout.read()
+            raise HostError(f"cannot start {self.name} on {self._host.name}: {(line + rest).decode(errors='replace').strip()}")
+        # Held here, else nothing keeps the task from being collected.
+        self._reader = asyncio.ensure_future(self._read())
+        return int(line)
+
+    async def _read(self) -> None:
+        try:
+            while said := await self._remote.stdout.read(OUTPUT_KEPT_BYTES):
+                with self._changed:
+                    self._kept = (self._kept + said)[-OUTPUT_KEPT_BYTES:]
+                    self._changed.notify_all()
+            await self._remote.wait_closed()
+            status = self._remote.returncode
+        except (asyncssh.Error, OSError) as error:
+            status = None
+            with self._changed:
+                self._kept += f"\nthe connection to {self._host.name} was lost: {error}\n".encode()
+        with self._changed:
+            # The shell tells a signal as 128 + its number; Python, and so the lab, as a negative one.
+            self._status = -1 if status is None else 128 - status if status > 128 else status
+            self._changed.notify_all()
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        with self._changed:
+            return self._status is None
+
+    def output(self) -> str:
+        """Return what it said so far; the last 64 KiB of it."""
+        with self._changed:
+            return self._kept.decode(errors="replace")
+
+    def wait_output(self, text: str, timeout_s: float) -> bool:
+        """Wait until it said `text`; False where it ended or the time ran out before."""
+        wanted = text.encode()
+        with self._changed:
+            self._changed.wait_for(lambda: wanted in self._kept or self._status is not None, timeout_s)
+            return wanted in self._kept
+
+    def stop(self, timeout_s: float = 5.0) -> int:
+        """End it by SIGTERM, then all of its session by SIGKILL; return its status."""
+        if self.is_running():
+            self._host.signal(self.pid, "TERM")
+        with self._changed:
+            has_ended = self._changed.wait_for(lambda: self._status is not None, timeout_s)
+        if not has_ended:
+            self._host.signal(-self.pid, "KILL")
+            with self._changed:
+                self._changed.wait_for(lambda: self._status is not None, ANSWER_LIMIT_S)
+        with self._changed:
+            return -1 if self._status is None else self._status
+
+
+class SshHost(Host):
+    """Another machine. It needs a POSIX shell and coreutils, nothing of the lab."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        port: int = 22,
+        user: str = "root",
+        key_file: str | None = None,
+        known_hosts_file: str | None = None,
+    ) -> None:
+        """Connect, and make the private folder.
+
+        Args:
+            name: What the site calls it.
+            address: Name or address.
+            port: TCP port of its SSH server.
+            user: Who to be there.
+            key_file: Private key; None: the user's usual ones and agent.
+            known_hosts_file: Where the machine's own key is; None: the user's `~/.ssh/known_hosts`. A machine that is not in it is refused.
+
+        Raises:
+            HostError: it cannot be reached, is not the one that it should be, or refuses the user.
+        """
+        self.name = name
+        self._processes: list[SshProcess] = []
+        self._programs: dict[str, str] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"SSH to {name}", daemon=True)
+        self._thread.start()
+        self.connection: Any = None
+        where = f"{name} ({user}@{address}, port {port})"
+        options: dict[str, Any] = {"port": port, "username": user, "connect_timeout": CONNECT_LIMIT_S, "login_timeout": CONNECT_LIMIT_S}
+        if key_file is not None:
+            options["client_keys"] = [key_file]
+        if known_hosts_file is not None:
+            options["known_hosts"] = known_hosts_file
+        try:
+            self.connection = self.wait(self._connect(address, options), 2 * CONNECT_LIMIT_S)
+            self._keeper = self.wait(self._keep_folder(), CONNECT_LIMIT_S)
+        except asyncssh.HostKeyNotVerifiable as error:
+            self._end_loop()
+            known = known_hosts_file or "~/.ssh/known_hosts"
+            raise HostError(
+                f"{where} has a key that is not in {known}: check it, then add it: ssh-keyscan -p {port} {address} >>{known} ({error})"
+            ) from error
+        except asyncssh.PermissionDenied as error:
+            self._end_loop()
+            raise HostError(f"{where} refuses the user: put the public key into {user}'s authorized_keys there ({error.reason})") from error
+        except (asyncssh.Error, OSError, ValueError) as error:
+            self._end_loop()
+            raise HostError(f"cannot reach {where}: {_why(error)}") from error
+        except HostError:
+            self._end_loop()
+            raise
+
+    async def _connect(self, address: str, options: dict[str, Any]) -> Any:  # noqa: ANN401 (asyncssh has no types)
+        return await asyncssh.connect(address, keepalive_interval=KEEPALIVE_S, **options)
+
+    async def _keep_folder(self) -> Any:  # noqa: ANN401
+        keeper = await self.connection.create_process(f"sh -c {shlex.quote(_KEEP_FOLDER)}", stderr=asyncssh.STDOUT)
+        line = (await keeper.stdout.readline()).strip()
+        if not line.startswith("/tmp/ringroad-lab-"):
+            raise HostError(f"{self.name}: no folder for the run: {line or 'no answer'}")
+        self.folder = PurePosixPath(line)
+        return keeper
+
+    def wait(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:  # noqa: ANN401
+        """Do something in the connection's thread, and wait for it.
+
+        Raises:
+            HostError: it took longer than it may.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError as error:
+            if future.done():
+                raise
+            future.cancel()
+            raise HostError(f"{self.name} does not answer: nothing came within {timeout_s:g} s") from error
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        check: bool = True,
+    ) -> Completed:
+        """Run a command to its end."""
+        # The other machine ends it in time: to close the connection's channel would not.
+        command = self._shell_command(["timeout", "--kill-after=2", f"{timeout_s:.3f}", *argv], env)
+        shown = " ".join(argv)
+        try:
+            done = self.wait(self.connection.run(command, input=stdin, errors="replace"), timeout_s + ANSWER_LIMIT_S)
+        except (asyncssh.Error, OSError) as error:
+            raise HostError(f"cannot run {shown} on {self.name}: {_why(error)}") from error
+        # None: the machine did not tell, as when a signal ended the shell.
+        status = -1 if done.exit_status is None else int(done.exit_status)
+        completed = Completed(tuple(argv), status, str(done.stdout), str(done.stderr))
+        said = (completed.stderr.strip() or completed.stdout.strip() or "it said nothing")[-2000:]
+        if status == _TIMED_OUT:
+            raise HostError(f"{shown} did not end within {timeout_s:g} s on {self.name}")
+        # A shell that runs in it may end with these, too.
+        if status in (_NOT_FOUND, _NOT_EXECUTABLE) and completed.stderr.startswith("timeout:"):
+            raise HostError(f"cannot run {shown} on {self.name}: {said}")
+        if check and status:
+            raise HostError(f"{shown} ended with status {status} on {self.name}: {said}")
+        return completed
+
+    def start(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None
+    ) -> SshProcess:
+        """Start a process, bound to some processors where they are named."""
+        program = self.find_program(argv[0])
+        if program is None:
+            raise HostError(f"cannot start {name}: there is no program {argv[0]} on {self.name}")
+        bound = ["taskset", "--cpu-list", ",".join(str(cpu) for cpu in sorted(cpus))] if cpus else []
+        try:
+            process = SshProcess(self, name, self._shell_command(["sh", "-c", _SUPERVISE, "sh", *bound, program, *argv[1:]], env))
+        except (asyncssh.Error, OSError) as error:
+            raise HostError(f"cannot start {name} on {self.name}: {_why(error)}") from error
+        self._processes.append(process)
+        return process
+
+    def signal(self, pid: int, name: str) -> None:
+        """Send a signal to a process, or to a group of them (a negative number); one that ended is no error."""
+        self.run(["kill", "-s", name, "--", str(pid)], check=False)
+
+    def write_text(self, path: PurePosixPath, text: str) -> None:
+        """Write a file, with its folders."""
+        self.run(["sh", "-c", 'mkdir -p "$(dirname "$1")" && cat >"$1"', "sh", str(path)], stdin=text)
+
+    def read_text(self, path: PurePosixPath) -> str:
+        """Read a file; of devices in /proc and /sys too."""
+        return self.run(["cat", str(path)]).stdout
+
+    def find_program(self, program: str) -> str | None:
+        """Path of a program: of a name in PATH or the system folders, or of an absolute path that exists."""
+        if program not in self._programs:
+            found = self.run(["sh", "-c", 'command -v "$1"', "sh", program], check=False).stdout.strip()
+            if not found:
+                return None
+            self._programs[program] = found
+        return self._programs[program]
+
+    def close(self) -> None:
+        """End what still runs, the latest first, remove the folder, and hang up."""
+        if self._loop.is_closed():
+            return
+        try:
+            while self._processes:
+                self._processes.pop().stop()
+            self.wait(self._drop_folder(), ANSWER_LIMIT_S)
+        except (HostError, asyncssh.Error, OSError):
+            # The connection is gone: the other machine cleans up by itself.
+            pass
+        finally:
+            self._end_loop()
+
+    async def _drop_folder(self) -> None:
+        self._keeper.stdin.write_eof()
+        await self._keeper.wait_closed()
+
+    def _end_loop(self) -> None:
+        async def hang_up() -> None:
+            if self.connection is not None:
+                self.connection.close()
+                await self.connection.wait_closed()
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+
+        try:
+            self.wait(hang_up(), ANSWER_LIMIT_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    @staticmethod
+    def _shell_command(argv: Sequence[str], env: Mapping[str, str] | None) -> str:
+        added = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
+        return " ".join([_ENVIRONMENT, *added, shlex.join(argv)])
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case ConnectionRefusedError():
+            return "the connection is refused: no SSH server listens there"
+        case socket.gaierror():
+            return "there is no machine of that name"
+        case TimeoutError():
+            return f"no answer within {CONNECT_LIMIT_S:g} s"
+        case asyncssh.KeyImportError():
+            return f"the private key cannot be read: {error}"
+        case OSError(strerror=str(text), filename=str(file)):
+            return f"{file}: {text}"
+        case OSError(strerror=str(text)):
+            return text
+        case _:
+            return str(error) or type(error).__name__
