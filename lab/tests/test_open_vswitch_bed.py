@@ -1,0 +1,87 @@
+"""Test beds with Open vSwitch and with guests, end to end in a sandbox: P2P, PVP and PVVP. Asserted is that frames pass, not how fast."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+from test_testbed import FRAME_64, assert_forwards, bed
+
+from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
+needs_ovs_dpdk = pytest.mark.skipif(not os.path.exists(DPDK_DAEMON), reason="openvswitch-switch-dpdk is not installed")
+needs_qemu = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed (qemu-system-x86)")
+
+LOAD = {"frame": FRAME_64, "rate_fps": 500}
+
+P2P = [
+    pytest.param("ovs", "veth", {}, "system", marks=needs_ovs, id="ovs-system"),
+    pytest.param("ovs", "veth", {"veth_mode": "afxdp"}, "afxdp", marks=needs_ovs, id="ovs-afxdp"),
+    pytest.param("ovs", "veth", {"forwarding": "normal"}, "system", marks=needs_ovs, id="ovs-normal"),
+    pytest.param("ovs-dpdk", "veth", {}, "net_af_xdp", marks=needs_ovs_dpdk, id="ovs-dpdk-veth"),
+    pytest.param("ovs-dpdk", "vhost-user", {}, "dpdkvhostuserclient", marks=needs_ovs_dpdk, id="ovs-dpdk-vhost-user"),
+]
+
+
+@pytest.mark.parametrize(("driver", "cable", "settings", "mode"), P2P)
+def test_open_vswitch_forwards_and_counts(driver: str, cable: str, settings: dict[str, Any], mode: str) -> None:
+    told = bed(driver, cable, [LOAD], settings=settings)
+    assert_forwards(told)
+    received = sum(way["received_frames"] for way in told["trials"][0]["directions"])
+    counters = told["counters"]
+    forwarded = [counter for name, counter in counters.items() if name.endswith(".packets_received") and counter]
+    assert forwarded, counters
+    assert sum(forwarded) >= received
+    if cable == "veth":
+        assert counters["1.rx_frames"] + counters["2.rx_frames"] >= received
+    assert mode in told["record"]["ports"]["1"]
+    assert told["record"]["versions"]["Open vSwitch"]
+    assert ("DPDK" in told["record"]["versions"]) == (driver == "ovs-dpdk")
+
+
+PATHS = [
+    pytest.param("ovs", "veth", "PVP", "linux-bridge", marks=needs_ovs, id="ovs-linux-bridge-PVP"),
+    pytest.param("ovs", "veth", "PVVP", "linux-bridge", marks=needs_ovs, id="ovs-linux-bridge-PVVP"),
+    pytest.param("linux-bridge", "veth", "PVP", "linux-bridge", id="linux-bridge-linux-bridge-PVP"),
+    pytest.param("linux-bridge", "veth", "PVVP", "linux-bridge", id="linux-bridge-linux-bridge-PVVP"),
+    pytest.param("ovs-dpdk", "veth", "PVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVP"),
+    pytest.param("ovs-dpdk", "vhost-user", "PVVP", "testpmd", marks=needs_ovs_dpdk, id="ovs-dpdk-testpmd-PVVP"),
+    pytest.param("ringroad", "vhost-user", "PVP", "testpmd", id="ringroad-testpmd-PVP"),
+    pytest.param("ringroad", "vhost-user", "PVVP", "testpmd", id="ringroad-testpmd-PVVP"),
+]
+EMULATED = [
+    pytest.param("ovs-dpdk", "veth", "PVP", "qemu-linux-bridge", marks=[needs_ovs_dpdk, needs_qemu], id="ovs-dpdk-qemu-linux-bridge"),
+    pytest.param("ovs-dpdk", "veth", "PVP", "qemu-testpmd", marks=[needs_ovs_dpdk, needs_qemu], id="ovs-dpdk-qemu-testpmd"),
+    pytest.param("ovs", "veth", "PVP", "qemu-linux-bridge", marks=[needs_ovs, needs_qemu], id="ovs-qemu-tap"),
+]
+
+
+@pytest.mark.parametrize(("driver", "cable", "topology", "guest"), [*PATHS, *EMULATED])
+def test_frames_pass_through_guests(driver: str, cable: str, topology: str, guest: str) -> None:
+    told = bed(driver, cable, [LOAD], scenario={"topology": topology, "guest": guest})
+    assert_forwards(told)
+    # A path that left the guests out would show no frames at the device's guest ports.
+    last_guest_port = 4 if topology == "PVP" else 6
+    received = sum(way["received_frames"] for way in told["trials"][0]["directions"])
+    if f"{last_guest_port}.rx_frames" in told["counters"]:
+        assert told["counters"][f"{last_guest_port}.rx_frames"] > 0
+        passed = sum(value for name, value in told["counters"].items() if name.endswith(".rx_frames"))
+        assert passed > received
+    guests = [part for part in told["processes"] if part.startswith("guest")]
+    assert len(guests) == (1 if topology == "PVP" else 2)
+
+
+def test_a_cable_that_the_device_does_not_carry_is_refused() -> None:
+    told = bed("ovs-dpdk", "memif", [LOAD])
+    assert told["error"] == "ScenarioError"
+    assert "memif" in told["text"]
+
+
+def test_a_killed_switch_is_told_with_its_log() -> None:
+    told = bed("ovs", "veth", [LOAD, {"kill": True}])
+    assert told["error"] == "DutError"
+    assert "ended" in told["text"]
