@@ -49,7 +49,11 @@ def print_table(rows: list[dict[str, str]]) -> None:
         table.add_column(name, no_wrap=number == 0)
     for row in rows:
         table.add_row(*row.values())
-    Console(soft_wrap=False, highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        # What reads it takes lines as they are.
+        console.width = 10_000
+    console.print(table)
 
 
 def _rows(kind: Kind) -> list[dict[str, str]]:

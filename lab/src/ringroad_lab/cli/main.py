@@ -41,7 +41,8 @@ def make_app() -> typer.Typer:
 def main() -> None:
     """Run the program. What the user has to be told of is printed in a line, and is the program's status; never a traceback."""
     try:
-        make_app()()
+        # Its name by any way it was started, also for completions.
+        make_app()(prog_name=PROGRAM)
     except LabError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         sys.exit(error.exit_status)

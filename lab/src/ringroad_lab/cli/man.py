@@ -41,8 +41,9 @@ def roff(group: TyperGroup) -> str:
         f"{_escape(name)} \\- {_escape((group.help or '').rstrip('.'))}",
         ".SH SYNOPSIS",
     ]
-    for verb, command in group.commands.items():
-        lines += [f".B {_escape(name)} {_escape(verb)}", _escape(" ".join(_usage(command))), ".br"]
+    for number, (verb, command) in enumerate(group.commands.items()):
+        lines += [".br"] if number else []
+        lines += [f".B {_escape(name)} {_escape(verb)}", _escape(" ".join(_usage(command)))]
     lines.append(".SH COMMANDS")
     for verb, command in group.commands.items():
         lines += [f".SS {_escape(verb)}", _escape(command.help or "")]

@@ -11,6 +11,7 @@ from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, S
 from ringroad_lab.scenario.document import path_text
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, ResolvedTopology
+from ringroad_lab.scenario.schema import ScenarioTable
 from ringroad_lab.scenario.toml_text import toml_text
 
 
@@ -61,4 +62,6 @@ def _text(resolved: ResolvedScenario, with_origin: bool) -> str:
 
 def _one(topology: ResolvedTopology, with_origin: bool) -> str:
     merged = topology.merged
-    return toml_text(merged.tree, (lambda path: str(merged.origin(path) or "")) if with_origin else None)
+    # In the order in which the settings are described, whatever layer they come from.
+    tree = {key: merged.tree[key] for key in ScenarioTable.model_fields if key in merged.tree}
+    return toml_text(tree, (lambda path: str(merged.origin(path) or "")) if with_origin else None)

@@ -37,7 +37,7 @@ def processor_facts(files: Mapping[str, str]) -> dict[str, str]:
     cores = {(entry.get("physical id"), entry["core id"]) for entry in cpuinfo if "core id" in entry}
     return {
         "model": first.get("model name", UNKNOWN),
-        "family, model, stepping": " ".join(first.get(key, UNKNOWN) for key in ("cpu family", "model", "stepping")),
+        "family, model, stepping": " ".join(first[key] for key in ("cpu family", "model", "stepping") if key in first) or UNKNOWN,
         "microcode": first.get("microcode", UNKNOWN),
         "sockets": str(len(sockets) or UNKNOWN),
         "cores": str(len(cores) or UNKNOWN),

@@ -44,13 +44,13 @@ def path_text(path: KeyPath) -> str:
     return ".".join(path)
 
 
-def read_document(path: Path) -> Document:
-    """Read a TOML or YAML file, by its suffix.
+def read_document(path: Path, source: str | None = None) -> Document:
+    """Read a TOML or YAML file, by its suffix; `source` is what people know it as, where that is not its path.
 
     Raises:
         ScenarioError: it cannot be read, or is not what its suffix says; file and line are named.
     """
-    source = str(path)
+    source = source or str(path)
     if path.suffix not in SUFFIXES:
         raise ScenarioError(f"{source}: files of settings end in {', '.join(SUFFIXES)}")
     try:

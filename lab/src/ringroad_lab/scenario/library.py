@@ -43,7 +43,7 @@ class Library:
 
     def defaults(self) -> Layer:
         """Return the lowest layer."""
-        return Layer(LayerKind.DEFAULTS, self._builtin("defaults.toml"))
+        return Layer(LayerKind.DEFAULTS, self._read(self.package / "layers/defaults.toml"))
 
     def dut_layer(self, driver: str) -> Layer | None:
         """Return what is usual for a driver: keys of its table `[dut.LABEL]`."""
@@ -75,13 +75,13 @@ class Library:
             ScenarioError: there is none, or it cannot be read.
         """
         if _is_path(name):
-            return Layer(LayerKind.USER, read_document(Path(name)))
+            return Layer(LayerKind.USER, self._read(Path(name)))
         profiles = self.profiles()
         if name not in profiles:
             raise ScenarioError(
                 f"there is no layer '{name}'{suggest(name, profiles)}; a file is named with its suffix, {' or '.join(SUFFIXES)}"
             )
-        return Layer(LayerKind.USER, read_document(profiles[name]))
+        return Layer(LayerKind.USER, self._read(profiles[name]))
 
     def scenario_files(self) -> dict[str, Path]:
         """Return the files of all scenarios, by name; the user's own go before those of the package."""
@@ -95,19 +95,29 @@ class Library:
             ScenarioError: there is none, or it cannot be read.
         """
         if _is_path(name):
-            return Layer(LayerKind.SCENARIO, read_document(Path(name)))
+            return self.scenario_layer(Path(name))
         files = self.scenario_files()
         if name not in files:
-            raise ScenarioError(f"there is no scenario '{name}'{suggest(name, files)}; `ringroad-lab list` shows them")
-        return Layer(LayerKind.SCENARIO, read_document(files[name]))
+            raise ScenarioError(f"there is no scenario '{name}'{suggest(name, files)} (`ringroad-lab list` shows all)")
+        return self.scenario_layer(files[name])
 
-    def _builtin(self, name: str) -> Document:
-        return read_document(self.package / "layers" / name)
+    def scenario_layer(self, path: Path) -> Layer:
+        """Return a scenario's own layer, by its file.
+
+        Raises:
+            ScenarioError: it cannot be read.
+        """
+        return Layer(LayerKind.SCENARIO, self._read(path))
+
+    def _read(self, path: Path) -> Document:
+        # Those of the package by what they are there: where the package lies says nothing.
+        is_builtin = path.is_relative_to(self.package)
+        return read_document(path, f"built in: {path.relative_to(self.package)}" if is_builtin else None)
 
     def _optional(self, kind: LayerKind, name: str) -> Layer | None:
         # A name of a driver may come from the user: nothing above the folder is looked at.
         path = self.package / "layers" / name
-        return Layer(kind, read_document(path)) if path.parent.parent == self.package / "layers" and path.is_file() else None
+        return Layer(kind, self._read(path)) if path.parent.parent == self.package / "layers" and path.is_file() else None
 
 
 def _is_path(name: str) -> bool:

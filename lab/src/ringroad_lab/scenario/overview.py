@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.scenario.document import read_document
-from ringroad_lab.scenario.layers import Layer, LayerKind, merge
+from ringroad_lab.scenario.layers import merge
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.resolve import check_table
 
@@ -29,8 +28,7 @@ def summaries(library: Library) -> list[ScenarioSummary]:
     found = []
     for name, path in sorted(library.scenario_files().items()):
         try:
-            layer = Layer(LayerKind.SCENARIO, read_document(path))
-            table = check_table(name, merge([library.defaults(), layer]))
+            table = check_table(name, merge([library.defaults(), library.scenario_layer(path)]))
         except ScenarioError as error:
             found.append(ScenarioSummary(name, "", (), (), str(path), str(error)))
         else:

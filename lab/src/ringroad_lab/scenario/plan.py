@@ -9,6 +9,7 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.interface import Method
 from ringroad_lab.scenario.model import DutChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.statistics.interleave import turns
 
 # What a trial takes beside its duration: configuration, learning frames, settling of counters.
 TRIAL_OVERHEAD_S = 1.0
@@ -77,13 +78,13 @@ class Plan:
 def order(scenario: Scenario) -> Iterator[tuple[DutChoice, int, bool]]:
     """Yield the starts of devices in the order of measuring: device, repetition, whether it is of the noise floor.
 
-    Devices take turns within each repetition, in the other direction every second time: what drifts on the machine then falls on all
-    of them alike. Pairs of the noise floor come last, and are of the first device.
+    Devices take turns within each repetition, so that what drifts on the machine falls on all of them alike. Pairs of the noise floor come
+    last, and are of the first device.
     """
-    for repetition in range(scenario.repetitions):
-        duts = scenario.duts if repetition % 2 == 0 else tuple(reversed(scenario.duts))
-        for dut in duts:
-            yield dut, repetition, False
+    by_label = {dut.label: dut for dut in scenario.duts}
+    for repetition, labels in enumerate(turns(tuple(by_label), scenario.repetitions)):
+        for label in labels:
+            yield by_label[label], repetition, False
     for start in range(2 * scenario.noise_floor_pairs):
         yield scenario.duts[0], start, True
 

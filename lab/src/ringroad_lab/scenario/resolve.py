@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from ringroad_lab.cable.interface import CableKind
@@ -81,7 +82,7 @@ def resolve(
 
 def _own_name(layer: Layer, asked: str) -> str:
     """Return the name of a scenario: of a file given by its path, the file's name without suffix."""
-    return layer.document.source.rpartition("/")[2].rpartition(".")[0] or asked
+    return PurePath(layer.document.source).stem or asked
 
 
 def check_table(name: str, merged: Merged) -> ScenarioTable:

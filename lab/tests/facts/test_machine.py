@@ -1,0 +1,180 @@
+"""Facts of machines: this one, and one made up of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from ringroad_lab.errors import HostError
+from ringroad_lab.facts.machine import machine_facts
+from ringroad_lab.facts.sysfs import UNKNOWN
+from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.host.local import LocalHost
+
+
+class FabricatedHost(Host):
+    """Made up: its commands say what a test says, and all others fail."""
+
+    name = "fabricated"
+    folder = PurePosixPath("/nonexistent")
+
+    def __init__(self, files: Mapping[str, str], commands: Mapping[str, str]) -> None:
+        """Take what its files and commands say."""
+        self._files = files
+        self._commands = commands
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 30.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        check: bool = True,
+    ) -> Completed:
+        """Answer for a command; a shell's is the one that reads files."""
+        if argv[0] == "sh":
+            lines = [f"{path}:{line}" for path, text in self._files.items() for line in text.split("\n")]
+            return Completed(tuple(argv), 2, "\n".join(lines), "")
+        said = self._commands.get(" ".join(argv))
+        return Completed(tuple(argv), 127 if said is None else 0, said or "", "")
+
+    def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
+        """Refuse."""
+        raise HostError("it starts nothing")
+
+    def write_text(self, path: PurePosixPath, text: str) -> None:
+        """Refuse."""
+        raise HostError("it writes nothing")
+
+    def read_text(self, path: PurePosixPath) -> str:
+        """Refuse."""
+        raise HostError("it reads nothing")
+
+    def find_program(self, program: str) -> str | None:
+        """Find what it has commands for."""
+        return f"/usr/bin/{program}" if any(command.split()[0] == program for command in self._commands) else None
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+CPU = "/sys/devices/system/cpu"
+SERVER_FILES = {
+    "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"',
+    "/proc/cmdline": "BOOT_IMAGE=/vmlinuz isolcpus=2-11 nohz_full=2-11 default_hugepagesz=1G",
+    "/proc/version": "Linux version 6.1.0 #1 SMP PREEMPT_DYNAMIC",
+    "/proc/sys/kernel/osrelease": "6.1.0-18-amd64",
+    "/proc/cpuinfo": "\n\n".join(
+        f"processor\t: {n}\nmodel name\t: Xeon E5-2620 v3\ncpu family\t: 6\nmodel\t\t: 63\nstepping\t: 2\nmicrocode\t: 0x49\n"
+        f"cpu MHz\t\t: 2400.000\nphysical id\t: {n % 2}\ncore id\t\t: {n // 2}\nflags\t\t: fpu sse2"
+        for n in range(4)
+    ),
+    f"{CPU}/isolated": "2-11",
+    f"{CPU}/intel_pstate/no_turbo": "1",
+    f"{CPU}/cpu0/cpufreq/scaling_governor": "performance",
+    f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave",
+    f"{CPU}/cpu0/cpufreq/scaling_max_freq": "3200000",
+    f"{CPU}/cpu1/cpufreq/scaling_max_freq": "3200000",
+    f"{CPU}/cpu0/cpuidle/state0/name": "POLL",
+    f"{CPU}/cpu0/cpuidle/state1/name": "C1",
+    f"{CPU}/cpu0/cpuidle/state1/disable": "1",
+    f"{CPU}/vulnerabilities/meltdown": "Mitigation: PTI",
+    "/proc/meminfo": "MemTotal:       67108864 kB\nMemAvailable:   33554432 kB\nSwapTotal:             0 kB",
+    "/sys/devices/system/node/online": "0-1",
+    "/sys/devices/system/node/node0/cpulist": "0,2",
+    "/sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:       33554432 kB",
+    "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "16",
+    "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "12",
+    "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+    "/sys/class/net/ens1f0/device/uevent": "DRIVER=ixgbe\nPCI_ID=8086:1528\nPCI_SLOT_NAME=0000:06:00.0",
+    "/sys/class/net/ens1f0/device/numa_node": "0",
+    "/sys/class/net/ens1f0/speed": "10000",
+    "/sys/class/net/ens1f0/mtu": "1500",
+    "/proc/irq/10/smp_affinity_list": "0-1",
+    "/proc/irq/11/smp_affinity_list": "0-1",
+    "/proc/irq/12/smp_affinity_list": "3",
+    "/sys/class/dmi/id/board_vendor": "Supermicro",
+    "/sys/class/dmi/id/board_name": "X10DRL",
+}
+SERVER_COMMANDS = {
+    "ethtool -i ens1f0": "driver: ixgbe\nversion: 6.1.0\nfirmware-version: 0x80000389\n",
+    "dmidecode --type memory": "Memory Device\n\tSize: 16 GB\n\tType: DDR4\n\tConfigured Memory Speed: 2133 MT/s\n"
+    "Memory Device\n\tSize: 16 GB\n\tType: DDR4\n\tConfigured Memory Speed: 2133 MT/s\n"
+    "Memory Device\n\tSize: No Module Installed\n",
+    "systemd-detect-virt --vm": "none\n",
+    "uname -n": "dut1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("machine", "name", "dut1"),
+        ("machine", "board", "Supermicro X10DRL"),
+        ("machine", "product", UNKNOWN),
+        ("system", "name", "Debian GNU/Linux 12 (bookworm)"),
+        ("processor", "microcode", "0x49"),
+        ("processor", "sockets", "2"),
+        ("processor", "cores", "4"),
+        ("processor", "frequency governor", "cpu0: performance, cpu1: powersave"),
+        ("processor", "greatest frequency", "3200 MHz"),
+        ("processor", "frequency at the start", "2400.000 MHz"),
+        ("processor", "turbo", "off"),
+        ("processor", "C-states", "POLL, C1 (disabled)"),
+        ("processor", "SMT", UNKNOWN),
+        ("processors used", "dut", "2, 4"),
+        ("processors used", "guests", "any"),
+        ("memory", "total", "64.00 GiB"),
+        ("memory", "modules", "2 x 16 GB DDR4, 2133 MT/s"),
+        ("memory", "node0", "processors 0,2, 32.00 GiB"),
+        ("huge pages", "1024 MiB", "16, 12 free"),
+        ("huge pages", "transparent", "madvise"),
+        ("kernel", "release", "6.1.0-18-amd64"),
+        ("kernel", "preemption", "PREEMPT_DYNAMIC"),
+        ("kernel", "clock source", UNKNOWN),
+        ("isolation", "isolcpus", "2-11"),
+        ("isolation", "rcu_nocbs", "not set"),
+        ("isolation", "isolated processors", "2-11"),
+        ("isolation", "interrupts allowed on processors", "2 to 0-1, 1 to 3"),
+        ("mitigations", "meltdown", "Mitigation: PTI"),
+        ("network", "bridge-nf-call-iptables", UNKNOWN),
+    ],
+)
+def test_facts_of_a_server(group: str, name: str, value: str) -> None:
+    facts = machine_facts(FabricatedHost(SERVER_FILES, SERVER_COMMANDS), {"dut": frozenset({4, 2}), "guests": frozenset()})
+    assert facts[group][name] == value
+
+
+def test_facts_of_a_network_card() -> None:
+    card = machine_facts(FabricatedHost(SERVER_FILES, SERVER_COMMANDS))["network cards"]["ens1f0"]
+    for part in ("driver ixgbe", "driver version 6.1.0", "firmware 0x80000389", "PCI 8086:1528 0000:06:00.0", "speed 10000 Mbit/s"):
+        assert part in card
+
+
+def test_what_cannot_be_read_is_unknown() -> None:
+    facts = machine_facts(FabricatedHost({}, {}))
+    told = {value for group in ("machine", "system", "processor", "memory", "mitigations") for value in facts[group].values()}
+    assert told == {UNKNOWN}
+    assert facts["isolation"]["isolcpus"] == UNKNOWN
+    assert facts["isolation"]["isolated processors"] == UNKNOWN
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalHost]:
+    made = LocalHost(tmp_path)
+    yield made
+    made.close()
+
+
+def test_facts_of_this_machine(host: LocalHost) -> None:
+    facts = machine_facts(host)
+    assert facts["kernel"]["release"] == os.uname().release
+    assert facts["machine"]["name"] == os.uname().nodename
+    assert facts["kernel"]["parameters"] == Path("/proc/cmdline").read_text().strip()
+    assert facts["processor"]["model"] != UNKNOWN
+    assert facts["memory"]["total"].endswith(" GiB")
+    assert all(isinstance(value, str) and value for group in facts.values() for value in group.values())

@@ -1,0 +1,107 @@
+"""The sampler: real processes, and made-up times for what this machine may not show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.facts.sampler import MACHINE, Sampler
+
+BUSY = (
+    "import threading\ndef spin():\n  while True: pass\nthreading.Thread(target=spin, daemon=True).start()\nprint('up', flush=True)\nspin()"
+)
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+        process.kill()
+
+
+def points(sampler: Sampler, subject: str, name: str) -> list[float]:
+    found = [series for series in sampler.series() if series.subject == subject and series.name == name]
+    return [value for series in found for _, value in series.points]
+
+
+def test_a_busy_process_is_seen_with_its_threads_and_memory(busy: subprocess.Popen[str]) -> None:
+    subject = f"spinner ({busy.pid})"
+    with Sampler({busy.pid: "spinner"}, interval_s=0.05) as sampler:
+        assert wait_until(
+            lambda: sum(points(sampler, subject, "user time")) > 0 and len(points(sampler, subject, "resident memory")) > 3, 20
+        )
+    assert all(0 <= value < 3 for value in points(sampler, subject, "user time"))
+    assert min(points(sampler, subject, "resident memory")) > 1 << 20
+    threads = {series.subject for series in sampler.series() if series.name == "processor time"}
+    assert len(threads) == 2
+    assert all(thread.startswith(f"{subject}, thread ") and "?" not in thread for thread in threads)
+    assert {series.unit for series in sampler.series() if series.subject == MACHINE} == {"ratio"}
+    assert all(0 <= value <= 1 for series in sampler.series() if series.subject == MACHINE for _, value in series.points)
+
+
+def test_times_only_grow(busy: subprocess.Popen[str]) -> None:
+    with Sampler({busy.pid: "spinner"}, interval_s=0.02) as sampler:
+        assert wait_until(lambda: len(points(sampler, f"spinner ({busy.pid})", "resident memory")) > 5, 20)
+    for series in sampler.series():
+        times = [time for time, _ in series.points]
+        assert times == sorted(times)
+
+
+def test_a_process_that_ends_ends_its_series(busy: subprocess.Popen[str]) -> None:
+    subject = f"spinner ({busy.pid})"
+    with Sampler(interval_s=0.02) as sampler:
+        sampler.watch(busy.pid, "spinner")
+        assert wait_until(lambda: len(points(sampler, subject, "resident memory")) > 2, 20)
+        busy.kill()
+        busy.wait()
+        kept = len(points(sampler, subject, "resident memory"))
+        after = len(points(sampler, MACHINE, "busy time")) + 3
+        assert wait_until(lambda: len(points(sampler, MACHINE, "busy time")) > after, 20)
+        assert len(points(sampler, subject, "resident memory")) <= kept + 1
+
+
+def test_a_process_that_is_not_there_is_not_watched() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    with Sampler({gone.pid: "gone"}, interval_s=0.02) as sampler:
+        assert wait_until(lambda: len(points(sampler, MACHINE, "busy time")) > 1, 20)
+    assert {series.subject.split()[0] for series in sampler.series()} <= {MACHINE, "processor"}
+
+
+def test_it_stops_with_an_error_too_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="of the run"), Sampler(interval_s=3600):
+        raise RuntimeError("of the run")
+    assert threading.active_count() == before
+
+
+Times = namedtuple("Times", "user system idle iowait steal guest")
+
+
+def test_steal_time_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A machine, made up, that loses 10 s of every 100 s, then nothing.
+    said = iter([Times(0, 0, 0, 0, 0, 0), Times(40, 10, 40, 0, 10, 40), *(Times(80 + n, 20, 80, 0, 10, 80) for n in range(10_000))])
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
+    with Sampler(interval_s=0.01) as sampler:
+        assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
+    assert points(sampler, MACHINE, "steal time")[:2] == pytest.approx([0.1, 0.0])
+    assert points(sampler, MACHINE, "busy time")[0] == pytest.approx(0.5)
+    (warning,) = sampler.warnings()
+    assert "10% at most" in warning
+
+
+def test_no_steal_time_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter(Times(n, 0, n, 0, 0, 0) for n in range(10_000))
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
+    with Sampler(interval_s=0.01) as sampler:
+        assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
+    assert sampler.warnings() == ()

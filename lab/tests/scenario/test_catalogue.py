@@ -1,0 +1,79 @@
+"""The scenarios and layers that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.frame_size import THESIS_SIZES
+from ringroad_lab.scenario.library import Library
+from ringroad_lab.scenario.overview import summaries
+from ringroad_lab.scenario.plan import plan
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.resolve import resolve
+
+REGISTRIES = Registries.load()
+LIBRARY = Library(Path("/nonexistent"), "here")
+# The table of chapter 5.3.1 of the thesis: topologies, queues, device, guest.
+THESIS = {
+    "OVS_DPDK1q_GUEST_DPDK1q": (["P2P", "PVP"], 1, "ovs-dpdk", "testpmd"),
+    "OVS_VANILLA_GUEST_linuxbridge": (["P2P", "PVP"], 1, "ovs", "linux-bridge"),
+    "OVS_DPDK1q_GUEST_linuxbridge": (["P2P", "PVP"], 1, "ovs-dpdk", "linux-bridge"),
+    "OVS_DPDK2q": (["P2P"], 2, "ovs-dpdk", None),
+    "OVS_DPDK4q": (["P2P"], 4, "ovs-dpdk", None),
+    "OVS_DPDK2q_GUEST_DPDK2q": (["P2P", "PVP"], 2, "ovs-dpdk", "testpmd"),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY.scenario_files())
+@pytest.mark.parametrize("profile", [None, *LIBRARY.profiles()])
+def test_every_scenario_can_be_planned_with_every_profile(name: str, profile: str | None) -> None:
+    found = resolve(LIBRARY, REGISTRIES, name, [LIBRARY.user_layer(profile)] if profile else [])
+    assert found.title
+    assert plan(found.scenarios, REGISTRIES).expected_s > 0
+
+
+@pytest.mark.parametrize("name", THESIS)
+def test_the_thesis_names_mean_what_they_meant(name: str) -> None:
+    topologies, queues, driver, guest = THESIS[name]
+    scenarios = resolve(LIBRARY, REGISTRIES, name).scenarios
+    assert [scenario.topology for scenario in scenarios] == topologies
+    assert {scenario.queues for scenario in scenarios} == {queues}
+    assert {dut.driver for scenario in scenarios for dut in scenario.duts} == {driver}
+    assert scenarios[-1].guest == guest
+    assert tuple(frame.smallest_bytes for frame in scenarios[0].frames) == THESIS_SIZES
+
+
+def test_the_demonstration_takes_less_than_ten_minutes() -> None:
+    found = resolve(LIBRARY, REGISTRIES, "compare-switches")
+    assert {dut.driver for dut in found.scenarios[0].duts} == {"linux-bridge", "ovs", "ovs-dpdk", "ringroad"}
+    assert [frame.name for frame in found.scenarios[0].frames] == ["64", "512", "1518"]
+    assert plan(found.scenarios, REGISTRIES).expected_s < 600
+
+
+def test_the_strict_profile_is_what_the_methods_call_strict() -> None:
+    layer = LIBRARY.user_layer("rfc2544")
+    for name, method in REGISTRIES.methods.items():
+        settings = layer.document.tree["method"].get(name, {})
+        assert method.settings_type.model_validate(settings) == method.settings_type.strict(), name
+
+
+def test_the_quick_profile_is_quicker() -> None:
+    layer = LIBRARY.user_layer("quick")
+    for name, settings in layer.document.tree["method"].items():
+        method = REGISTRIES.methods[name]
+        quick = method(method.settings_type.model_validate(settings)).expected_s(0.5)
+        assert quick < method(method.settings_type()).expected_s(0.5) / 2, name
+
+
+def test_a_broken_scenario_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios/broken.toml").write_text("queues =\n")
+    (tmp_path / "scenarios/wrong.toml").write_text("queues = 0\n")
+    (tmp_path / "scenarios/readme.txt").write_text("not one")
+    found = {summary.name: summary for summary in summaries(Library(tmp_path, "here"))}
+    assert "not TOML" in found["broken"].problem
+    assert "queues" in found["wrong"].problem
+    assert found["compare-switches"].problem == ""
+    assert "readme" not in found

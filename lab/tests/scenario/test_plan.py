@@ -1,0 +1,91 @@
+"""What a run would do, in which order, how long, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.scenario.layers import command_line_layers
+from ringroad_lab.scenario.library import Library
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, plan
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.requirements import required_programs
+from ringroad_lab.scenario.resolve import resolve
+
+REGISTRIES = Registries.load()
+
+
+def scenarios(name: str, *assignments: str) -> tuple[Scenario, ...]:
+    return resolve(Library(Path("/nonexistent"), "here"), REGISTRIES, name, command_line_layers(assignments)).scenarios
+
+
+def test_devices_take_turns_and_the_noise_floor_comes_last() -> None:
+    planned = plan(scenarios("compare-switches", "duts=[ovs, ringroad]", "repetitions=3", "noise_floor_pairs=1"), REGISTRIES)
+    assert [(start.dut.label, start.repetition, start.is_noise_floor) for start in planned.starts] == [
+        ("ovs", 0, False),
+        ("ringroad", 0, False),
+        ("ringroad", 1, False),
+        ("ovs", 1, False),
+        ("ovs", 2, False),
+        ("ringroad", 2, False),
+        ("ovs", 0, True),
+        ("ovs", 1, True),
+    ]
+
+
+def test_each_start_measures_all_methods_and_frames() -> None:
+    planned = plan(scenarios("compare-switches", "methods=[throughput, latency]", "frames=[64, imix]", "duts=[ovs]"), REGISTRIES)
+    assert [(each.method, each.frame.name) for each in planned.starts[0].measurements] == [
+        ("throughput", "64"),
+        ("throughput", "imix"),
+        ("latency", "64"),
+        ("latency", "imix"),
+    ]
+    assert planned.measurements == 4
+
+
+def test_topologies_follow_each_other() -> None:
+    planned = plan(scenarios("OVS_DPDK1q_GUEST_DPDK1q", "repetitions=1"), REGISTRIES)
+    assert [start.scenario.topology for start in planned.starts] == ["P2P", "PVP"]
+    assert planned.starts[1].expected_s > planned.starts[0].expected_s
+
+
+def test_times_and_trials_are_those_of_the_methods() -> None:
+    one = scenarios("compare-switches", "duts=[ovs]", "methods=[frame-loss]", "frames=[64]")
+    method = REGISTRIES.methods["frame-loss"]
+    planned = plan(one, REGISTRIES).starts[0].measurements[0]
+    assert planned.expected_s == pytest.approx(method(method.settings_type()).expected_s(TRIAL_OVERHEAD_S))
+    # A warm-up and loads from 100 % to 10 %.
+    assert planned.trials == 11
+
+
+def test_deviations_from_the_rfcs_are_told() -> None:
+    assert any("60 s" in sentence for sentence in plan(scenarios("compare-switches"), REGISTRIES).deviations)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalHost]:
+    made = LocalHost(tmp_path)
+    yield made
+    made.close()
+
+
+def test_all_programs_are_looked_for_and_none_is_started(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {path.program: path for path in required_programs(scenarios("compare-switches"), REGISTRIES, host)}
+    assert found["ip"].path is not None
+    assert {"ovs-vsctl", "ovsdb-server", "ip"} <= found.keys()
+    assert found["ovs-vsctl"].package == "openvswitch-switch"
+    # All that is missing is told, not only the first.
+    monkeypatch.setattr(LocalHost, "find_program", lambda _self, _program: None)
+    missing = required_programs(scenarios("compare-switches"), REGISTRIES, host)
+    assert all(program.path is None for program in missing)
+    assert {"ovs-vsctl", "ovsdb-server", "ovs-ofctl", "ip"} <= {program.program for program in missing}
+
+
+def test_programs_of_guests_are_looked_for(host: LocalHost) -> None:
+    programs = {each.program for each in required_programs(scenarios("RINGROAD_VHOST1q_GUEST_DPDK1q"), REGISTRIES, host)}
+    assert "dpdk-testpmd" in programs

@@ -1,0 +1,206 @@
+"""From names and layers to scenarios: which layer wins, and what is told where something is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.scenario.layers import command_line_layers
+from ringroad_lab.scenario.library import Library, settings_folder
+from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
+from ringroad_lab.topology import Topology
+
+REGISTRIES = Registries.load()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "hosts").mkdir()
+    return tmp_path
+
+
+def resolved(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | None = None) -> ResolvedScenario:
+    (folder / "scenarios/mine.toml").write_text(text)
+    return resolve(Library(folder, "here"), REGISTRIES, "mine", command_line_layers(assignments), online_cpus=cpus)
+
+
+def problems(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | None = None) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        resolved(folder, text, *assignments, cpus=cpus)
+    return str(caught.value)
+
+
+def test_all_layers_lie_in_their_order(folder: Path) -> None:
+    keys = ["scenario", "site", "host", "user", "set"]
+    text = "[labels]\n" + "\n".join(f'{key} = "scenario"' for key in keys)
+    (folder / "site.yaml").write_text("labels: {site: site, host: site, user: site, set: site}\n")
+    (folder / "hosts/here.toml").write_text('[labels]\nhost = "host"\nuser = "host"\nset = "host"\n')
+    (folder / "hosts/elsewhere.toml").write_text('labels.scenario = "elsewhere"\n')
+    (folder / "user.yml").write_text("labels: {user: user, set: user}\n")
+    (folder / "scenarios/mine.toml").write_text(text)
+    library = Library(folder, "here")
+    user = [library.user_layer(str(folder / "user.yml")), *command_line_layers(["labels.set=set"])]
+    scenario = resolve(library, REGISTRIES, "mine", user).scenarios[0]
+    assert scenario.labels == {key: key for key in keys}
+    assert scenario.repetitions == 3
+
+
+def test_the_layer_of_a_device_lies_below_the_scenario(folder: Path) -> None:
+    assert resolved(folder, 'duts = ["ovs-dpdk"]').scenarios[0].physical is CableKind.VHOST_USER
+    assert resolved(folder, 'duts = ["ovs-dpdk"]\nphysical = "veth"').scenarios[0].physical is CableKind.VETH
+    assert resolved(folder, 'duts = ["ovs-dpdk"]', "physical=veth").scenarios[0].physical is CableKind.VETH
+    text = 'duts = ["a", "ovs"]\nphysical = "veth"\n[dut.a]\ndriver = "ringroad"\nphysical = "memif"'
+    both = resolved(folder, text).scenarios[0]
+    assert (both.physical, both.physical_by_dut) == (CableKind.MEMIF, {"ovs": CableKind.VETH})
+    assert resolved(folder, text, "physical=veth").scenarios[0].physical_by_dut == {}
+
+
+def test_a_scenario_of_two_topologies_becomes_two(folder: Path) -> None:
+    p2p, pvp = resolved(folder, 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]\nguest = "testpmd"').scenarios
+    assert (p2p.topology, p2p.guest, p2p.guest_cables) == (Topology.P2P, None, None)
+    assert (pvp.topology, pvp.guest, pvp.guest_cables) == (Topology.PVP, "testpmd", CableKind.VHOST_USER)
+    assert p2p.name == pvp.name == "mine"
+
+
+def test_the_layer_of_a_topology_brings_a_guest(folder: Path) -> None:
+    scenario = resolved(folder, 'duts = ["linux-bridge"]\ntopologies = ["PVP"]').scenarios[0]
+    assert (scenario.guest, scenario.guest_cables) == ("testpmd", CableKind.VETH)
+
+
+def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
+    (tmp_path / "new-one.yaml").write_text("duts: [ovs]\n")
+    found = resolve(Library(tmp_path / "none", "here"), REGISTRIES, str(tmp_path / "new-one.yaml"))
+    assert found.name == "new-one"
+
+
+def test_an_own_scenario_goes_before_one_of_the_package(folder: Path) -> None:
+    (folder / "scenarios/OVS_VANILLA.toml").write_text('duts = ["linux-bridge"]\n')
+    assert resolve(Library(folder, "here"), REGISTRIES, "OVS_VANILLA").scenarios[0].duts[0].driver == "linux-bridge"
+
+
+def test_devices_that_a_later_layer_leaves_out_may_stay_described(folder: Path) -> None:
+    text = 'duts = ["a", "ovs"]\n[dut.a]\ndriver = "ringroad"\nphysical = "veth"'
+    assert [dut.label for dut in resolved(folder, text, "duts=[ovs]").scenarios[0].duts] == ["ovs"]
+
+
+def test_a_site_may_describe_drivers_that_nobody_measures(folder: Path) -> None:
+    (folder / "site.toml").write_text("[dut.ovs-dpdk.settings]\nmemory_mib = 1024\n")
+    assert resolved(folder, 'duts = ["ovs"]').scenarios[0].duts[0].settings == {}
+
+
+def test_all_problems_are_told_together_with_their_places(folder: Path) -> None:
+    told = problems(folder, 'duts = ["ovs"]\nqueus = 2\nrepetitions = 0\n[dut.ovs]\nphysical = "vetj"', "flows=no")
+    assert "4 problems" in told
+    assert f"queus: no such setting; did you mean 'queues'? (scenario, {folder}/scenarios/mine.toml:2)" in told
+    assert f"repetitions: has to be greater than or equal to 1, not 0 (scenario, {folder}/scenarios/mine.toml:3)" in told
+    assert "dut.ovs.physical: 'vetj' is not one of veth, vhost-user, memif, tap, nic; did you mean 'veth'?" in told
+    assert "flows: has to be a whole number, not 'no' (--set flows)" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('duts = ["ovz"]', "duts: there is no driver 'ovz'; did you mean 'ovs'?"),
+        ('duts = ["new"]\n[dut.new]\ndriver = "ringrod"', "dut.new.driver: there is no driver 'ringrod'; did you mean 'ringroad'?"),
+        ('duts = ["ovs", "ovs"]', "duts: ovs is there twice"),
+        ("duts = []", "duts: "),
+        ('duts = ["ovs"]\n[dut.osv]\nphysical = "veth"', "dut.osv: describes a device that `duts` does not name; did you mean 'ovs'?"),
+        ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),
+        ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mod = 1', "dut.ovs.settings.veth_mod: no such setting; did you mean 'veth_mode'?"),
+        ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mode = "af-xdp"', "dut.ovs.settings.veth_mode: 'af-xdp' is not one of system, afxdp"),
+        ('duts = ["ovs"]\nphysical = "memif"', "physical: ovs has no ports for memif; it has for nic, veth"),
+        ('duts = ["ovs"]\nphysical = "tap"', "physical: the generator has no ports for tap"),
+        ('methods = ["thruput"]', "methods: there is no method 'thruput'; did you mean 'throughput'?"),
+        ("[method.throughput]\nsearch_s = 0", "method.throughput.search_s: has to be greater than 0, not 0"),
+        ('[method.throughput]\nsearch_s = "1"', "method.throughput.search_s: has to be a valid number, not '1'"),
+        ("[method.latancy]\nrepeats = 1", "method.latancy: there is no such method; did you mean 'latency'?"),
+        ("frames = [64, 64]", "frames: 64 is there twice"),
+        ("frames = [63]", "frames.0: frame size 63: from 64 to 9216 bytes"),
+        ('frames = ["big"]', "frames.0: frame size 'big'"),
+        ("frames = 64", "frames: has to be a list, not 64"),
+        ('duts = ["ovs"]\ntopologies = ["PVP"]\nguest = "testpdm"', "guest: there is no guest 'testpdm'; did you mean 'testpmd'?"),
+        (
+            'duts = ["linux-bridge"]\ntopologies = ["PVP"]\nguest_cables = "vhost-user"',
+            "guest_cables: vhost-user does not join linux-bridge",
+        ),
+        ('topologies = ["PVP", "P2p"]', "topologies.1: 'P2p' is not one of P2P, PVP, PVVP; did you mean 'P2P'?"),
+        ('duts = ["ovs"]\nphysical = "nic"', "private: has to be false with network cards"),
+        ('duts = ["ovs"]\nphysical = "nic"\nprivate = false', "host.local.nics: 2 pairs of network cards are needed"),
+        ('duts = ["ovs"]\n[dut.ovs]\nhost = "lab1"', "dut.ovs.host: there is no host 'lab1'"),
+        ('duts = ["ovs"]\n[dut.ovs]\nhost = "lab1"\n[host.lab1]\nuser = "me"', "another machine is reached by network cards alone"),
+        ("[cpus]\ndut = [99]", "cpus.dut: there is no processor 99 here; there are 0, 1"),
+    ],
+)
+def test_what_is_wrong_is_told(folder: Path, text: str, told: str) -> None:
+    assert told in problems(folder, text, cpus=frozenset({0, 1}))
+
+
+def test_cables_of_guests_are_those_that_all_carry(folder: Path) -> None:
+    text = 'duts = ["ovs-dpdk", "linux-bridge"]\ntopologies = ["PVP"]\n'
+    assert resolved(folder, text).scenarios[0].guest_cables is CableKind.VETH
+
+
+def test_no_cable_between_device_and_guest_is_told(folder: Path) -> None:
+    class TapGuest(REGISTRIES.guests["testpmd"]):  # type: ignore[misc]
+        carries = frozenset({CableKind.TAP})
+
+    (folder / "scenarios/mine.toml").write_text('duts = ["ovs-dpdk"]\ntopologies = ["PVP"]\nguest = "tap-guest"\n')
+    registries = replace(REGISTRIES, guests={"tap-guest": TapGuest})
+    with pytest.raises(ScenarioError, match=r"guest: no cable joins ovs-dpdk \(nic, veth, vhost-user\) and tap-guest \(tap\)"):
+        resolve(Library(folder, "here"), registries, "mine")
+
+
+def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:
+    text = """
+    duts = ["ovs"]
+    physical = "nic"
+    private = false
+    [dut.ovs]
+    host = "lab1"
+    [host.lab1]
+    address = "192.0.2.1"
+    nics = [
+        { generator_interface = "eth1", dut_interface = "eth3" },
+        { generator_interface = "eth2", dut_interface = "eth4" },
+    ]
+    """
+    (folder / "hosts/lab1.toml").write_text("[cpus]\ndut = [8]\n")
+    scenario = resolved(folder, text, cpus=frozenset({0, 1})).scenarios[0]
+    assert (scenario.hosts[0].name, scenario.hosts[0].address, scenario.hosts[0].port) == ("lab1", "192.0.2.1", 22)
+    assert scenario.cpus.dut == {8}
+
+
+def test_what_may_spoil_the_measurement_is_warned_of(folder: Path) -> None:
+    text = 'duts = ["ovs-dpdk"]\nqueues = 4\ntopologies = ["PVP"]\n[cpus]\ndut = [1]\ngenerator = [1]'
+    warnings = resolved(folder, text, cpus=frozenset({0, 1})).warnings
+    assert any("queues: 4, but 1 processor for the device" in warning for warning in warnings)
+    assert any("generator and dut share processor 1" in warning for warning in warnings)
+    assert any("PVP: 2 processors" in warning for warning in warnings)
+    assert resolved(folder, 'duts = ["ovs-dpdk"]\nqueues = 4', cpus=frozenset(range(8))).warnings == ()
+
+
+def test_unknown_names_are_met_with_near_ones(folder: Path) -> None:
+    library = Library(folder, "here")
+    with pytest.raises(ScenarioError, match="did you mean 'compare-switches'"):
+        library.scenario("compare-switchs")
+    with pytest.raises(ScenarioError, match="did you mean 'quick'"):
+        library.user_layer("quik")
+    with pytest.raises(ScenarioError, match="No such file"):
+        library.user_layer("./none.toml")
+
+
+def test_the_folder_of_settings_follows_the_environment() -> None:
+    assert settings_folder({"RINGROAD_LAB_CONFIG": "/a", "XDG_CONFIG_HOME": "/b", "HOME": "/c"}) == Path("/a")
+    assert settings_folder({"XDG_CONFIG_HOME": "/b", "HOME": "/c"}) == Path("/b/ringroad-lab")
+    assert settings_folder({"HOME": "/c"}) == Path("/c/.config/ringroad-lab")
+
+
+def test_a_drivers_name_reads_no_file_elsewhere(folder: Path) -> None:
+    assert Library(folder, "here").dut_layer("../topology/PVP") is None
+    assert Library(folder, "here").dut_layer("../defaults") is None
