@@ -62,15 +62,15 @@ def test_the_layer_of_a_device_lies_below_the_scenario(folder: Path) -> None:
 
 
 def test_a_scenario_of_two_topologies_becomes_two(folder: Path) -> None:
-    p2p, pvp = resolved(folder, 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]\nguest = "testpmd"').scenarios
+    p2p, pvp = resolved(folder, 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]\nguest_cables = "veth"').scenarios
     assert (p2p.topology, p2p.guest, p2p.guest_cables) == (Topology.P2P, None, None)
-    assert (pvp.topology, pvp.guest, pvp.guest_cables) == (Topology.PVP, "testpmd", CableKind.VHOST_USER)
+    assert (pvp.topology, pvp.guest, pvp.guest_cables) == (Topology.PVP, "testpmd", CableKind.VETH)
     assert p2p.name == pvp.name == "mine"
 
 
 def test_the_layer_of_a_topology_brings_a_guest(folder: Path) -> None:
     scenario = resolved(folder, 'duts = ["linux-bridge"]\ntopologies = ["PVP"]').scenarios[0]
-    assert (scenario.guest, scenario.guest_cables) == ("testpmd", CableKind.VETH)
+    assert (scenario.guest, scenario.guest_cables) == ("testpmd", None)
 
 
 def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
@@ -141,11 +141,6 @@ def test_what_is_wrong_is_told(folder: Path, text: str, told: str) -> None:
     assert told in problems(folder, text, cpus=frozenset({0, 1}))
 
 
-def test_cables_of_guests_are_those_that_all_carry(folder: Path) -> None:
-    text = 'duts = ["ovs-dpdk", "linux-bridge"]\ntopologies = ["PVP"]\n'
-    assert resolved(folder, text).scenarios[0].guest_cables is CableKind.VETH
-
-
 def test_no_cable_between_device_and_guest_is_told(folder: Path) -> None:
     class TapGuest(REGISTRIES.guests["testpmd"]):  # type: ignore[misc]
         carries = frozenset({CableKind.TAP})
@@ -179,10 +174,18 @@ def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:
 def test_what_may_spoil_the_measurement_is_warned_of(folder: Path) -> None:
     text = 'duts = ["ovs-dpdk"]\nqueues = 4\ntopologies = ["PVP"]\n[cpus]\ndut = [1]\ngenerator = [1]'
     warnings = resolved(folder, text, cpus=frozenset({0, 1})).warnings
-    assert any("queues: 4, but 1 processor for the device" in warning for warning in warnings)
-    assert any("generator and dut share processor 1" in warning for warning in warnings)
-    assert any("PVP: 2 processors" in warning for warning in warnings)
+    assert warnings == (
+        "PVP: generator and device share processor 1: they take time from each other",
+        "PVP: 4 queues, but 1 processor for the device: queues share them",
+    )
     assert resolved(folder, 'duts = ["ovs-dpdk"]\nqueues = 4', cpus=frozenset(range(8))).warnings == ()
+
+
+def test_warnings_are_of_the_processors_that_the_lab_shares_out(folder: Path) -> None:
+    text = 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]'
+    told = resolved(folder, text, cpus=frozenset({0, 1})).warnings
+    assert told == ("PVP: device and guest 1 share processor 1: they take time from each other",)
+    assert resolved(folder, text, cpus=frozenset({0, 1, 2})).warnings == ()
 
 
 def test_unknown_names_are_met_with_near_ones(folder: Path) -> None:

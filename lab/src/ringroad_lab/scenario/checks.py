@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import combinations
 
 from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
-from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.scenario.registries import Registries
@@ -17,18 +19,6 @@ LOCAL_HOST = "local"
 # What the generator has ports for.
 GENERATOR_CABLES = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
 PHYSICAL_PORTS = 2
-
-
-def choose_guest_cables(table: ScenarioTable, guest: str | None, duts: Sequence[DutChoice], registries: Registries) -> CableKind | None:
-    """Return what the guests' cables are made of: as set, else the first kind that all devices and the guest carry, else None."""
-    if guest is None or table.guest_cables is not None:
-        return table.guest_cables if guest else None
-    carried = [registries.duts[dut.driver].carries for dut in duts if dut.driver in registries.duts]
-    if guest in registries.guests:
-        carried.append(registries.guests[guest].carries)
-    # In the order of the kinds, fastest first, but for veth pairs: those are for who has nothing else.
-    order = [CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP]
-    return next((kind for kind in order if carried and all(kind in kinds for kinds in carried)), None)
 
 
 def check(
@@ -116,8 +106,6 @@ def _check_guest(scenario: Scenario, registries: Registries, problems: list[Prob
         elif scenario.guest_cables is not None and scenario.guest_cables not in both:
             text = f"{scenario.guest_cables} does not join {dut.driver} and {scenario.guest}; {_names(both)} does"
             problems.append(Problem(("guest_cables",), text))
-        elif scenario.guest_cables is None:
-            problems.append(Problem(("guest",), "no kind of cable joins it to every device: measure them in scenarios of their own"))
 
 
 def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
@@ -150,29 +138,27 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:
-    warnings = []
     cpus = scenario.cpus
-    by_role = {"generator": cpus.generator, "dut": cpus.dut, "guests": cpus.guests}
     is_local = all(dut.host == LOCAL_HOST for dut in scenario.duts)
-    for role, wanted in by_role.items():
-        missing = wanted - online_cpus if online_cpus is not None and (is_local or role == "generator") else frozenset()
-        if missing:
-            assert online_cpus is not None
-            problems.append(Problem(("cpus", role), f"there is no processor {_names(missing)} here; there are {_names(online_cpus)}"))
-    for left, right in (("generator", "dut"), ("generator", "guests"), ("dut", "guests")):
-        shared = by_role[left] & by_role[right]
-        if shared and (is_local or "generator" not in (left, right)):
-            warnings.append(f"cpus: {left} and {right} share processor {_names(shared)}: they take time from each other")
-    # One processor stays for the generator where the lab shares them out.
-    available = len(cpus.dut) or (len(online_cpus) - 1 if online_cpus is not None and is_local else 0)
-    for_device = max(1, available)
-    if available and scenario.queues > for_device:
-        noun = "processor" if for_device == 1 else "processors"
-        warnings.append(f"queues: {scenario.queues}, but {for_device} {noun} for the device: queues share them")
-    if scenario.topology.guests and online_cpus is not None and is_local and len(online_cpus) < 2 + scenario.topology.guests:
-        warnings.append(
-            f"{scenario.topology}: {len(online_cpus)} processors for generator, device and guests together: the rates tell little"
-        )
+    named = {"generator": cpus.generator, "dut": cpus.dut, "guests": cpus.guests} if is_local else {"generator": cpus.generator}
+    if online_cpus is None:
+        return []
+    missing = {role: wanted - online_cpus for role, wanted in named.items() if not wanted <= online_cpus}
+    for role, numbers in missing.items():
+        problems.append(Problem(("cpus", role), f"there is no processor {_names(numbers)} here; there are {_names(online_cpus)}"))
+    if missing or not is_local:
+        return []
+    layout = lay_out_cpus(cpus, online_cpus, scenario.queues, scenario.topology.guests)
+    guests = {f"guest {number}": used for number, used in enumerate(layout.guests, 1)}
+    roles = {"generator": layout.generator, "device": layout.dut, **guests}
+    warnings = [
+        f"{scenario.topology}: {left} and {right} share processor {_names(roles[left] & roles[right])}: they take time from each other"
+        for left, right in combinations(roles, 2)
+        if roles[left] & roles[right]
+    ]
+    if scenario.queues > len(layout.dut):
+        noun = "processor" if len(layout.dut) == 1 else "processors"
+        warnings.append(f"{scenario.topology}: {scenario.queues} queues, but {len(layout.dut)} {noun} for the device: queues share them")
     return warnings
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ringroad_lab.cable.interface import CableKind
-from ringroad_lab.scenario.checks import check, choose_guest_cables
+from ringroad_lab.scenario.checks import check
 from ringroad_lab.scenario.document import Document
 from ringroad_lab.scenario.layers import Layer, LayerKind, Merged, merge
 from ringroad_lab.scenario.library import Library
@@ -139,7 +139,7 @@ def _build(
         physical=physical[table.duts[0]],
         physical_by_dut={label: kind for label, kind in physical.items() if kind is not physical[table.duts[0]]},
         guest=guest,
-        guest_cables=choose_guest_cables(table, guest, duts, registries),
+        guest_cables=table.guest_cables if guest else None,
         queues=table.queues,
         methods=tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
         frames=table.frames,
