@@ -9,11 +9,13 @@
 //! What is pure in this (frames, signatures, schedules, counting) is in `ringroad-traffic`; here are threads, rings and the
 //! [`clock`].
 
+mod account;
 pub mod affinity;
 pub mod clock;
 mod control;
 mod error;
 mod lineup;
+mod open_port;
 pub mod plan;
 mod queue_task;
 mod receiver;
@@ -27,8 +29,9 @@ pub mod trial;
 
 pub use crate::clock::Clock;
 pub use crate::error::SessionError;
+pub use crate::open_port::KeptPorts;
 pub use crate::plan::{Load, Plan, PlanError, PlannedPort};
 pub use crate::report::Report;
-pub use crate::session::{Session, SessionOptions, Threads};
+pub use crate::session::{Ended, Session, SessionOptions, Threads};
 pub use crate::shared::FrameCount;
 pub use crate::trial::{TrialPlan, TrialReport, Verdict};

@@ -2,27 +2,69 @@
 
 use std::sync::{Arc, Mutex};
 
-use ringroad::{Port, PortInfo};
+use ringroad::PortInfo;
 use ringroad_traffic::line_rate::{BitLayer, FCS_BYTES};
 use ringroad_traffic::meter::{Meter, MeterConfig};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
-use ringroad_traffic::signature::FormSet;
+use ringroad_traffic::signature::{FormSet, SignatureForm};
 use ringroad_traffic::stream_mix::StreamMix;
 
 use crate::control::{Control, LaneCounters};
 use crate::error::SessionError;
+use crate::open_port::OpenPort;
 use crate::plan::{Load, MAX_WIRE_STREAMS, Plan, PlanError};
 use crate::queue_task::QueueTask;
 use crate::receiver::{ReceiveCounters, Receiver};
 use crate::sender::{Lane, LaneAccount, LaneState, Sender};
 
-/// A stream as one queue sends it: signatures name it by its index.
+/// A stream as one queue sends it: signatures name it by its number, see [`WireNumbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WireStream {
     pub(crate) load: usize,
     /// Index in the load.
     pub(crate) stream: usize,
     pub(crate) signed: bool,
+}
+
+/// Numbers that the forms of signatures without room for more have for streams.
+const FEWEST_NUMBERS: usize = SignatureForm::Short.max_stream() as usize + 1;
+
+/// How streams are numbered on the wire: one after the other from `first`, and after the last that any form of signature
+/// has room for from 0. So sessions that follow each other over the same ports have other numbers, and a late frame of one
+/// that tells no time, or is damaged, is not taken for another's. Where there are more streams than that the first is 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WireNumbers {
+    first: usize,
+    count: usize,
+}
+
+impl WireNumbers {
+    fn new(first: u16, count: usize) -> Self {
+        Self { first: if count <= FEWEST_NUMBERS { usize::from(first) } else { 0 }, count }
+    }
+
+    /// Number of the stream with this index; none beyond the last that meters tell apart.
+    pub(crate) fn number(self, index: usize) -> Option<u16> {
+        let number = if self.count <= FEWEST_NUMBERS { (self.first + index) % FEWEST_NUMBERS } else { index };
+        u16::try_from(number).ok().filter(|number| usize::from(*number) < MAX_WIRE_STREAMS)
+    }
+
+    /// Index of the stream with this number, if it is one.
+    pub(crate) fn index(self, number: u16) -> Option<usize> {
+        let number = usize::from(number);
+        let index = if self.count <= FEWEST_NUMBERS {
+            (number < FEWEST_NUMBERS)
+                .then(|| (number + FEWEST_NUMBERS - self.first % FEWEST_NUMBERS) % FEWEST_NUMBERS)?
+        } else {
+            number
+        };
+        (index < self.count).then_some(index)
+    }
+
+    /// The first number of the session after this one.
+    pub(crate) fn next(self) -> u16 {
+        self.number(self.count).unwrap_or(0)
+    }
 }
 
 /// Everything of a session but its threads.
@@ -37,24 +79,30 @@ pub(crate) struct Lineup {
     /// By load, then queue.
     pub(crate) sent: Vec<Vec<Arc<LaneCounters>>>,
     pub(crate) wire_streams: Vec<WireStream>,
+    pub(crate) wire_numbers: WireNumbers,
     pub(crate) control: Arc<Control>,
 }
 
 impl Lineup {
-    /// Deals `plan` out to the queues of `ports`, which are in the plan's order.
+    /// Deals `plan` out to the queues of `ports`, which are in the plan's order; streams are numbered from `first_number`.
     pub(crate) fn new(
         plan: &Plan,
-        ports: Vec<Port>,
+        ports: Vec<OpenPort>,
         burst: u32,
         start_ns: u64,
+        first_number: u16,
     ) -> Result<Self, SessionError> {
         if ports.len() != plan.ports.len() {
             return Err(SessionError::PortCount { planned: plan.ports.len(), given: ports.len() });
         }
         let control = Arc::new(Control::new(plan.loads.len()));
-        let mut wiring = Wiring { streams: Vec::new(), sent: Vec::new(), forms: FormSet::NONE };
-        let info: Vec<PortInfo> = ports.iter().map(|port| port.info().clone()).collect();
-        let mut queues: Vec<Vec<_>> = ports.into_iter().map(Port::into_queues).collect();
+        let (info, mut queues): (Vec<PortInfo>, Vec<Vec<_>>) =
+            ports.into_iter().map(|port| (port.info, port.queues)).unzip();
+        let streams_of = |load: &Load| {
+            plan.port_index(&load.from).map_or(0, |port| queues[port].len() * load.streams.len())
+        };
+        let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
+        let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
         // By port, then queue.
         let mut lanes: Vec<Vec<Vec<Lane>>> =
             queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
@@ -91,13 +139,23 @@ impl Lineup {
             meters.push(meter);
             received.push(counters);
         }
-        Ok(Self { tasks, info, meters, received, sent: wiring.sent, wire_streams: wiring.streams, control })
+        Ok(Self {
+            tasks,
+            info,
+            meters,
+            received,
+            sent: wiring.sent,
+            wire_streams: wiring.streams,
+            wire_numbers: wiring.numbers,
+            control,
+        })
     }
 }
 
 /// Numbers on the wire, as they are dealt out.
 struct Wiring {
     streams: Vec<WireStream>,
+    numbers: WireNumbers,
     sent: Vec<Vec<Arc<LaneCounters>>>,
     forms: FormSet,
 }
@@ -108,13 +166,10 @@ impl Wiring {
         let mut lanes = Vec::with_capacity(queues);
         let mut counters = Vec::with_capacity(queues);
         for queue in 0..queues {
-            let first_wire_stream = self.streams.len();
+            let first_stream = self.streams.len();
             let mut sources = Vec::with_capacity(load.streams.len());
             for (stream, definition) in load.streams.iter().enumerate() {
-                let wire = match u16::try_from(self.streams.len()) {
-                    Ok(wire) if usize::from(wire) < MAX_WIRE_STREAMS => wire,
-                    _ => return Err(PlanError::TooManyStreams.into()),
-                };
+                let wire = self.numbers.number(self.streams.len()).ok_or(PlanError::TooManyStreams)?;
                 let source = definition
                     .compile(wire)
                     .map_err(|source| SessionError::Stream {
@@ -143,7 +198,7 @@ impl Wiring {
             counters.push(Arc::clone(&counter));
             lanes.push(Lane {
                 load: index,
-                first_wire_stream,
+                first_stream,
                 mix,
                 departures,
                 frame_limit: load.frames.map_or(u64::MAX, |frames| part(frames, queue, queues)),
@@ -155,6 +210,7 @@ impl Wiring {
                     bytes: 0,
                     offered: OfferedLoad::default(),
                     timing: DepartureError::new()?,
+                    first_ns: None,
                     last_ns: 0,
                 },
                 state: LaneState::Idle,
@@ -176,7 +232,7 @@ impl Wiring {
             .iter()
             .enumerate()
             .filter(|(_, wire)| wire.signed && leads_here(&plan.loads[wire.load]))
-            .map(|(number, _)| number as u16)
+            .filter_map(|(index, _)| self.numbers.number(index))
             .collect();
         MeterConfig { streams: Some(expected), latency: true, start_ns }
     }

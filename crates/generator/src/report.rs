@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
-use ringroad_traffic::line_rate::BitLayer;
 use ringroad_traffic::meter::{MeterReport, PortCounts, StreamReport, StreamSummary};
 use ringroad_traffic::pacing::{DepartureError, DepartureErrorReport, LoadShape, OfferedLoad, RateSpec};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
+use crate::account::{LaneRecord, TaskAccount, ThreadAccount};
 use crate::clock::ClockError;
 use crate::plan::{Load, Plan};
-use crate::sender::Lane;
 use crate::series::Interval;
-use crate::session::Worked;
 use crate::shared::{FrameCount, Shared};
 
 /// What came of a session.
@@ -69,6 +67,12 @@ pub struct LoadReport {
     pub mean_size_bytes: f64,
     /// The load really offered, beside the one meant.
     pub offered: OfferedLoad,
+    /// Frames meant and not sent: skipped, or waiting when the load ended.
+    pub unsent_frames: u64,
+    /// From the first frame's departure to the last one's, over all starts, ns; absent where nothing was sent. Frames that
+    /// one sync handed over departed at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub departure_span_ns: Option<u64>,
     /// What was sent.
     pub sent: FrameCount,
     /// The same over the time from the start to the end of the load.
@@ -109,16 +113,17 @@ impl Report {
     pub(crate) fn new(
         plan: &Plan,
         shared: &Shared,
-        workeds: &mut [Worked],
+        threads: &[ThreadAccount],
         intervals: Vec<Interval>,
     ) -> Self {
         let clock =
-            workeds.iter().map(|worked| worked.clock_error).reduce(ClockError::merge).unwrap_or_default();
+            threads.iter().map(|thread| thread.clock_error).reduce(ClockError::merge).unwrap_or_default();
         let meters: Vec<MeterReport> = shared
             .meters
             .iter()
             .map(|meter| meter.lock().unwrap_or_else(PoisonError::into_inner).report())
             .collect();
+        let tasks = || threads.iter().flat_map(|thread| &thread.tasks);
         let ports = plan.ports.iter().enumerate().map(|(index, port)| {
             let info = &shared.info[index];
             let mut report = PortReport {
@@ -131,12 +136,10 @@ impl Report {
                 blocked_ns: 0,
                 received: meters[index].port,
             };
-            for task in
-                workeds.iter_mut().flat_map(|worked| &mut worked.tasks).filter(|task| task.port == index)
-            {
-                report.unsent_slots += u64::from(task.unsent_slots());
-                report.blocked_ns += task.sender.blocked_ns();
-                for lane in task.sender.lanes() {
+            for task in tasks().filter(|task| task.port == index) {
+                report.unsent_slots += u64::from(task.unsent_slots);
+                report.blocked_ns += task.blocked_ns;
+                for lane in &task.lanes {
                     report.sent.frames += lane.account.frames;
                     report.sent.bytes += lane.account.bytes;
                 }
@@ -144,23 +147,31 @@ impl Report {
             report
         });
         let ports = ports.collect();
-        let lanes: Vec<&Lane> =
-            workeds.iter().flat_map(|worked| &worked.tasks).flat_map(|task| task.sender.lanes()).collect();
+        let lanes: Vec<&LaneRecord> = tasks().flat_map(|task: &TaskAccount| &task.lanes).collect();
         let meters: Vec<_> = meters.iter().map(by_wire_stream).collect();
         let loads = plan.loads.iter().enumerate().map(|(index, load)| {
-            let lanes: Vec<&Lane> = lanes.iter().copied().filter(|lane| lane.load == index).collect();
-            LoadReport::new(plan, load, &lanes, &meters)
+            let lanes: Vec<&LaneRecord> = lanes.iter().copied().filter(|lane| lane.load == index).collect();
+            LoadReport::new(plan, load, &lanes, shared, &meters)
         });
         Self { clock, ports, loads: loads.collect(), intervals }
     }
 }
 
 impl LoadReport {
-    fn new(plan: &Plan, load: &Load, lanes: &[&Lane], meters: &[ByWireStream<'_>]) -> Self {
+    fn new(
+        plan: &Plan,
+        load: &Load,
+        lanes: &[&LaneRecord],
+        shared: &Shared,
+        meters: &[ByWireStream<'_>],
+    ) -> Self {
         let sent = lanes.iter().map(|lane| (lane.account.frames, lane.account.bytes)).collect::<FrameCount>();
         let offered =
             lanes.iter().map(|lane| lane.account.offered).fold(OfferedLoad::default(), OfferedLoad::merge);
-        let intended_fps: Option<f64> = lanes.iter().map(|lane| lane.departures.intended_fps()).sum();
+        let sending = || lanes.iter().filter_map(|lane| Some((lane.account.first_ns?, lane.account.last_ns)));
+        let (first_ns, last_ns) =
+            (sending().map(|(first, _)| first).min(), sending().map(|(_, last)| last).max());
+        let intended_fps: Option<f64> = lanes.iter().map(|lane| lane.intended_fps).sum();
         let timing = lanes
             .iter()
             .map(|lane| lane.account.timing.clone())
@@ -172,8 +183,9 @@ impl LoadReport {
             .map(|timing| timing.report());
         let mut meter = RateMeter::new(TrafficSnapshot::default());
         meter.update(TrafficSnapshot { frames: sent.frames, bytes: sent.bytes, now_ns: offered.elapsed_ns });
-        let streams: Vec<(StreamOutcome, Vec<StreamReport>)> =
-            (0..load.streams.len()).map(|stream| outcome(plan, load, stream, lanes, meters)).collect();
+        let streams: Vec<(StreamOutcome, Vec<StreamReport>)> = (0..load.streams.len())
+            .map(|stream| outcome(plan, load, stream, lanes, shared, meters))
+            .collect();
         let arrivals = load.to.iter().enumerate().filter_map(|(place, port)| {
             let all = streams.iter().filter_map(|(_, reports)| reports.get(place)).cloned();
             let total = all.reduce(|mut total, report| {
@@ -194,8 +206,10 @@ impl LoadReport {
             intended_rate: load.rate,
             shape: load.shape,
             intended_fps,
-            mean_size_bytes: lanes.first().map_or(0.0, |lane| lane.mix.mean_bits(BitLayer::L2) / 8.0),
+            mean_size_bytes: lanes.first().map_or(0.0, |lane| lane.mean_size_bytes),
             offered,
+            unsent_frames: offered.shortfall_frames(),
+            departure_span_ns: first_ns.zip(last_ns).map(|(first, last)| last.saturating_sub(first)),
             sent,
             rate: meter.overall(),
             timing,
@@ -222,14 +236,15 @@ fn outcome(
     plan: &Plan,
     load: &Load,
     stream: usize,
-    lanes: &[&Lane],
+    lanes: &[&LaneRecord],
+    shared: &Shared,
     meters: &[ByWireStream<'_>],
 ) -> (StreamOutcome, Vec<StreamReport>) {
-    let sent = |lane: &Lane| lane.mix.sources().get(stream).map_or(0, |source| source.next_sequence());
+    let sent = |lane: &LaneRecord| lane.sent.get(stream).copied().unwrap_or(0);
     let mut arrivals = Vec::new();
     for port in load.to.iter().filter_map(|label| plan.port_index(label)) {
         let parts = lanes.iter().filter_map(|lane| {
-            let wire_stream = (lane.first_wire_stream + stream) as u16;
+            let wire_stream = shared.wire_numbers.number(lane.first_stream + stream)?;
             let mut part = (*meters[port].get(&wire_stream)?).clone();
             part.complete(sent(lane));
             Some(part)

@@ -23,8 +23,8 @@ const FRAMES_PER_TIMESTAMP: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) load: usize,
-    /// Number on the wire of the first stream; the others follow.
-    pub(crate) first_wire_stream: usize,
+    /// Index among the session's streams of the first of this lane; the others follow.
+    pub(crate) first_stream: usize,
     pub(crate) mix: StreamMix,
     pub(crate) departures: Departures,
     /// Frames of each start.
@@ -48,13 +48,15 @@ pub(crate) enum LaneState {
 }
 
 /// What a lane did, over all its starts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LaneAccount {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     /// Loads offered in the starts that are over.
     pub(crate) offered: OfferedLoad,
     pub(crate) timing: DepartureError,
+    /// When the first frame was handed over, ns.
+    pub(crate) first_ns: Option<u64>,
     /// When the last frame was handed over, ns.
     pub(crate) last_ns: u64,
 }
@@ -209,6 +211,7 @@ impl Sender {
     fn account(&mut self, left_ns: u64) {
         for (index, due_ns) in self.burst_log.drain(..) {
             let lane = &mut self.lanes[index];
+            lane.account.first_ns.get_or_insert(left_ns);
             lane.account.last_ns = left_ns;
             lane.counters.set(lane.account.frames, lane.account.bytes);
             if lane.is_through() {

@@ -7,12 +7,14 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringroad::{OpenOptions, Port, PortInfo};
+use ringroad::{OpenOptions, Port, PortInfo, Queue};
 
-use crate::clock::{Clock, ClockError, ClockReader};
+use crate::account::{Inquiry, ThreadAccount};
+use crate::clock::{Clock, ClockReader};
 use crate::control::Control;
 use crate::error::SessionError;
 use crate::lineup::Lineup;
+use crate::open_port::{KeptPorts, OpenPort};
 use crate::plan::Plan;
 use crate::queue_task::{QueueTask, Turn};
 use crate::report::Report;
@@ -78,6 +80,7 @@ pub struct Session {
     plan: Plan,
     shared: Shared,
     control: Arc<Control>,
+    inquiry: Arc<Inquiry>,
     clock: ClockReader,
     threads: Vec<JoinHandle<Worked>>,
     /// The tasks, where the caller does the work.
@@ -92,16 +95,30 @@ struct Worker {
     tasks: Vec<QueueTask>,
     clock: ClockReader,
     control: Arc<Control>,
+    inquiry: Arc<Inquiry>,
+    /// Number of the last question answered.
+    answered: u64,
     busy: bool,
     idle_since_ns: Option<u64>,
 }
 
-/// What a thread ends with: its tasks, for their accounts, and why it ended if it was no order.
+/// What a thread ends with: its tasks, for their queues, what they did, and why it ended if it was no order.
 #[derive(Debug)]
-pub(crate) struct Worked {
-    pub(crate) tasks: Vec<QueueTask>,
-    pub(crate) clock_error: ClockError,
+struct Worked {
+    tasks: Vec<QueueTask>,
+    account: ThreadAccount,
     failure: Option<(usize, ringroad::PortError)>,
+}
+
+/// What a session ends with.
+#[derive(Debug)]
+pub struct Ended {
+    /// What came of it.
+    pub report: Report,
+    /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would come late.
+    pub ports: KeptPorts,
+    /// Where a port failed; [`SessionError::Panic`].
+    pub outcome: Result<(), SessionError>,
 }
 
 impl Session {
@@ -109,17 +126,25 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn open(mut plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+    pub fn open(plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+        Self::open_keeping(plan, &mut KeptPorts::default(), ports, options)
+    }
+
+    /// The same after another session, with those of its ports that the plan names too; the others close. Where a port
+    /// cannot be opened those that are open stay in `kept`. Give the same clock as to the session before: frames of that one
+    /// that are still under way are known by their time, and counted apart.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn open_keeping(
+        mut plan: Plan,
+        kept: &mut KeptPorts,
+        ports: &OpenOptions,
+        options: &SessionOptions,
+    ) -> Result<Self, SessionError> {
         plan.check()?;
-        let opened: Result<Vec<Port>, SessionError> = plan
-            .ports
-            .iter()
-            .map(|port| {
-                Port::open_with(&port.name, ports)
-                    .map_err(|source| SessionError::Open { port: port.name.clone(), source })
-            })
-            .collect();
-        Self::over(plan, opened?, options)
+        let opened = kept.take(&plan.ports, ports)?;
+        Self::new(plan, opened, options, kept.next_wire_stream)
     }
 
     /// The same over ports that are open already, in the plan's order.
@@ -128,13 +153,27 @@ impl Session {
     /// [`SessionError`].
     pub fn over(mut plan: Plan, ports: Vec<Port>, options: &SessionOptions) -> Result<Self, SessionError> {
         plan.check()?;
+        Self::new(plan, ports.into_iter().map(OpenPort::from).collect(), options, 0)
+    }
+
+    /// Over ports that are open, for a plan that was checked.
+    fn new(
+        plan: Plan,
+        ports: Vec<OpenPort>,
+        options: &SessionOptions,
+        first_wire_stream: u16,
+    ) -> Result<Self, SessionError> {
         let mut clock = options.clock.reader();
-        let lineup = Lineup::new(&plan, ports, options.burst.clamp(1, 4096), clock.now_ns())?;
+        let burst = options.burst.clamp(1, 4096);
+        let lineup = Lineup::new(&plan, ports, burst, clock.now_ns(), first_wire_stream)?;
         let control = Arc::clone(&lineup.control);
+        let inquiry = Arc::new(Inquiry::default());
         let worker = |tasks| Worker {
             tasks,
             clock: options.clock.reader(),
             control: Arc::clone(&control),
+            inquiry: Arc::clone(&inquiry),
+            answered: 0,
             busy: options.busy,
             idle_since_ns: None,
         };
@@ -165,7 +204,17 @@ impl Session {
                 }
             }
         }
-        Ok(Self { plan, shared, control, clock, threads, own, started_ns: None, series: Series::default() })
+        Ok(Self {
+            plan,
+            shared,
+            control,
+            inquiry,
+            clock,
+            threads,
+            own,
+            started_ns: None,
+            series: Series::default(),
+        })
     }
 
     /// What the ports turned out to be, in the plan's order.
@@ -272,18 +321,39 @@ impl Session {
     /// Which load and which of its streams a signature's stream number stands for.
     #[must_use]
     pub fn wire_stream(&self, number: u16) -> Option<(usize, usize)> {
-        self.shared.wire_streams.get(usize::from(number)).map(|wire| (wire.load, wire.stream))
+        let wire = self.shared.wire_streams.get(self.shared.wire_numbers.index(number)?)?;
+        Some((wire.load, wire.stream))
     }
 
-    /// Stops all loads, lets the last frames arrive for `drain`, ends the threads and reports.
+    /// What has come of it so far, without the time series; exact while no load is sending, apart from frames still under
+    /// way. Threads that rest take some milliseconds to answer. `None` where one ended: [`Session::end`] tells why.
+    pub fn report(&mut self) -> Option<Report> {
+        let accounts = match &mut self.own {
+            Some(worker) => vec![worker.account()],
+            None => {
+                let ended = || self.threads.iter().any(JoinHandle::is_finished);
+                self.inquiry.ask(self.threads.len(), &ended)?
+            }
+        };
+        Some(Report::new(&self.plan, &self.shared, &accounts, Vec::new()))
+    }
+
+    /// As [`Session::end`], and closes the ports.
     ///
     /// # Errors
     /// Where a port failed; [`SessionError::Panic`]. The report of what came before comes with it.
-    pub fn finish(mut self, drain: Duration) -> (Report, Result<(), SessionError>) {
+    pub fn finish(self, drain: Duration) -> (Report, Result<(), SessionError>) {
+        let Ended { report, ports: _, outcome } = self.end(drain);
+        (report, outcome)
+    }
+
+    /// Stops all loads, lets the last frames arrive for `drain`, ends the threads, reports, and leaves the ports open.
+    #[must_use]
+    pub fn end(mut self, drain: Duration) -> Ended {
         self.stop();
         self.control.wait_sent(LONGEST_REST * 20);
         let mut workeds = Vec::new();
-        let mut ended = Ok(());
+        let mut outcome = Ok(());
         if let Some(mut worker) = self.own.take() {
             // With a clock that stands still there is no time to wait for: turns until nothing moves.
             let drained = loop {
@@ -299,17 +369,36 @@ impl Session {
             for thread in self.threads.drain(..) {
                 match thread.join() {
                     Ok(worked) => workeds.push(worked),
-                    Err(_) => ended = Err(SessionError::Panic),
+                    Err(_) => outcome = Err(SessionError::Panic),
                 }
             }
         }
-        for worked in &mut workeds {
-            if let Some(failure) = worked.failure.take() {
-                ended = Err(failed(&self.shared, failure));
+        let mut queues: Vec<Vec<Queue>> = self.shared.info.iter().map(|_| Vec::new()).collect();
+        let mut accounts = Vec::with_capacity(workeds.len());
+        for worked in workeds {
+            let lost = worked.failure.as_ref().map(|(port, _)| *port);
+            if let Some(failure) = worked.failure {
+                outcome = Err(failed(&self.shared, failure));
             }
+            for (task, account) in worked.tasks.into_iter().zip(&worked.account.tasks) {
+                if lost != Some(task.port) && account.unsent_slots == 0 {
+                    queues[task.port].push(task.queue);
+                }
+            }
+            accounts.push(worked.account);
         }
         let series = std::mem::take(&mut self.series);
-        (Report::new(&self.plan, &self.shared, &mut workeds, series.into_intervals()), ended)
+        let report = Report::new(&self.plan, &self.shared, &accounts, series.into_intervals());
+        let whole = |(port, queues): (usize, Vec<Queue>)| {
+            let is_whole = queues.len() == self.shared.queues_of(port);
+            let info = self.shared.info[port].clone();
+            is_whole.then(|| (self.plan.ports[port].name.clone(), OpenPort { info, queues }))
+        };
+        let ports = KeptPorts {
+            ports: queues.into_iter().enumerate().filter_map(whole).collect(),
+            next_wire_stream: self.shared.wire_numbers.next(),
+        };
+        Ended { report, ports, outcome }
     }
 
     /// Waits for the drain time; a failure ends it.
@@ -359,7 +448,10 @@ impl Worker {
         loop {
             let ended = match self.turn() {
                 Ok(_) if self.control.is_ended() => return self.flushed(),
-                Ok(turn) => self.pause(turn),
+                Ok(turn) => {
+                    self.answer();
+                    self.pause(turn)
+                }
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = ended {
@@ -367,6 +459,22 @@ impl Worker {
                 return self.end(Some(failure));
             }
         }
+    }
+
+    /// Tells what was done, where the session asked.
+    #[inline]
+    fn answer(&mut self) {
+        let number = self.inquiry.number();
+        if number != self.answered {
+            self.answered = number;
+            let account = self.account();
+            self.inquiry.answer(number, account);
+        }
+    }
+
+    #[cold]
+    fn account(&mut self) -> ThreadAccount {
+        ThreadAccount::new(&mut self.tasks, self.clock.error())
     }
 
     /// A turn of every task.
@@ -432,6 +540,6 @@ impl Worker {
         for task in &mut self.tasks {
             task.sender.finish(now_ns);
         }
-        Worked { tasks: self.tasks, clock_error: self.clock.error(), failure }
+        Worked { account: self.account(), tasks: self.tasks, failure }
     }
 }

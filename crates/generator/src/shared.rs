@@ -7,7 +7,7 @@ use ringroad_traffic::meter::Meter;
 use serde::Serialize;
 
 use crate::control::LaneCounters;
-use crate::lineup::{Lineup, WireStream};
+use crate::lineup::{Lineup, WireNumbers, WireStream};
 use crate::queue_task::QueueTask;
 use crate::receiver::ReceiveCounters;
 
@@ -26,19 +26,25 @@ pub(crate) struct Shared {
     pub(crate) info: Vec<PortInfo>,
     pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
     pub(crate) wire_streams: Vec<WireStream>,
+    pub(crate) wire_numbers: WireNumbers,
     received: Vec<Vec<Arc<ReceiveCounters>>>,
     sent: Vec<Vec<Arc<LaneCounters>>>,
 }
 
 impl Shared {
     pub(crate) fn split(lineup: Lineup) -> (Vec<QueueTask>, Self) {
-        let Lineup { tasks, info, meters, received, sent, wire_streams, control: _ } = lineup;
-        (tasks, Self { info, meters, wire_streams, received, sent })
+        let Lineup { tasks, info, meters, received, sent, wire_streams, wire_numbers, control: _ } = lineup;
+        (tasks, Self { info, meters, wire_streams, wire_numbers, received, sent })
     }
 
     /// Lanes of a load: one for each queue of its port.
     pub(crate) fn lanes_of(&self, load: usize) -> usize {
         self.sent[load].len()
+    }
+
+    /// Queues of a port.
+    pub(crate) fn queues_of(&self, port: usize) -> usize {
+        self.received[port].len()
     }
 
     /// What a load has sent.

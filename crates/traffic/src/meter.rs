@@ -70,8 +70,8 @@ pub struct MeterConfig {
     pub streams: Option<Vec<u16>>,
     /// Whether latency is measured. It is not if the sender does not set timestamps.
     pub latency: bool,
-    /// When the first interval begins, ns of the clock that the timestamps are from. Frames of listed streams that left
-    /// before are counted apart.
+    /// When the first interval begins, ns of the clock that the timestamps are from. Where streams are listed, frames
+    /// that left before are counted apart.
     pub start_ns: u64,
 }
 
@@ -132,8 +132,10 @@ impl Meter {
             self.port.frames += 1;
             self.port.bytes += u64::from(digest.len);
             match &digest.reading {
+                Reading::Intact(signature) if self.is_earlier(signature, digest.arrival_ns) => {
+                    self.port.earlier_frames += 1;
+                }
                 Reading::Intact(signature) => match self.index_or_add(signature.stream) {
-                    Some(_) if self.is_earlier(signature, digest.arrival_ns) => self.port.earlier_frames += 1,
                     Some(index) => {
                         self.streams[index].record(signature, digest.len, digest.arrival_ns, self.latency);
                     }
@@ -188,7 +190,8 @@ impl Meter {
         MeterReport { port: self.port, streams: self.streams.iter().map(StreamMeter::report).collect() }
     }
 
-    /// Whether a frame of an expected stream left before this meter began: one that some queue held back from a run before.
+    /// Whether a frame left before this meter, which knows its streams, began: one that some queue held back from a run
+    /// before.
     #[inline]
     fn is_earlier(&self, signature: &Signature, arrival_ns: u64) -> bool {
         !self.accepts_streams

@@ -30,8 +30,8 @@ pub struct PortCounts {
     pub corrupted_unattributed: u64,
     /// Frames with the intact signature of a stream that is not known.
     pub unknown_stream_frames: u64,
-    /// Frames of known streams that left before the meter began: of a run before. Only where the streams were listed, and for
-    /// signatures with a time.
+    /// Frames that left before the meter began: of a run before. Only where the streams were listed, and for signatures with a
+    /// time.
     pub earlier_frames: u64,
 }
 

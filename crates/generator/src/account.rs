@@ -1,0 +1,117 @@
+//! What the tasks of a thread have done up to a moment: told when the session asks, and when the thread ends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringroad_traffic::line_rate::BitLayer;
+
+use crate::clock::ClockError;
+use crate::queue_task::QueueTask;
+use crate::sender::{Lane, LaneAccount};
+
+/// What a thread did.
+#[derive(Debug)]
+pub(crate) struct ThreadAccount {
+    pub(crate) tasks: Vec<TaskAccount>,
+    pub(crate) clock_error: ClockError,
+}
+
+/// What was done for one queue.
+#[derive(Debug)]
+pub(crate) struct TaskAccount {
+    /// Index of the port in the plan.
+    pub(crate) port: usize,
+    /// Slots handed over that the other side has not taken.
+    pub(crate) unsent_slots: u32,
+    /// How long frames were due and the ring had no room, ns.
+    pub(crate) blocked_ns: u64,
+    pub(crate) lanes: Vec<LaneRecord>,
+}
+
+/// What a lane is and did.
+#[derive(Debug)]
+pub(crate) struct LaneRecord {
+    pub(crate) load: usize,
+    pub(crate) first_stream: usize,
+    pub(crate) intended_fps: Option<f64>,
+    pub(crate) mean_size_bytes: f64,
+    /// Frames sent of each stream of the load.
+    pub(crate) sent: Vec<u64>,
+    pub(crate) account: LaneAccount,
+}
+
+impl ThreadAccount {
+    pub(crate) fn new(tasks: &mut [QueueTask], clock_error: ClockError) -> Self {
+        Self { tasks: tasks.iter_mut().map(TaskAccount::new).collect(), clock_error }
+    }
+}
+
+impl TaskAccount {
+    fn new(task: &mut QueueTask) -> Self {
+        Self {
+            port: task.port,
+            unsent_slots: task.unsent_slots(),
+            blocked_ns: task.sender.blocked_ns(),
+            lanes: task.sender.lanes().iter().map(LaneRecord::new).collect(),
+        }
+    }
+}
+
+impl LaneRecord {
+    fn new(lane: &Lane) -> Self {
+        Self {
+            load: lane.load,
+            first_stream: lane.first_stream,
+            intended_fps: lane.departures.intended_fps(),
+            mean_size_bytes: lane.mix.mean_bits(BitLayer::L2) / 8.0,
+            sent: lane.mix.sources().iter().map(|source| source.next_sequence()).collect(),
+            account: lane.account.clone(),
+        }
+    }
+}
+
+/// The session's question for accounts, and the answers. Threads look at its number once per turn.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiry {
+    number: AtomicU64,
+    answers: Mutex<Vec<(u64, ThreadAccount)>>,
+    answered: Condvar,
+}
+
+impl Inquiry {
+    /// Changes whenever somebody asks.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Answers question `number`.
+    pub(crate) fn answer(&self, number: u64, account: ThreadAccount) {
+        self.lock().push((number, account));
+        self.answered.notify_all();
+    }
+
+    /// Asks, and waits for `threads` answers, unless `ended` says that there will be fewer.
+    pub(crate) fn ask(&self, threads: usize, ended: &dyn Fn() -> bool) -> Option<Vec<ThreadAccount>> {
+        const LOOK: Duration = Duration::from_millis(5);
+        let mut answers = self.lock();
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        // A question given up may have been answered since.
+        answers.clear();
+        loop {
+            if answers.iter().filter(|(of, _)| *of == number).count() == threads {
+                let own = answers.drain(..).filter(|(of, _)| *of == number);
+                return Some(own.map(|(_, account)| account).collect());
+            }
+            if ended() {
+                return None;
+            }
+            answers = self.answered.wait_timeout(answers, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, ThreadAccount)>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
