@@ -17,6 +17,7 @@ mod output;
 mod port_wait;
 mod receiver;
 mod run;
+mod session_arguments;
 
 use std::process::ExitCode;
 

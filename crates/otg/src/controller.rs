@@ -1,13 +1,13 @@
 //! What each request of the model does.
 
-use ringroad::OpenOptions;
+use ringroad_generator::KeptPorts;
 use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::document::Problems;
 use crate::metrics;
 use crate::refusal::Refusal;
-use crate::traffic::{Traffic, Transmit};
+use crate::traffic::{Opening, Traffic, Transmit};
 
 /// Versions of the model whose clients can use this server: what is newer is refused where it is used.
 const MODEL_VERSIONS: &str = "^1.0.0";
@@ -16,7 +16,7 @@ const NO_CAPTURE: &str = "capture is not supported here; use `ringroad capture P
 /// The configuration that is in force, and its traffic.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    ports: OpenOptions,
+    opening: Opening,
     traffic: Option<Traffic>,
 }
 
@@ -30,9 +30,9 @@ enum Command {
 }
 
 impl Controller {
-    /// Nothing is configured at first. Ports are opened as `ports` says.
-    pub(crate) fn new(ports: OpenOptions) -> Self {
-        Self { ports, traffic: None }
+    /// Nothing is configured at first. Ports are opened and served as `opening` says.
+    pub(crate) fn new(opening: Opening) -> Self {
+        Self { opening, traffic: None }
     }
 
     /// `GET /config`
@@ -183,6 +183,15 @@ impl Controller {
         Ok(json!({"api_spec_version": MODEL_VERSIONS, "sdk_version": "", "app_version": version}))
     }
 
+    /// `GET /ringroad/flows`, which is no request of the model.
+    pub(crate) fn flows(&mut self, _: Value) -> Result<Value, Refusal> {
+        let Some(traffic) = &mut self.traffic else {
+            return Err(Refusal::invalid("nothing is configured; set a configuration first"));
+        };
+        serde_json::to_value(traffic.outcome()?)
+            .map_err(|error| Refusal::internal(format!("writing the flows: {error}")))
+    }
+
     fn document(&self) -> Value {
         self.traffic.as_ref().map_or_else(|| json!({}), |traffic| traffic.config().document.clone())
     }
@@ -199,14 +208,20 @@ impl Controller {
     fn apply(&mut self, config: Config) -> Result<Value, Refusal> {
         let answer = warnings(&config.warnings);
         // A port can be open once only, and both configurations may have it.
-        let before = self.traffic.take().map(Traffic::close);
-        match Traffic::open(config, &self.ports) {
+        let (before, mut kept) = match self.traffic.take() {
+            Some(traffic) => {
+                let (config, kept) = traffic.close();
+                (Some(config), kept)
+            }
+            None => (None, KeptPorts::default()),
+        };
+        match Traffic::open(config, &mut kept, &self.opening) {
             Ok(traffic) => {
                 self.traffic = Some(traffic);
                 Ok(answer)
             }
             Err(refusal) => {
-                self.traffic = before.and_then(|before| Traffic::open(before, &self.ports).ok());
+                self.traffic = before.and_then(|before| Traffic::open(before, &mut kept, &self.opening).ok());
                 Err(refusal)
             }
         }
@@ -217,7 +232,7 @@ impl Controller {
             return Err(Refusal::invalid("nothing is configured; set a configuration first"));
         };
         match command {
-            Command::Start => traffic.start(flows, &self.ports)?,
+            Command::Start => traffic.start(flows, &self.opening)?,
             Command::Stop => traffic.stop(flows, Transmit::Stopped)?,
             Command::Resume => traffic.resume(flows)?,
             Command::Pause => {

@@ -15,12 +15,14 @@ use axum::response::{IntoResponse, Response};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use ringroad::OpenOptions;
+use ringroad_generator::SessionOptions;
 use rustls::ServerConfig;
 use serde_json::Value;
 
 use crate::certificate::Certificate;
 use crate::controller::Controller;
 use crate::refusal::Refusal;
+use crate::traffic::Opening;
 
 /// Largest request, bytes: room for lists of 65536 addresses in several fields.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
@@ -36,6 +38,8 @@ pub struct ServerOptions {
     pub encryption: Encryption,
     /// How the ports of a configuration are opened.
     pub ports: OpenOptions,
+    /// How they are served.
+    pub session: SessionOptions,
 }
 
 /// How connections are encrypted.
@@ -123,7 +127,8 @@ impl Server {
         // The runtime takes it so.
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let controller = Controller::new(options.ports.clone());
+        let controller =
+            Controller::new(Opening { ports: options.ports.clone(), session: options.session.clone() });
         Ok(Self { listener, address, tls, controller, handle: Handle::new() })
     }
 
@@ -171,7 +176,7 @@ impl Server {
 type Shared = Arc<Mutex<Controller>>;
 type Action = fn(&mut Controller, Value) -> Result<Value, Refusal>;
 
-/// The requests of the model.
+/// The requests of the model, and one of our own.
 fn action(method: &Method, path: &str) -> Option<Action> {
     Some(match (method.as_str(), path) {
         ("GET", "/config") => Controller::config,
@@ -185,6 +190,7 @@ fn action(method: &Method, path: &str) -> Option<Action> {
         ("POST", "/monitor/states") => Controller::states,
         ("POST", "/monitor/capture") => Controller::capture,
         ("GET", "/capabilities/version") => Controller::version,
+        ("GET", "/ringroad/flows") => Controller::flows,
         _ => return None,
     })
 }

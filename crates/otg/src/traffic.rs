@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ringroad::OpenOptions;
-use ringroad_generator::SessionError;
-use ringroad_generator::session::{Session, SessionOptions};
+use ringroad_generator::clock::ClockError;
+use ringroad_generator::report::{LoadReport, PortReport};
+use ringroad_generator::{Ended, KeptPorts, Report, Session, SessionError, SessionOptions};
 use ringroad_traffic::meter::{MeterReport, StreamReport, StreamSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
+use serde::Serialize;
 
 use crate::config::Config;
 use crate::refusal::Refusal;
@@ -34,12 +36,29 @@ impl Transmit {
     }
 }
 
+/// How sessions are opened: all with one clock, by which they know each other's frames apart.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    pub(crate) ports: OpenOptions,
+    pub(crate) session: SessionOptions,
+}
+
+/// A port failed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Failure {
+    /// The port's name in the configuration, where it is known.
+    pub(crate) port: Option<String>,
+    pub(crate) reason: String,
+}
+
 /// Ports open, flows ready.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     config: Config,
-    /// None if there are no ports, or if they could not be opened again.
+    /// None if there are no ports, if they could not be opened again, or after a failure.
     session: Option<Session>,
+    /// What ended the session, and what had come of it.
+    failed: Option<(Failure, Report)>,
     flows: Vec<FlowState>,
     rates: Rates,
 }
@@ -100,34 +119,45 @@ pub(crate) struct Traversal {
 }
 
 impl Traffic {
-    /// Opens the ports of `config`.
-    pub(crate) fn open(config: Config, ports: &OpenOptions) -> Result<Self, Refusal> {
-        let session = if config.ports.is_empty() { None } else { Some(open(&config, ports)?) };
+    /// Opens the ports of `config` that are not among those `kept`, and closes those of them that it does not name. If it
+    /// fails, `kept` are those that are open.
+    pub(crate) fn open(config: Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Self, Refusal> {
+        let session = if config.ports.is_empty() {
+            *kept = KeptPorts::default();
+            None
+        } else {
+            Some(open(&config, kept, opening)?)
+        };
         let idle = FlowState { last_command: Transmit::Stopped, was_started: false };
         let (flows, rates) = (vec![idle; config.flows.len()], Rates::new(&config));
-        Ok(Self { config, session, flows, rates })
+        Ok(Self { config, session, failed: None, flows, rates })
     }
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The configuration, with the ports closed.
-    pub(crate) fn close(self) -> Config {
-        self.config
+    /// The configuration, and its ports as they are open.
+    pub(crate) fn close(mut self) -> (Config, KeptPorts) {
+        let kept = self.end_session();
+        (self.config, kept)
+    }
+
+    fn end_session(&mut self) -> KeptPorts {
+        self.session.take().map(|session| session.end(Duration::ZERO).ports).unwrap_or_default()
     }
 
     /// Starts `flows` with their counters at 0.
-    pub(crate) fn start(&mut self, flows: &[usize], ports: &OpenOptions) -> Result<(), Refusal> {
+    pub(crate) fn start(&mut self, flows: &[usize], opening: &Opening) -> Result<(), Refusal> {
         let again = flows.iter().any(|index| self.flows.get(*index).is_some_and(|flow| flow.was_started));
         if again || self.session.is_none() {
-            self.reopen(flows, ports)?;
+            self.renew(flows, opening)?;
         }
         self.go(flows)
     }
 
-    /// What was counted is kept by the session, and goes with it.
-    fn reopen(&mut self, flows: &[usize], ports: &OpenOptions) -> Result<(), Refusal> {
+    /// Begins a new session over the same ports: what was counted goes with the one before.
+    fn renew(&mut self, flows: &[usize], opening: &Opening) -> Result<(), Refusal> {
         let others: Vec<&str> = (0..self.flows.len())
             .filter(|index| !flows.contains(index) && self.transmit(*index) != Transmit::Stopped)
             .filter_map(|index| self.config.flows.get(index))
@@ -140,8 +170,8 @@ impl Traffic {
                 others.join(", ")
             )));
         }
-        self.session = None;
-        *self = Self::open(std::mem::take(&mut self.config), ports)?;
+        let mut kept = self.end_session();
+        *self = Self::open(self.config.clone(), &mut kept, opening)?;
         Ok(())
     }
 
@@ -260,12 +290,47 @@ impl Traffic {
         }
     }
 
-    /// Whether all ports are at work; if one failed, this tells which and why, and closes the others.
+    /// What came of the flows' latest start; refused while one transmits.
+    pub(crate) fn outcome(&mut self) -> Result<Outcome, Refusal> {
+        self.note_failure();
+        if self.failed.is_none() && self.is_transmitting() {
+            return Err(Refusal::invalid(
+                "flows are told of when none transmits; stop them, or wait for their end",
+            ));
+        }
+        let mut report = self.session.as_mut().and_then(Session::report);
+        if self.session.is_some() && report.is_none() {
+            // A port failed just now.
+            self.note_failure();
+        }
+        let mut failure = None;
+        if let Some((failed, what_came)) = &self.failed {
+            (failure, report) = (Some(failed.clone()), Some(what_came.clone()));
+        }
+        let (clock, flows, ports) =
+            report.map(|report| (report.clock, report.loads, report.ports)).unwrap_or_default();
+        Ok(Outcome { failure, clock, flows, ports })
+    }
+
+    /// Ends the session if a port failed, closes the others, and notes which and why.
+    fn note_failure(&mut self) {
+        let Some(failed) = self.session.take_if(|session| session.has_failed()) else { return };
+        let Ended { report, outcome, .. } = failed.end(Duration::ZERO);
+        let port = match &outcome {
+            Err(SessionError::Port { port, .. }) => {
+                report.ports.iter().find(|known| known.name == *port).map(|known| known.port.clone())
+            }
+            _ => None,
+        };
+        let reason = outcome.err().map_or_else(|| "a port failed".to_owned(), |error| error.to_string());
+        self.failed = Some((Failure { port, reason }, report));
+    }
+
+    /// Whether all ports are at work; if one failed, this tells which and why.
     fn check_health(&mut self) -> Result<(), Refusal> {
-        if let Some(failed) = self.session.take_if(|session| session.has_failed()) {
-            let (_, ended) = failed.finish(Duration::ZERO);
-            let reason = ended.err().map_or_else(|| "a port failed".to_owned(), |error| error.to_string());
-            return Err(Refusal::internal(format!("{reason}; set the configuration again")));
+        self.note_failure();
+        if let Some((failure, _)) = &self.failed {
+            return Err(Refusal::internal(format!("{}; set the configuration again", failure.reason)));
         }
         session(&mut self.session)
             .map(|_| ())
@@ -273,12 +338,22 @@ impl Traffic {
     }
 }
 
+/// What came of the flows' latest start, and whether a port failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) failure: Option<Failure>,
+    pub(crate) clock: ClockError,
+    pub(crate) flows: Vec<LoadReport>,
+    pub(crate) ports: Vec<PortReport>,
+}
+
 fn session(session: &mut Option<Session>) -> Result<&mut Session, Refusal> {
     session.as_mut().ok_or_else(|| Refusal::internal("no port is open; set a configuration with ports"))
 }
 
-fn open(config: &Config, ports: &OpenOptions) -> Result<Session, Refusal> {
-    Session::open(config.plan(), ports, &SessionOptions::default()).map_err(|error| refusal(config, &error))
+fn open(config: &Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Session, Refusal> {
+    Session::open_keeping(config.plan(), kept, &opening.ports, &opening.session)
+        .map_err(|error| refusal(config, &error))
 }
 
 /// Says of an error of the generator which part of the configuration it is about.

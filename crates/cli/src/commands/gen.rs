@@ -6,10 +6,9 @@ pub(super) mod summary;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ringroad::PortInfo;
-use ringroad_generator::session::DEFAULT_BURST_FRAMES;
-use ringroad_generator::{Clock, Load, Plan, PlannedPort, Session, SessionOptions, Threads};
+use ringroad_generator::{Load, Plan, PlannedPort, Session};
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
@@ -20,6 +19,7 @@ use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::output::{Output, json};
 use crate::run::StopFlag;
+use crate::session_arguments::SessionArguments;
 
 /// Longest wait between two looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
@@ -71,25 +71,12 @@ pub(crate) struct Gen {
     drain: f64,
     #[command(flatten)]
     frames: FrameOptions,
-    /// Most frames per sync
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    burst: u32,
-    /// Threads: one for each queue of each port, or one for all
-    #[arg(long, value_enum, default_value_t = ThreadChoice::Queue)]
-    threads: ThreadChoice,
-    /// Never sleep: the least latency, for a processor per thread
-    #[arg(long)]
-    busy: bool,
+    #[command(flatten)]
+    session: SessionArguments,
     #[command(flatten)]
     sizes: PortSizes,
     #[command(flatten)]
     limits: RunLimits,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ThreadChoice {
-    Queue,
-    One,
 }
 
 #[derive(Serialize)]
@@ -108,16 +95,7 @@ impl Gen {
                 .map_err(|error| Failure::new(format!("writing the plan: {error}"), ""))?;
             return output.line(text.trim_end());
         }
-        let options = SessionOptions {
-            clock: Clock::new(),
-            threads: match self.threads {
-                ThreadChoice::Queue => Threads::PerQueue,
-                ThreadChoice::One => Threads::One,
-            },
-            cpus: self.limits.cpu.clone(),
-            burst: self.burst,
-            busy: self.busy,
-        };
+        let options = self.session.options(&self.limits.cpu);
         let stop = StopFlag::on_signals()?;
         let mut session = Session::open(plan, &self.sizes.open_options(global), &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();

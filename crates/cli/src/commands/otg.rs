@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::session_arguments::SessionArguments;
 
 /// Serve the Open Traffic Generator model, for clients such as snappi
 ///
@@ -34,6 +35,11 @@ pub(crate) struct Otg {
     /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
+    /// CPUs for the threads, of which each port has one for each queue; in turn
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    cpu: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,7 +60,8 @@ impl Otg {
             _ => Encryption::SelfSigned,
         };
         let ports = OpenOptions { socket: global.socket.clone(), ..OpenOptions::default() };
-        let server = Server::bind(&ServerOptions { listen: self.listen, encryption, ports })?;
+        let session = self.session.options(&self.cpu);
+        let server = Server::bind(&ServerOptions { listen: self.listen, encryption, ports, session })?;
         let watch = |error| Failure::new(format!("watching for signals: {error}"), "");
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(watch)?;
         let ready = Ready { ready: true, url: server.url(), address: server.address().to_string() };

@@ -1,8 +1,7 @@
 //! `ringroad trial`: one trial of RFC 2544.
 
 use clap::Args;
-use ringroad_generator::session::DEFAULT_BURST_FRAMES;
-use ringroad_generator::{Clock, Load, Plan, PlannedPort, SessionOptions, Threads, TrialPlan};
+use ringroad_generator::{Load, Plan, PlannedPort, TrialPlan};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 
@@ -11,6 +10,7 @@ use crate::failure::Failure;
 use crate::frame_options::FrameOptions;
 use crate::output::{Output, json};
 use crate::run::StopFlag;
+use crate::session_arguments::SessionArguments;
 
 /// Run one trial of RFC 2544 and print its result as JSON
 ///
@@ -57,15 +57,11 @@ pub(crate) struct Trial {
     catch_up: u32,
     #[command(flatten)]
     frames: FrameOptions,
-    /// Most frames per sync
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    burst: u32,
+    #[command(flatten)]
+    session: SessionArguments,
     /// CPUs for the threads, of which each port has one for each queue; in turn
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cpu: Vec<usize>,
-    /// Never sleep: the least latency, for a processor per thread
-    #[arg(long)]
-    busy: bool,
     #[command(flatten)]
     sizes: PortSizes,
 }
@@ -93,13 +89,7 @@ impl Trial {
             tolerance_ratio: self.tolerance / 100.0,
             ..TrialPlan::new(Plan { ports, loads }, self.duration)
         };
-        let options = SessionOptions {
-            clock: Clock::new(),
-            threads: Threads::PerQueue,
-            cpus: self.cpu.clone(),
-            burst: self.burst,
-            busy: self.busy,
-        };
+        let options = self.session.options(&self.cpu);
         let stop = StopFlag::on_signals()?;
         let report = trial.run(&self.sizes.open_options(global), &options, &|| stop.is_set())?;
         output.line(&json::line(&report)?)

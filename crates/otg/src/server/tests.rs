@@ -17,6 +17,7 @@ impl Running {
             listen: "127.0.0.1:0".parse().unwrap(),
             encryption: Encryption::None,
             ports: OpenOptions { no_start: true, ..OpenOptions::default() },
+            session: SessionOptions::default(),
         };
         let server = Server::bind(&options).unwrap();
         assert_eq!(server.url(), format!("http://{}", server.address()));
@@ -112,6 +113,7 @@ fn an_address_that_is_taken_is_named() {
         listen: server.address,
         encryption: Encryption::SelfSigned,
         ports: OpenOptions::default(),
+        session: SessionOptions::default(),
     };
     let error = Server::bind(&options).unwrap_err().to_string();
     assert!(error.starts_with(&format!("listening on {}", server.address)), "{error}");
