@@ -248,3 +248,33 @@ fn part(whole: u64, index: usize, parts: usize) -> u64 {
     let (index, parts) = (index as u64, parts as u64);
     whole / parts + u64::from(index < whole % parts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_one_after_the_other_number_their_streams_differently() {
+        let mut first = 0;
+        let mut last: Vec<u16> = Vec::new();
+        for count in [1, 7, 100, 100, 100, 3] {
+            let numbers = WireNumbers::new(first, count);
+            let own: Vec<u16> = (0..count).map(|index| numbers.number(index).unwrap()).collect();
+            assert!(own.iter().all(|number| !last.contains(number) && *number < 256), "{own:?} {last:?}");
+            for (index, number) in own.iter().enumerate() {
+                assert_eq!(numbers.index(*number), Some(index));
+            }
+            assert!(last.iter().all(|number| numbers.index(*number).is_none()));
+            (first, last) = (numbers.next(), own);
+        }
+    }
+
+    #[test]
+    fn more_streams_than_the_short_forms_number_begin_at_0_and_end_with_the_last_that_meters_know() {
+        let numbers = WireNumbers::new(200, MAX_WIRE_STREAMS + 1);
+        assert_eq!(numbers.number(0), Some(0));
+        assert_eq!(numbers.index(4000), Some(4000));
+        assert_eq!(numbers.number(MAX_WIRE_STREAMS - 1), Some(65534));
+        assert_eq!(numbers.number(MAX_WIRE_STREAMS), None);
+    }
+}

@@ -147,7 +147,7 @@ impl Session {
         Self::new(plan, opened, options, kept.next_wire_stream)
     }
 
-    /// The same over ports that are open already, in the plan's order.
+    /// As [`Session::open`], over ports that are open already, in the plan's order.
     ///
     /// # Errors
     /// [`SessionError`].
