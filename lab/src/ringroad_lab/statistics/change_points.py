@@ -1,6 +1,7 @@
 """Change points of a series: where it went to another level and stayed there.
 
-E-divisive means with a t-test, as in "Hunter: Using Change Point Detection to Hunt for Performance Regressions" (ICPE 2023), by Apache Otava.
+E-divisive means with a t-test, by Apache Otava; the method is that of "Hunter: Using Change Point Detection to Hunt for Performance
+Regressions" (ICPE 2023).
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""`ringroad-lab serve`: the web page."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.accounts import user_names
+from ringroad_lab.web.application import make_application
+from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    store: Annotated[str | None, typer.Option(help="File or URL of the result store.", show_default="your own")] = None,
+    listen: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any that is free, and is printed.")] = 8080,
+    public_read: Annotated[bool, typer.Option("--public-read", help="Reading needs no login.")] = False,
+    host_name: Annotated[
+        list[str] | None, typer.Option(help="Name by which browsers reach the page; others are refused. Can be given several times.")
+    ] = None,
+    cert: Annotated[Path | None, typer.Option(help="Certificate for HTTPS, PEM.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option("--behind-proxy", help="Trust a proxy on this machine to say who asks (X-Forwarded-For, X-Forwarded-Proto)."),
+    ] = False,
+) -> None:
+    """Serve results, trends, comparisons and testers' verdicts to browsers, and the JSON API."""
+    if (cert is None) != (key is None):
+        raise LabError("--cert and --key go together")
+    for file in (cert, key):
+        if file is not None and not file.is_file():
+            raise LabError(f"{file}: no such file")
+    is_loopback = listen in LOOPBACK_HOSTS
+    # A site elsewhere can give itself this machine's address, and have a browser here read what it answers: hence the names.
+    host_names = (*(host_name or ()), *(LOOPBACK_HOSTS if is_loopback else ()))
+    settings = WebSettings(public_read=public_read, host_names=host_names if is_loopback or host_name else ())
+    listener = _listen(listen, port)
+    with listener, ResultStore(store) as results:
+        _tell(listener, results, public_read=public_read, is_encrypted=cert is not None, is_loopback=is_loopback)
+        config = uvicorn.Config(
+            make_application(results, settings),
+            log_level="warning",
+            server_header=False,
+            proxy_headers=behind_proxy,
+            forwarded_allow_ips="127.0.0.1,::1",
+            ssl_certfile=cert,
+            ssl_keyfile=key,
+            timeout_graceful_shutdown=5,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+    except OSError as error:
+        raise LabError(f"cannot listen on {address} port {port}: {error.strerror or error}; --listen and --port name another") from error
+    return listener
+
+
+def _tell(listener: socket.socket, results: ResultStore, *, public_read: bool, is_encrypted: bool, is_loopback: bool) -> None:
+    address, port = listener.getsockname()[:2]
+    host = f"[{address}]" if ":" in address else address
+    if not user_names(results):
+        rights = "nobody can write" if public_read else "nobody can log in"
+        typer.echo(f"There is no user yet, so {rights}: `ringroad-lab user add NAME` adds one.", err=True)
+    if not is_loopback and not is_encrypted:
+        typer.echo("Others can listen to passwords: give --cert and --key, or put a proxy with HTTPS before it.", err=True)
+    typer.echo(f"Results of {results.location} at http{'s' if is_encrypted else ''}://{host}:{port}/ until Ctrl-C")

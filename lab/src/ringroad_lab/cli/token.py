@@ -1,0 +1,43 @@
+"""`ringroad-lab token`: by which programs send results to the web page, and read them."""
+
+from __future__ import annotations
+
+import typer
+
+from ringroad_lab.cli.user import StoreOption
+from ringroad_lab.errors import LabError
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.accounts import add_token, remove_token, token_names
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    commands = typer.Typer(help="Tokens by which programs send results to the web page, and read them.", no_args_is_help=True)
+    commands.command("add")(add)
+    commands.command("list")(show)
+    commands.command("remove")(remove)
+    app.add_typer(commands, name="token")
+
+
+def add(name: str, store: StoreOption = None) -> None:
+    """Make a token, and print it once: it is not kept."""
+    try:
+        with ResultStore(store) as results:
+            token = add_token(results, name)
+    except ValueError as error:
+        raise LabError(str(error)) from error
+    typer.echo(token)
+
+
+def show(store: StoreOption = None) -> None:
+    """List the names of all tokens."""
+    with ResultStore(store) as results:
+        for name in token_names(results):
+            typer.echo(name)
+
+
+def remove(name: str, store: StoreOption = None) -> None:
+    """Remove a token: it is good for nothing from now on."""
+    with ResultStore(store) as results:
+        remove_token(results, name)
+    typer.echo(f"{name} is no token any more.")

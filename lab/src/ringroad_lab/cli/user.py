@@ -1,0 +1,58 @@
+"""`ringroad-lab user`: who may log in to the web page."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.errors import LabError
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.accounts import check_name, remove_user, set_password, user_names
+
+StoreOption = Annotated[str | None, typer.Option(help="File or URL of the result store.", show_default="your own")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    commands = typer.Typer(help="Who may log in to the web page.", no_args_is_help=True)
+    commands.command("add")(add)
+    commands.command("list")(show)
+    commands.command("remove")(remove)
+    app.add_typer(commands, name="user")
+
+
+def add(name: str, store: StoreOption = None) -> None:
+    """Add a user, or give one a new password, which ends the user's sessions.
+
+    The password is asked for, or is the first line of standard input.
+    """
+    try:
+        check_name(name)
+        password = _read_password()
+        with ResultStore(store) as results:
+            is_new = set_password(results, name, password)
+    except ValueError as error:
+        raise LabError(str(error)) from error
+    typer.echo(f"{name} {'can log in now' if is_new else 'has a new password'}.")
+
+
+def show(store: StoreOption = None) -> None:
+    """List all users."""
+    with ResultStore(store) as results:
+        for name in user_names(results):
+            typer.echo(name)
+
+
+def remove(name: str, store: StoreOption = None) -> None:
+    """Remove a user; what the user did stays."""
+    with ResultStore(store) as results:
+        remove_user(results, name)
+    typer.echo(f"{name} cannot log in any more.")
+
+
+def _read_password() -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    return sys.stdin.readline().rstrip("\r\n")

@@ -1,0 +1,1 @@
+"""The web page of a result store, and its JSON API."""

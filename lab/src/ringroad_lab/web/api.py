@@ -1,0 +1,126 @@
+"""The JSON API: what the pages show, for programs, and where they send results."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.errors import ReportError, StoreError
+from ringroad_lab.record import RunRecord
+from ringroad_lab.store.queries import RunSummary
+from ringroad_lab.web.audit import Action, append
+from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
+from ringroad_lab.web.http_guard import RECORD_PATH
+from ringroad_lab.web.result_pages import check_run
+from ringroad_lab.web.reviews import read_review
+from ringroad_lab.web.run_query import RunQuery
+from ringroad_lab.web.site import LoginNeededError, Site
+from ringroad_lab.web.trend import SUBJECT_FIELDS, Trend, TrendQuery, TrendSubject, read_trend
+
+# Seconds since 1970, up to the year 9000.
+_LATEST_S = 221_845_392_000.0
+_SHOWN_PROBLEMS = 20
+
+
+def api(site: Site) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter(prefix="/api")
+    store = site.store
+
+    @router.get("/runs")
+    def runs(request: Request, query: Annotated[RunQuery, Query()]) -> dict[str, Any]:
+        """Return runs, the newest first."""
+        site.api_reader(request)
+        found = store.summaries(query.which, limit=query.page_runs, offset=query.offset)
+        return {"total": store.count(query.which), "page": query.page, "runs": [_summary(run) for run in found]}
+
+    @router.get("/runs/{run_id}")
+    def run(request: Request, run_id: str) -> Response:
+        """Return the record of a run, whole."""
+        site.api_reader(request)
+        return Response(store.get_raw_run(check_run(store, run_id)), media_type="application/json")
+
+    @router.get("/runs/{run_id}/review")
+    def review(request: Request, run_id: str) -> dict[str, Any]:
+        """Return what testers say of a run."""
+        site.api_reader(request)
+        stored = read_review(store, check_run(store, run_id))
+        return {**stored.review.model_dump(mode="json"), "tester": stored.tester, "changed_at": stored.changed_at}
+
+    @router.get("/comparison")
+    def comparison(request: Request, query: Annotated[ComparisonQuery, Query()]) -> RunComparison:
+        """Return two runs beside each other, or two devices of one."""
+        site.api_reader(request)
+        try:
+            return read_comparison(store, query)
+        except (UnknownRunError, ReportError) as error:
+            raise HTTPException(400, str(error)) from error
+
+    @router.get("/trend")
+    def trend(request: Request, query: Annotated[TrendQuery, Query()]) -> Trend:
+        """Return a figure over all runs of a scenario, with its change points."""
+        site.api_reader(request)
+        values = {field: getattr(query, field) for field in SUBJECT_FIELDS}
+        missing = [field for field, value in values.items() if value is None]
+        if missing:
+            raise HTTPException(400, f"say which: {', '.join(missing)}")
+        found = read_trend(store, TrendSubject(**values), query.min_change_percent / 100)
+        if found is None:
+            raise HTTPException(404, "there is no such figure")
+        return found
+
+    @router.post(RECORD_PATH.removeprefix("/api"))
+    async def import_run(request: Request) -> Response:
+        """Store a run that was measured elsewhere; the body is its record."""
+        name = await run_in_threadpool(site.token_name, request)
+        if name is None:
+            raise LoginNeededError
+        return await run_in_threadpool(_import, site, name, await request.body())
+
+    return router
+
+
+def _import(site: Site, token: str, body: bytes) -> Response:
+    try:
+        record = RunRecord.model_validate_json(body)
+    except ValidationError as error:
+        problems = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:_SHOWN_PROBLEMS]]
+        return JSONResponse({"errors": problems}, 400)
+    if not all(math.isfinite(at) and 0 <= at <= _LATEST_S for at in (record.started_at, record.ended_at)):
+        return JSONResponse({"errors": ["started_at, ended_at: seconds since 1970, up to the year 9000"]}, 400)
+    try:
+        is_new = site.store.add_run(record)
+    except StoreError as error:
+        if error.__cause__ is not None:
+            # Not the run is to blame, but the database.
+            raise
+        return JSONResponse({"errors": [str(error)]}, 409)
+    if is_new:
+        with site.store.writing() as database:
+            append(database, site.settings.clock(), f"token {token}", Action.RUN_IMPORTED, run_id=record.run_id, new=record.name)
+    return JSONResponse({"run_id": record.run_id, "is_new": is_new}, 201 if is_new else 200, {"Location": f"/api/runs/{record.run_id}"})
+
+
+def _summary(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "name": run.name,
+        "state": run.state.value,
+        "is_ended": run.is_ended,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "lab_version": run.lab_version,
+        "duts": [{"label": label, "driver": driver} for label, driver in run.duts],
+        "versions": list(run.versions),
+        "labels": dict(run.labels),
+        "statuses": {status.value: count for status, count in run.statuses.items()},
+        "verdict": run.verdict.value if run.verdict else None,
+        "supersedes": run.supersedes,
+        "superseded_by": list(run.superseded_by),
+    }

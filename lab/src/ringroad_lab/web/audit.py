@@ -1,0 +1,46 @@
+"""The audit log: every change that was made by the web page, its API and the commands that make users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from ringroad_lab.web.tables import AuditEntry
+
+COMMAND_LINE = "command line"
+
+
+class Action(StrEnum):
+    """What was changed."""
+
+    VERDICT = "verdict"
+    COMMENT = "comment"
+    BUG_LINK = "bug link"
+    RUN_IMPORTED = "run imported"
+    USER_ADDED = "user added"
+    PASSWORD_SET = "password set"
+    USER_REMOVED = "user removed"
+    TOKEN_ADDED = "token added"
+    TOKEN_REMOVED = "token removed"
+
+
+def append(database: Session, at: float, actor: str, action: Action, *, run_id: str | None = None, old: str = "", new: str = "") -> None:
+    """Append an entry, in the transaction of the change itself."""
+    database.add(AuditEntry(changed_at=at, actor=actor, action=action.value, run_id=run_id, old=old, new=new))
+
+
+def last_change(database: Session, run_id: str) -> int:
+    """Return the number of the last entry about a run; 0 where there is none."""
+    return database.scalar(select(func.max(AuditEntry.id)).where(AuditEntry.run_id == run_id)) or 0
+
+
+def entries(database: Session, *, run_id: str | None = None, limit: int, offset: int = 0) -> tuple[Sequence[AuditEntry], int]:
+    """Return entries, the newest first, and how many there are in all."""
+    query = select(AuditEntry)
+    if run_id is not None:
+        query = query.where(AuditEntry.run_id == run_id)
+    total = database.scalar(select(func.count()).select_from(query.subquery())) or 0
+    return database.scalars(query.order_by(AuditEntry.id.desc()).limit(limit).offset(offset)).all(), total

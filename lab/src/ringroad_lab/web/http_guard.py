@@ -1,0 +1,78 @@
+"""Guards before all pages: a limit to the size of requests, and headers by which browsers protect the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_FORM_BYTES = 128 * 1024
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+RECORD_PATH = "/api/runs"
+
+# Scripts and styles are files of this server.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+# The library of charts makes an element of styles.
+CHART_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+# A report brings its scripts along. It is shown as if it came from another site: it has no cookie, and reaches nothing here.
+REPORT_SECURITY_POLICY = (
+    "sandbox allow-scripts allow-downloads allow-modals; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class HttpGuard:
+    """Wraps the application."""
+
+    def __init__(self, app: ASGIApp, host_names: Collection[str] = ()) -> None:
+        """Take what is guarded, and the names by which it may be asked for; none given: by any."""
+        self._app = app
+        self._host_names = frozenset(name.lower() for name in host_names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._host_names and _host_name(Headers(scope=scope).get("host", "")) not in self._host_names:
+            text = "This server is not called so. Its --host-name says how it is called.\n"
+            await PlainTextResponse(text, 400)(scope, receive, send)
+            return
+        limit = MAX_RECORD_BYTES if scope["path"] == RECORD_PATH else MAX_FORM_BYTES
+        read = 0
+
+        async def receive_limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > limit:
+                raise HTTPException(413, f"the request is larger than {limit} bytes")
+            return message
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("X-Frame-Options", "DENY")
+                headers.setdefault("Referrer-Policy", "same-origin")
+                headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
+                headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive_limited, send_guarded)
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

@@ -1,0 +1,69 @@
+"""Where testers say what they think of a run, and where all that was changed is shown."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, HTTPException, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ringroad_lab.web.audit import entries
+from ringroad_lab.web.result_pages import check_run
+from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review
+from ringroad_lab.web.run_query import MAX_PAGE
+from ringroad_lab.web.site import Site
+
+_PAGE_ENTRIES = 100
+
+
+class ReviewForm(BaseModel):
+    """The form of a review."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    form_token: Annotated[str, Field(max_length=200)] = ""
+    last_change: Annotated[int, Field(ge=0, le=2**31)]
+    """What the form shows: the last entry of the audit log about the run."""
+    verdict: str = ""
+    comment: str = ""
+    bug_link: str = ""
+
+
+def review_pages(site: Site) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.post("/runs/{run_id}/review")
+    def review(request: Request, run_id: str, form: Annotated[ReviewForm, Form()]) -> Response:
+        visitor = site.writer(request)
+        site.check_form(visitor, form.form_token)
+        check_run(site.store, run_id)
+
+        def refused(status: int, title: str, problems: list[str]) -> Response:
+            return site.page(request, "refused.html.j2", visitor, status=status, title=title, problems=problems, form=form, run_id=run_id)
+
+        try:
+            wanted = Review.model_validate({"verdict": form.verdict or None, "comment": form.comment, "bug_link": form.bug_link})
+            change_review(site.store, run_id, wanted, visitor.user or "", form.last_change, site.settings.clock)
+        except ValidationError as error:
+            problems = [f"{one['loc'][0]}: {one['msg'].removeprefix('Value error, ')}" for one in error.errors()]
+            return refused(400, "This review cannot be taken", problems)
+        except ReviewChangedError:
+            problem = "Somebody else changed it since you opened the page. Copy what you need from below, and open the run again."
+            return refused(409, "The review has changed", [problem])
+        except RunNotEndedError as error:
+            return refused(409, "This run cannot be judged yet", [str(error)])
+        return RedirectResponse(f"/runs/{run_id}#review", 303)
+
+    @router.get("/audit")
+    def show_audit(request: Request, page: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1) -> Response:
+        visitor = site.reader(request)
+        with site.store.reading() as database:
+            found, total = entries(database, limit=_PAGE_ENTRIES, offset=(page - 1) * _PAGE_ENTRIES)
+        pages = max(1, -(-total // _PAGE_ENTRIES))
+        if page > pages:
+            raise HTTPException(404, "The audit log has no such page")
+        return site.page(request, "audit.html.j2", visitor, entries=found, total=total, page=page, pages=pages)
+
+    return router

@@ -1,0 +1,130 @@
+"""What testers say of runs: a verdict, a comment, a link to a bug. Each change is written to the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from pydantic import field_validator
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ringroad_lab.store.models import Judgement
+from ringroad_lab.store.queries import TesterVerdict
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.store.rows import existing_run
+from ringroad_lab.trial import Frozen
+from ringroad_lab.web.audit import Action, append, last_change
+from ringroad_lab.web.tables import Annotation
+
+MAX_COMMENT_CHARACTERS = 10_000
+MAX_LINK_CHARACTERS = 2_000
+
+
+class ReviewChangedError(Exception):
+    """Somebody else changed the review meanwhile."""
+
+
+class RunNotEndedError(Exception):
+    """A run that has not ended can have no verdict."""
+
+
+class Review(Frozen):
+    """What is said of a run."""
+
+    verdict: TesterVerdict | None = None
+    comment: str = ""
+    bug_link: str = ""
+
+    @field_validator("comment")
+    @classmethod
+    def _check_comment(cls, comment: str) -> str:
+        comment = comment.replace("\r\n", "\n").strip()
+        if len(comment) > MAX_COMMENT_CHARACTERS:
+            raise ValueError(f"a comment has at most {MAX_COMMENT_CHARACTERS} characters")
+        if "\0" in comment:
+            raise ValueError("a comment has no NUL in it")
+        return comment
+
+    @field_validator("bug_link")
+    @classmethod
+    def _check_bug_link(cls, link: str) -> str:
+        link = link.strip()
+        if link and not is_web_link(link):
+            raise ValueError("a bug link begins with http:// or https:// and names a server; it has no spaces")
+        return link
+
+
+class StoredReview(Frozen):
+    """A review, as it lies in the store."""
+
+    review: Review
+    tester: str = ""
+    """Who changed it last; empty where nobody did."""
+    changed_at: float | None = None
+    """Seconds since 1970."""
+    last_change: int = 0
+    """Number of the last entry of the audit log about the run."""
+
+
+def is_web_link(link: str) -> bool:
+    """Whether a text is an address of the web, which can be put into a page as a link."""
+    if len(link) > MAX_LINK_CHARACTERS or not link.isprintable() or " " in link:
+        return False
+    try:
+        parts = urlsplit(link)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def read_review(store: ResultStore, run_id: str) -> StoredReview:
+    """Return what is said of a run.
+
+    Raises:
+        StoreError: the run is not there.
+    """
+    with store.reading() as database:
+        existing_run(database, run_id)
+        return _read(database, run_id)
+
+
+def change_review(store: ResultStore, run_id: str, review: Review, tester: str, seen_change: int, clock: Callable[[], float]) -> None:
+    """Write what a tester says of a run, where it is something else than before.
+
+    Raises:
+        StoreError: the run is not there.
+        RunNotEndedError: there is a verdict, and the run has not ended.
+        ReviewChangedError: it was changed since `seen_change`.
+    """
+    with store.writing() as database:
+        run = existing_run(database, run_id)
+        stored = _read(database, run_id)
+        if stored.last_change != seen_change:
+            raise ReviewChangedError
+        old, now, actor = stored.review, clock(), f"user {tester}"
+        if review.verdict is not None and review.verdict is not old.verdict:
+            if not run.is_ended:
+                raise RunNotEndedError(f"run {run_id} has not ended")
+            database.add(Judgement(run_id=run_id, verdict=review.verdict, tester=tester, judged_at=now))
+            append(database, now, actor, Action.VERDICT, run_id=run_id, old=old.verdict or "", new=review.verdict)
+        if (review.comment, review.bug_link) != (old.comment, old.bug_link):
+            database.add(Annotation(run_id=run_id, comment=review.comment, bug_link=review.bug_link, tester=tester, annotated_at=now))
+        if review.comment != old.comment:
+            append(database, now, actor, Action.COMMENT, run_id=run_id, old=old.comment, new=review.comment)
+        if review.bug_link != old.bug_link:
+            append(database, now, actor, Action.BUG_LINK, run_id=run_id, old=old.bug_link, new=review.bug_link)
+
+
+def _read(database: Session, run_id: str) -> StoredReview:
+    judgement = database.scalar(select(Judgement).filter_by(run_id=run_id).order_by(Judgement.id.desc()).limit(1))
+    note = database.scalar(select(Annotation).filter_by(run_id=run_id).order_by(Annotation.id.desc()).limit(1))
+    said = [(row.judged_at, row.tester) for row in [judgement] if row] + [(row.annotated_at, row.tester) for row in [note] if row]
+    changed_at, tester = max(said, default=(None, ""))
+    # What lies in the database was checked when it came in.
+    review = Review.model_construct(
+        verdict=TesterVerdict(judgement.verdict) if judgement else None,
+        comment=note.comment if note else "",
+        bug_link=note.bug_link if note else "",
+    )
+    return StoredReview.model_construct(review=review, tester=tester, changed_at=changed_at, last_change=last_change(database, run_id))

@@ -1,0 +1,8 @@
+// A choice shows its result at once; without scripts a button does.
+"use strict";
+
+for (const form of document.querySelectorAll("form[data-send-on-change]")) {
+  form.addEventListener("change", (event) => {
+    if (event.target instanceof HTMLSelectElement) form.requestSubmit();
+  });
+}

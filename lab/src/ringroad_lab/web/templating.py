@@ -1,0 +1,62 @@
+"""Templates of pages, and how values are written in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import join
+from statistics import median
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ringroad_lab.report.findings import metric_title, sentence_case
+from ringroad_lab.report.quantity import duration, percent_change, quantity
+from ringroad_lab.web.reviews import is_web_link
+
+STATIC_FOLDER = Path(__file__).parent / "static"
+
+
+def format_time(seconds: float | None) -> str:
+    """Write a time, seconds since 1970, in UTC."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds is not None else ""
+    except (OverflowError, ValueError, OSError):
+        return "no time"
+
+
+def iso_time(seconds: float) -> str:
+    """Write a time, seconds since 1970, as machines read it; empty where it is none."""
+    text = format_time(seconds)
+    return text.replace(" ", "T") + "Z" if ":" in text else ""
+
+
+def format_change(change: float | None) -> str:
+    """Write a relative change: +5.0 %; nothing where there is none."""
+    return "" if change is None else percent_change(1 + change)
+
+
+def _environment() -> Environment:
+    # Every value is escaped: names, comments and logs come from anywhere.
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        time=format_time,
+        iso_time=iso_time,
+        duration=duration,
+        quantity=quantity,
+        change=format_change,
+        shell=join,
+        sentence_case=sentence_case,
+        metric_title=metric_title,
+        median=median,
+    )
+    environment.tests.update(web_link=is_web_link)
+    return environment
+
+
+ENVIRONMENT = _environment()

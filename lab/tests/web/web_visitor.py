@@ -1,0 +1,55 @@
+"""Somebody who visits the web page, with a browser without a window."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from html import unescape
+
+from httpx import Response
+
+with warnings.catch_warnings():
+    # It would rather have a client that is not packaged widely yet.
+    warnings.simplefilter("ignore", UserWarning)
+    from starlette.testclient import TestClient
+
+TESTER = "tester"
+PASSWORD = "correct horse battery"
+
+
+class Clock:
+    """Tells the time that it is set to."""
+
+    def __init__(self) -> None:
+        """Begin at some time."""
+        self.now_s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class WebVisitor:
+    """Opens pages and sends forms."""
+
+    def __init__(self, client: TestClient) -> None:
+        """Take the browser."""
+        self.client = client
+
+    def get(self, path: str) -> Response:
+        """Open a page."""
+        return self.client.get(path)
+
+    def form_values(self, path: str) -> dict[str, str]:
+        """Return the hidden values of the forms of a page."""
+        text = self.client.get(path).text
+        return {unescape(name): unescape(value) for name, value in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', text)}
+
+    def log_in(self, name: str = TESTER, password: str = PASSWORD, **values: str) -> Response:
+        """Send the form of the login page."""
+        return self.client.post("/login", data={**self.form_values("/login"), "name": name, "password": password, **values})
+
+    def review(self, run_id: str, **values: str) -> Response:
+        """Send the form of a run's page."""
+        form = {"verdict": "", "comment": "", "bug_link": "", **self.form_values(f"/runs/{run_id}")}
+        return self.client.post(f"/runs/{run_id}/review", data={**form, **values})
