@@ -7,9 +7,9 @@ import shutil
 from typing import Any
 
 import pytest
-from test_testbed import FRAME_64, assert_forwards, bed
 
 from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
+from test_testbed import FRAME_64, assert_forwards, bed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")

@@ -70,5 +70,5 @@ def test_a_step_from_zero_has_no_relative_change() -> None:
     [([1.0, float("nan")], {}), ([1.0, float("inf")], {}), ([1.0, 2.0], {"min_change": -0.1}), ([1.0, 2.0], {"max_p_value": 1.0})],
 )
 def test_what_is_no_series_is_refused(series: list[float], limits: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="finite|smallest"):
+    with pytest.raises(ValueError, match=r"finite|smallest"):
         change_points(series, **limits)

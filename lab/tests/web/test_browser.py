@@ -12,11 +12,6 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from fabricated_runs import fabricated_run
-from ringroad_lab.record import RunRecord
-from ringroad_lab.store import queries
-from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.application import make_application
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -25,6 +20,12 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 from web_visitor import PASSWORD, TESTER
+
+from fabricated_runs import fabricated_run
+from ringroad_lab.record import RunRecord
+from ringroad_lab.store import queries
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.application import make_application
 
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMEDRIVER = Path("/usr/bin/chromedriver")
