@@ -1,0 +1,171 @@
+"""Whole runs, from the command line: what is measured, kept, stopped, killed and gone on with. Real devices, tiny durations."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import pytest
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.store.result_store import ResultStore
+
+PROGRAM = (sys.executable, "-m", "ringroad_lab.cli.main")
+# Only a failure takes so long.
+PATIENCE_S = 240.0
+QUICK = ("--layer", "quick", "--set", "frames=[64, 1518]")
+# Four ends of two cables are what a bed of these leaves on a machine, if anything.
+POOL = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+
+
+class Lab:
+    """The program, with a store of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "results.db"
+        self.report = folder / "report.html"
+        self._folder = folder
+
+    def command(self, verb: str, *arguments: str) -> list[str]:
+        return [*PROGRAM, verb, *arguments, "--store", str(self.store)]
+
+    def run(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Run it to its end; its status, and what it says as JSON."""
+        done = subprocess.run(self.command(verb, *arguments, "--json"), capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.stdout, done.stderr
+        said: dict[str, Any] = json.loads(done.stdout)
+        return done.returncode, said
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command("run", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def record(self) -> RunRecord:
+        with ResultStore(str(self.store)) as results:
+            return results.get_run(results.resolve("latest"))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    pages = POOL.read_text()
+    yield Lab(tmp_path)
+    assert POOL.read_text() == pages
+
+
+def await_first_measurement(said: IO[str] | None) -> str:
+    """Read what the program says until a measurement is told."""
+    assert said is not None
+    lines = []
+    for line in said:
+        lines.append(line)
+        if "#1" in line:
+            return line
+    raise AssertionError("".join(lines))
+
+
+def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
+    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--label", "build=17", "--report", str(lab.report))
+    assert status == 0, said
+    assert said["state"] == RunState.FINISHED
+    record = lab.record()
+    assert record.run_id == said["run_id"]
+    assert record.labels["build"] == "17"
+    assert [m.frame.name for m in record.measurements] == ["64", "1518"]
+    for measurement in record.measurements:
+        assert measurement.outcome.status in {MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND}
+        assert measurement.outcome.metrics[measurement.outcome.headline].value > 0
+        assert measurement.trials
+    assert {ceiling.frame.name for ceiling in record.ceilings} == {"64", "1518"}
+    assert record.duts[0].versions
+    assert record.facts["kernel"]
+    assert record.generator_version
+    assert record.run_id[:8] in lab.report.read_text()
+    # Itself is no worse than itself.
+    status, compared = lab.run("compare", record.run_id, record.run_id)
+    assert status == 0, compared
+
+
+def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> None:
+    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3")
+    await_first_measurement(process.stderr)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    before = lab.record()
+    assert before.state is RunState.STOPPED
+    assert 1 <= len(before.measurements) < 6
+    status, said_after = lab.run("resume", before.run_id[:8])
+    assert status == 0, said_after
+    after = lab.record()
+    assert after.state is RunState.FINISHED
+    assert [m.number for m in after.measurements] == list(range(6))
+    assert after.measurements[: len(before.measurements)] == before.measurements
+
+
+def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
+    process = lab.start("RINGROAD_MEMIF", *QUICK, "--set", "repetitions=3")
+    await_first_measurement(process.stderr)
+    family = psutil.Process(process.pid).children(recursive=True)
+    names = {member.name() for member in family}
+    assert {"ringroad", "ringroadd"} <= names, names
+    namespaces = {os.readlink(f"/proc/{member.pid}/ns/net") for member in family}
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    assert wait_until(lambda: not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family), PATIENCE_S)
+    own = os.readlink("/proc/self/ns/net")
+    left = {link for pid in psutil.pids() if (link := network_of(pid))} & (namespaces - {own})
+    assert not left
+    killed = lab.record()
+    assert killed.measurements
+    status, said = lab.run("resume", "latest")
+    assert status == 0, said
+    assert len(lab.record().measurements) == 6
+
+
+def network_of(pid: int) -> str | None:
+    """Network namespace of a process, while there is one."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
+
+
+def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:
+    process = lab.start("RINGROAD_MEMIF", *QUICK)
+    # While the second size is measured.
+    await_first_measurement(process.stderr)
+    daemon = next(child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "ringroadd")
+    daemon.kill()
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 4, said
+    first, second = lab.record().measurements
+    assert first.outcome.status is not MeasurementStatus.INVALID
+    assert second.outcome.status is MeasurementStatus.INVALID
+    assert not second.outcome.metrics
+    assert "ringroadd" in " ".join(second.outcome.reasons)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("run", "BRIDGE_VETHX"), 2, "BRIDGE_VETH"),
+        (("run", "BRIDGE_VETH", "--set", "frames=[12]"), 2, "frames"),
+        (("run", "BRIDGE_VETH", "--baseline", "never-set"), 1, "never-set"),
+        (("resume", "nothing-there"), 1, "nothing-there"),
+        (("run", "BRIDGE_VETH", "--label", "version"), 2, "NAME=VALUE"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_measured(lab: Lab, arguments: tuple[str, ...], status: int, words: str) -> None:
+    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
