@@ -90,7 +90,7 @@ def test_devices_that_a_later_layer_leaves_out_may_stay_described(folder: Path) 
 
 
 def test_a_site_may_describe_drivers_that_nobody_measures(folder: Path) -> None:
-    (folder / "site.toml").write_text("[dut.ovs-dpdk.settings]\nmemory_mib = 1024\n")
+    (folder / "site.toml").write_text("[dut.ovs-dpdk.settings]\nemc_insert_inv_prob = 0\n")
     assert resolved(folder, 'duts = ["ovs"]').scenarios[0].duts[0].settings == {}
 
 
