@@ -39,7 +39,7 @@ class Lab:
 
     def run(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Run it to its end; its status, and what it says as JSON."""
-        done = subprocess.run(self.command(verb, *arguments, "--json"), capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.stdout, done.stderr
         said: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, said
@@ -73,7 +73,7 @@ def await_first_measurement(said: IO[str] | None) -> str:
 
 
 def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
-    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--label", "build=17", "--report", str(lab.report))
+    status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--json", "--label", "build=17", "--report", str(lab.report))
     assert status == 0, said
     assert said["state"] == RunState.FINISHED
     record = lab.record()
@@ -90,7 +90,7 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert record.generator_version
     assert record.run_id[:8] in lab.report.read_text()
     # Itself is no worse than itself.
-    status, compared = lab.run("compare", record.run_id, record.run_id)
+    status, compared = lab.run("compare", record.run_id, record.run_id, "--format", "json", "--output", "-")
     assert status == 0, compared
 
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> N
     before = lab.record()
     assert before.state is RunState.STOPPED
     assert 1 <= len(before.measurements) < 6
-    status, said_after = lab.run("resume", before.run_id[:8])
+    status, said_after = lab.run("resume", before.run_id[:8], "--json")
     assert status == 0, said_after
     after = lab.record()
     assert after.state is RunState.FINISHED
@@ -126,7 +126,7 @@ def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
     assert not left
     killed = lab.record()
     assert killed.measurements
-    status, said = lab.run("resume", "latest")
+    status, said = lab.run("resume", "latest", "--json")
     assert status == 0, said
     assert len(lab.record().measurements) == 6
 

@@ -9,6 +9,7 @@ import typer
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.run.progress import duration
 from ringroad_lab.scenario.plan import Plan, PlannedStart
 from ringroad_lab.scenario.plan import plan as make_plan
 from ringroad_lab.scenario.registries import Registries
@@ -34,16 +35,6 @@ def register(app: typer.Typer) -> None:
             print(json.dumps(_document(resolved, planned, programs), indent=2))
         else:
             _print(resolved, planned, programs)
-
-
-def duration_text(seconds: float) -> str:
-    """Write a time for people: `45 s`, `6 min 10 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _document(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredProgram, ...]) -> dict[str, object]:
@@ -89,7 +80,7 @@ def _row(number: int, start: PlannedStart) -> dict[str, str]:
         "methods": ", ".join(dict.fromkeys(each.method for each in start.measurements)),
         "frames": ", ".join(dict.fromkeys(each.frame.name for each in start.measurements)),
         "trials": str(sum(each.trials for each in start.measurements)),
-        "time": duration_text(start.expected_s),
+        "time": duration(start.expected_s),
     }
 
 
@@ -100,7 +91,7 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     print()
     print(
         f"{planned.measurements} measurements of about {planned.trials} trials; the generator tests itself first "
-        f"({duration_text(planned.self_test_s)}). About {duration_text(planned.expected_s)} in all."
+        f"({duration(planned.self_test_s)}). About {duration(planned.expected_s)} in all."
     )
     for program in programs:
         if program.path is None:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from ringroad_lab import __version__
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
+from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
@@ -26,12 +27,11 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
-from ringroad_lab.run.engine import TRIAL_OVERHEAD_S
 from ringroad_lab.run.progress import RunProgress, duration
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.sandbox.huge_pages import huge_pages
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.scenario.plan import make_methods
+from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
@@ -43,7 +43,6 @@ from ringroad_lab.testbed import huge_pages_mib
 INVALID_STATUS = 4
 REGRESSION_STATUS = 5
 
-Store = Annotated[str | None, typer.Option("--store", metavar="FILE|URL", help="The result store; else the user's own.")]
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
 ]
@@ -59,7 +58,7 @@ def register(app: typer.Typer) -> None:
         scenario: ScenarioName,
         layer: LayerNames = None,
         set_: Assignments = None,
-        store: Store = None,
+        store: StoreOption = None,
         baseline: BaselineName = None,
         report: ReportFile = None,
         label: Annotated[
@@ -99,7 +98,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def resume(
         run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
-        store: Store = None,
+        store: StoreOption = None,
         baseline: BaselineName = None,
         report: ReportFile = None,
         quiet: Quiet = False,
@@ -263,10 +262,12 @@ def _labels(scenarios: Sequence[Scenario], said: Sequence[str]) -> dict[str, str
 
 
 def _expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
-    expected = {}
-    for planned in schedule(scenarios):
-        for step in planned.steps:
+    """How long each measurement that is missing is expected to take, s, by its number."""
+    expected: dict[int, float] = {}
+    for start, turn in zip(plan(scenarios, registries).starts, schedule(scenarios), strict=True):
+        # The device's own start is shared out among what is measured of it.
+        overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
+        for step, each in zip(turn.steps, start.measurements, strict=True):
             if step.number not in measured:
-                kind = registries.methods[step.method.name]
-                expected[step.number] = kind(kind.settings_type.model_validate(step.method.settings)).expected_s(TRIAL_OVERHEAD_S)
+                expected[step.number] = each.expected_s + overhead_s
     return expected

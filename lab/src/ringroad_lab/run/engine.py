@@ -36,11 +36,9 @@ from ringroad_lab.run.events import (
     Warned,
 )
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S
 from ringroad_lab.scenario.schedule import Round, Step
 from ringroad_lab.trial import TrialResult
-
-# Beside its duration a trial takes about so long: learning frames, settling, reading.
-TRIAL_OVERHEAD_S = 0.6
 
 
 class Bed(ABC):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.interface import Method
 from ringroad_lab.scenario.model import DutChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.statistics.interleave import turns
+from ringroad_lab.scenario.schedule import schedule
 
 # What a trial takes beside its duration: configuration, learning frames, settling of counters. From 0.5 to 1.1 s on two busy processors.
 TRIAL_OVERHEAD_S = 1.0
@@ -75,20 +75,6 @@ class Plan:
         return sum(measurement.trials for start in self.starts for measurement in start.measurements)
 
 
-def order(scenario: Scenario) -> Iterator[tuple[DutChoice, int, bool]]:
-    """Yield the starts of devices in the order of measuring: device, repetition, whether it is of the noise floor.
-
-    Devices take turns within each repetition, so that what drifts on the machine falls on all of them alike. Pairs of the noise floor come
-    last, and are of the first device.
-    """
-    by_label = {dut.label: dut for dut in scenario.duts}
-    for repetition, labels in enumerate(turns(tuple(by_label), scenario.repetitions)):
-        for label in labels:
-            yield by_label[label], repetition, False
-    for start in range(2 * scenario.noise_floor_pairs):
-        yield scenario.duts[0], start, True
-
-
 def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ...]:
     """Make the methods of a checked scenario."""
     types = [(registries.methods[choice.name], choice.settings) for choice in scenario.methods]
@@ -97,17 +83,18 @@ def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ..
 
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     """Plan checked scenarios, one after the other."""
-    starts: list[PlannedStart] = []
     transports: set[tuple[str, str]] = set()
     deviations: list[str] = []
     for scenario in scenarios:
-        methods = make_methods(scenario, registries)
-        deviations += [sentence for method in methods for sentence in method.deviations()]
-        measurements = tuple(_planned(method, frame) for method in methods for frame in scenario.frames)
-        starts += [PlannedStart(scenario, dut, repetition, is_noise, measurements) for dut, repetition, is_noise in order(scenario)]
+        deviations += [sentence for method in make_methods(scenario, registries) for sentence in method.deviations()]
         for dut in scenario.duts:
             kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
             transports |= {(kind.value, frame.name) for frame in scenario.frames}
+    starts: list[PlannedStart] = []
+    for turn in schedule(scenarios):
+        methods = {method.name: method for method in make_methods(turn.scenario, registries)}
+        measurements = tuple(_planned(methods[step.method.name], step.frame) for step in turn.steps)
+        starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements))
     return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
 
 
