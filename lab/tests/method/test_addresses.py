@@ -10,7 +10,7 @@ from ringroad_lab.generator.simulated import FullTable, SimulatedDut, SimulatedG
 from ringroad_lab.method.address_caching import AddressCachingMethod, AddressCachingSettings
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
-from ringroad_lab.trial import AddressPlan, TrialResult
+from ringroad_lab.trial import AddressPlan, TrialRequest, TrialResult
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 
@@ -24,7 +24,7 @@ def learn(dut: SimulatedDut, **chosen: int) -> Outcome:
     return LearningRateMethod(LearningRateSettings(**chosen)).measure(Bench(SimulatedGenerator(dut)).context)
 
 
-@settings(PATIENT, max_examples=50)
+@settings(PATIENT, max_examples=25)
 @given(table_size=st.integers(2, 1000), full_table=st.sampled_from(FullTable))
 def test_table_size_is_found_exactly(table_size: int, full_table: FullTable) -> None:
     outcome = cache(SimulatedDut(capacity_fps=MAX_FPS, table_size=table_size, full_table=full_table), max_stations=1024)
@@ -87,6 +87,30 @@ def test_device_that_drops_what_it_does_not_know_has_no_figure() -> None:
     outcome = AddressCachingMethod(AddressCachingSettings()).measure(bench.context)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE
     assert "does not flood" in outcome.reasons[0]
+
+
+@pytest.mark.parametrize("purpose", ["ask", "teach"])
+def test_frames_that_are_lost_now_and_then_change_nothing(purpose: str) -> None:
+    # Every other asking or teaching is lost as a whole: nothing is flooded, or nothing is learned.
+    class Lossy(SimulatedGenerator):
+        lost = False
+
+        def trial(self, request: TrialRequest) -> TrialResult:
+            if request.purpose != purpose:
+                return super().trial(request)
+            self.lost = not self.lost
+            if not self.lost:
+                return super().trial(request)
+            # What is lost on its way to the device teaches nothing.
+            fixed = request.load.model_copy(update={"addresses": AddressPlan.FIXED})
+            result = super().trial(request.model_copy(update={"load": fixed}))
+            counts = tuple(direction.model_copy(update={"received_frames": 0}) for direction in result.directions)
+            return result.model_copy(update={"request": request, "directions": counts})
+
+    outcome = AddressCachingMethod(AddressCachingSettings(max_stations=1000)).measure(
+        Bench(Lossy(SimulatedDut(capacity_fps=MAX_FPS, table_size=500, full_table=FullTable.FORGETS_OLDEST))).context
+    )
+    assert outcome.metrics["address_cache_addresses"].value == 500
 
 
 def test_generator_that_cannot_send_has_no_figure() -> None:

@@ -50,13 +50,11 @@ def judge(result: TrialResult, acceptable_loss_ratio: float) -> JudgedTrial:
     Frames that the generator did not send are neither loss nor success, one that took longer than asked offered another load, and
     duplicates make up for no loss: the trial's counts are of different frames.
     """
-    reasons = list(result.reasons)
-    if not result.is_valid and not reasons:
-        reasons.append("the generator calls the trial invalid")
-    for direction in result.directions:
-        reasons += _contradictions(result.request, direction)
+    if not result.is_valid:
+        return JudgedTrial(result, Judgement.NOTHING, result.reasons or ("the generator calls the trial invalid",))
+    reasons = [reason for direction in result.directions for reason in _contradictions(result.request, direction)]
     if reasons:
-        return JudgedTrial(result, Judgement.NOTHING, tuple(dict.fromkeys(reasons)))
+        return JudgedTrial(result, Judgement.NOTHING, tuple(reasons))
     lost_too_many = result.lost_frames > acceptable_loss_ratio * result.sent_frames
     return JudgedTrial(result, Judgement.FAIL if lost_too_many else Judgement.PASS)
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, AddressTeacher
-from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, UNKNOWN_STATIONS, AddressTeacher
+from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.search import Grid, search_greatest
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
@@ -29,6 +29,8 @@ class LearningRateSettings(TrialSettings):
     """Rate at which the device is asked for them, frames/s."""
     resolution: Annotated[float, Field(ge=0.001, le=0.5)] = 0.05
     """How near the greatest rate that passes and the least that does not have to be, of the latter."""
+    loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
+    """How often an attempt that fails is repeated before it counts: a frame that is lost on its way teaches nothing."""
 
 
 class LearningRateMethod(TrialMethod):
@@ -43,7 +45,7 @@ class LearningRateMethod(TrialMethod):
         """See [`Method.expected_s`]."""
         settings = self.settings
         probes = math.log2(1 / settings.resolution) + 4
-        return probes * (2 * trial_overhead_s + settings.stations / settings.ask_fps)
+        return probes * (3.5 * trial_overhead_s + settings.stations / settings.ask_fps)
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
@@ -53,14 +55,17 @@ class LearningRateMethod(TrialMethod):
         """Search for the greatest rate at which the device learns every new address."""
         settings, max_fps = self.settings, series.context.max_fps
         teacher = AddressTeacher(series, min(settings.ask_fps, max_fps))
-        # Asked for, never shown: unknown for good.
-        teacher.check(unknown_station=_FIRST_STATION, known_station=_FIRST_STATION + 1)
-        following = _FIRST_STATION + 2
+        known = _FIRST_STATION + UNKNOWN_STATIONS
+        teacher.check(unknown_station=_FIRST_STATION, known_station=known)
+        following = known + 1
 
         def attempt(rate_fps: float) -> JudgedTrial:
             nonlocal following
-            judged = teacher.teach_and_ask(following, settings.stations, rate_fps)
-            following += settings.stations
+            for _ in range(1 + settings.loss_repeats):
+                judged = teacher.teach_and_ask(following, settings.stations, rate_fps)
+                following += settings.stations
+                if judged.judgement is not Judgement.FAIL:
+                    break
             return judged
 
         grid = Grid(minimum=min(settings.minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution)
