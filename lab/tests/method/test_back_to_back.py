@@ -11,7 +11,8 @@ from ringroad_lab.method.back_to_back import BackToBackMethod, BackToBackSetting
 from ringroad_lab.method.recovery import RecoveryMethod, RecoverySettings
 from ringroad_lab.method.soak import SoakMethod, SoakSettings
 from ringroad_lab.record import MeasurementStatus
-from simulated_bench import MAX_FPS, PATIENT, Bench
+from ringroad_lab.trial import TrialResult
+from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 
 @PATIENT
@@ -104,3 +105,17 @@ def test_soak_of_a_device_that_dies_is_invalid() -> None:
     outcome = SoakMethod(SoakSettings(duration_s=250)).measure(bench.context)
     assert outcome.status is MeasurementStatus.INVALID
     assert len(bench.trials) == 22
+
+
+def test_recovery_begins_again_with_each_loss() -> None:
+    # Of the trials after the overload the second loses frames.
+    def lose_second(number: int, result: TrialResult) -> TrialResult:
+        if number != 2:
+            return result
+        return result.model_copy(update={"directions": tuple(d.model_copy(update={"received_frames": 1}) for d in result.directions)})
+
+    bench = Bench(Scripted(SimulatedDut(capacity_fps=500_000), lose_second), throughput_fps=500_000)
+    outcome = RecoveryMethod(RecoverySettings()).measure(bench.context)
+    assert len(bench.rates("recovery")) == 4
+    # The third begins after two trials of 0.2 s, and three pauses of 1 s.
+    assert outcome.metrics["recovery_at_most_s"].value == pytest.approx(3.4)

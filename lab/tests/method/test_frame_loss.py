@@ -102,3 +102,15 @@ def test_deviations() -> None:
     assert len(FrameLossMethod(FrameLossSettings(step_ratio=0.2, clean_trials=1)).deviations()) == 3
     assert ForwardingRateMethod(ForwardingRateSettings.strict()).deviations() == ()
     assert len(ForwardingRateMethod(ForwardingRateSettings()).deviations()) == 1
+
+
+def test_clean_loads_have_to_be_in_a_row() -> None:
+    # Clean at 100 and 80 % of the greatest load, not between.
+    def lose_at_ninety(_: int, result: TrialResult) -> TrialResult:
+        if abs(result.request.load.rate_fps - 900_000) > 1:
+            return result
+        return result.model_copy(update={"directions": tuple(d.model_copy(update={"received_frames": 1}) for d in result.directions)})
+
+    bench = Bench(Scripted(SimulatedDut(capacity_fps=2 * MAX_FPS), lose_at_ninety))
+    FrameLossMethod(FrameLossSettings()).measure(bench.context)
+    assert min(bench.rates("frame-loss")) == pytest.approx(700_000)

@@ -10,7 +10,7 @@ from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
-from ringroad_lab.trial import TrialResult
+from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 
@@ -214,3 +214,13 @@ def test_every_method_has_its_own_name_and_makes_strict_settings() -> None:
         assert method(method.settings_type()).expected_s(1.0) <= made.expected_s(1.0)
         # Settings as scenarios write them.
         assert method.settings_type.model_validate_json(made.settings.model_dump_json()) == made.settings
+
+
+def test_verification_that_says_nothing_does_not_undo_a_loss() -> None:
+    def spoil_verification(_: int, result: TrialResult) -> TrialResult:
+        return result.model_copy(update={"verdict": TrialVerdict.INVALID}) if result.request.purpose == "verification" else result
+
+    outcome = measure(Bench(Scripted(SimulatedDut(capacity_fps=300_000), spoil_verification)))
+    # The device's own limit, not the generator's.
+    assert outcome.status is MeasurementStatus.OK
+    assert throughput(outcome) == pytest.approx(300_000, rel=0.01)
