@@ -7,13 +7,30 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from ringroad_lab.dut.interface import DutPort, Rule
+from ringroad_lab.dut.linux_bridge import LinuxBridge
+from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import LabError
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
 from ringroad_lab.trial import Load, TrialRequest
+
+
+class CutBridge(LinuxBridge):
+    """A bridge that is up, and forwards nothing."""
+
+    driver = "cut-bridge"
+
+    def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
+        """Make the ports, and have them forward to addresses that are known, of which there are none."""
+        super().configure(ports, rules)
+        for port in ports:
+            command = ["bridge", "-n", self._netns, "link", "set", "dev", port.cable.dut_end, "learning", "off", "flood", "off"]
+            self._host.run([*command, "mcast_flood", "off"])
 
 
 def offer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +42,8 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
         for frame in scenario.frames
         if not asked.get("self_test")
     }
+    if asked.get("cut"):
+        DUTS[CutBridge.driver] = CutBridge
     steps: list[str] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
         trials = []

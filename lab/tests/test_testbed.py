@@ -5,13 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+import time
+import uuid
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.sandbox.private import Sandbox
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.testbed import TestBed, WatchedGenerator
+from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_dpdk = pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="dpdk-testpmd is not installed (dpdk-dev)")
@@ -90,3 +103,128 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
     assert bool(told["processes"]["dut"]) is (driver != "linux-bridge")
     one_way = bed(driver, cable, loads[1:], scenario={"frames": [FRAME_64, IMIX], "bidirectional": False})
     assert_forwards(one_way, ways=1)
+
+
+@pytest.mark.parametrize(
+    ("driver", "cable"), [("ringroad", "vhost-user"), pytest.param("testpmd", "memif", marks=needs_dpdk)], ids=["ringroad", "testpmd"]
+)
+def test_a_device_that_dies_is_an_error_and_no_figure(driver: str, cable: str) -> None:
+    load = {"frame": FRAME_64, "rate_fps": 2000}
+    told = bed(driver, cable, [load, {"kill": True}, load])
+    assert told["error"] == "DutError"
+    assert "ended with status" in told["text"]
+
+
+def test_a_device_that_forwards_nothing_is_an_error_with_its_counters() -> None:
+    told = bed("cut-bridge", "veth", [], cut=True)
+    assert told["error"] == "DutError"
+    assert "Linux bridge forwards nothing: 0 of 50 from 1 to 2, 0 of 50 from 2 to 1 frames arrived" in told["text"]
+    assert "1.rx_frames" in told["text"]
+
+
+def test_the_generators_ceiling_is_measured_once_before_the_device_starts() -> None:
+    told = bed("ringroad", "memif", [], self_test=True)
+    assert "error" not in told, told
+    (ceiling,) = told["ceilings"]
+    assert (ceiling["transport"], ceiling["frame"]["name"]) == ("memif", "64")
+    assert ceiling["ceiling_fps"] > 0
+    assert told["steps"].index("starting Ringroad switch") > told["steps"].index(
+        "measuring what the generator carries by itself over memif: 64"
+    )
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    told = bed("ringroad", "memif", [], env={"RINGROAD_BIN_DIR": str(tmp_path)})
+    assert told["error"] == "MissingProgramError"
+    assert "ringroad is not installed" in told["text"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "cable", "settings", "text"),
+    [
+        ("no-such", "veth", {}, "there is no device 'no-such': there are linux-bridge, "),
+        ("linux-bridge", "memif", {}, "linux-bridge has no port for memif: nic, tap, veth"),
+        ("testpmd", "memif", {"forward_mode": "txonly"}, "settings of testpmd: forward_mode: Input should be"),
+        ("ringroad", "memif", {"speed": 1}, "settings of ringroad: speed: Extra inputs are not permitted"),
+    ],
+)
+def test_what_does_not_fit_together_is_told_before_anything_starts(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:
+    choice = DutChoice(label="dut", driver=driver, settings=settings)
+    scenario = Scenario(
+        name="test",
+        duts=(choice,),
+        physical=CableKind(cable),
+        methods=(MethodChoice(name="throughput"),),
+        frames=(FrameMix(name="64", parts=((64, 1),)),),
+    )
+    with pytest.raises(ScenarioError, match=text):
+        TestBed(scenario, choice)
+
+
+def refused_trial(rate_fps: float) -> TrialResult:
+    way = DirectionCounts(
+        sender="1", receiver="2", intended_frames=100, sent_frames=100, refused_frames=60, received_frames=40, transmit_s=1.0
+    )
+    request = TrialRequest(load=Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=rate_fps), duration_s=1.0)
+    return TrialResult(request=request, started_at=0.0, verdict=TrialVerdict.VALID, directions=(way,))
+
+
+@pytest.mark.parametrize(("rate_fps", "is_valid"), [(1000.0, True), (1001.0, False)])
+def test_full_rings_are_the_devices_loss_only_up_to_the_generators_ceiling(rate_fps: float, is_valid: bool) -> None:
+    class Refused(Generator):
+        def trial(self, request: TrialRequest) -> TrialResult:
+            return refused_trial(request.load.rate_fps)
+
+        def version(self) -> str:
+            return "simulated"
+
+    checks: list[str] = []
+    watched = WatchedGenerator(
+        Refused(),
+        lambda: checks.append("checked"),
+        lambda frame: GeneratorCeiling(transport="memif", frame=frame, ceiling_fps=1000.0),
+    )
+    result = watched.trial(refused_trial(rate_fps).request)
+    assert result.is_valid is is_valid
+    assert result.lost_frames == 60
+    assert checks == ["checked"]
+    assert is_valid or "above the 1000 frames/s that the generator carries by itself" in result.reasons[0]
+
+
+def processes_with(marker: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("RINGROAD_LAB_TEST") == marker:
+            found.append(process.pid)
+    return found
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, 2.0])
+def test_a_lab_that_is_killed_leaves_nothing_of_a_bed(after_s: float) -> None:
+    marker = uuid.uuid4().hex
+    lab = subprocess.Popen(
+        [sys.executable, "-c", KILLED_LAB, str(Path(__file__).parent / "bed_in_sandbox.py")],
+        env={**os.environ, "RINGROAD_LAB_TEST": marker},
+        start_new_session=True,
+    )
+    try:
+        assert wait_until(lambda: len(processes_with(marker)) > 1, 60)
+        # Some moment of the building or of the trials: any will do.
+        time.sleep(after_s)
+    finally:
+        lab.kill()
+        lab.wait()
+    assert wait_until(lambda: not processes_with(marker), 10)
+
+
+KILLED_LAB = """
+import json, sys
+from ringroad_lab.sandbox.private import Sandbox
+frame = {"name": "64", "parts": [[64, 1]]}
+scenario = {"name": "test", "duts": [{"label": "bridge", "driver": "linux-bridge"}], "physical": "veth",
+            "methods": [{"name": "throughput"}], "frames": [frame], "huge_pages": False}
+sandbox = Sandbox.start([sys.executable, sys.argv[1]])
+sandbox.stdin.write(json.dumps({"scenario": scenario, "loads": 1000 * [{"frame": frame, "rate_fps": 1000}], "duration_s": 0.2}))
+sandbox.stdin.close()
+sandbox.wait()
+"""

@@ -14,4 +14,4 @@ def require_ringroad(host: Host, program: str) -> str:
         MissingProgramError: it is not there.
     """
     folder = os.environ.get("RINGROAD_BIN_DIR")
-    return host.require(f"{folder}/{program}" if folder else program, "ringroad")
+    return host.require(f"{folder}/{program}" if folder else program, "ringroad (or build it, and set RINGROAD_BIN_DIR to its folder)")

@@ -33,7 +33,7 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt
 from ringroad_lab.scenario.model import DutChoice, NicPair, Scenario
 from ringroad_lab.topology import Wiring, wire
-from ringroad_lab.trial import Load, TrialRequest, TrialResult
+from ringroad_lab.trial import Load, TrialRequest, TrialResult, TrialVerdict
 
 READY_TIMEOUT_S = 30.0
 # A small load, so that the slowest emulated guest carries some of it.
@@ -176,7 +176,7 @@ class TestBed:
 
         locations = (generator_location(physical[0]), generator_location(physical[1]))
         self._otg = OtgGenerator(self._generator_process.client, locations, self._generator_process.version)
-        self.generator: Generator = WatchedGenerator(self._otg, self.check)
+        self.generator: Generator = WatchedGenerator(self._otg, self.check, self.ceiling)
         self._otg.plug_in()
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")
@@ -305,12 +305,13 @@ class TestBed:
 
 
 class WatchedGenerator(Generator):
-    """A generator whose trials are results only while the device lives."""
+    """A generator whose trials are results only while the device lives, and up to what the generator carries by itself."""
 
-    def __init__(self, generator: Generator, check: Callable[[], None]) -> None:
-        """Take the generator, and what raises an error where a part of the bed has ended."""
+    def __init__(self, generator: Generator, check: Callable[[], None], ceiling: Callable[[FrameMix], GeneratorCeiling | None]) -> None:
+        """Take the generator, what raises an error where a part of the bed has ended, and what tells the generator's ceilings."""
         self._generator = generator
         self._check = check
+        self._ceiling = ceiling
 
     def trial(self, request: TrialRequest) -> TrialResult:
         """Offer a load.
@@ -328,6 +329,13 @@ class WatchedGenerator(Generator):
             raise
         if not result.is_valid or result.lost_frames:
             self._check()
+        ceiling = self._ceiling(request.load.frame)
+        refused = sum(way.refused_frames for way in result.directions)
+        if refused and ceiling and request.load.rate_fps > ceiling.ceiling_fps:
+            # Its ring would have been full without a device, too.
+            own = f"{ceiling.ceiling_fps:.0f} frames/s that the generator carries by itself"
+            reason = f"{refused} frames found no room, at a load above the {own}"
+            return result.model_copy(update={"verdict": TrialVerdict.INVALID, "reasons": (*result.reasons, reason)})
         return result
 
     def version(self) -> str:

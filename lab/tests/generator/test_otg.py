@@ -272,7 +272,8 @@ def test_loss_is_never_negative_nor_more_than_was_sent(sent: int, distinct: int,
     way = otg._detailed(traffic.Direction(0, 1), 100, request(), told)
     assert 0 <= way.lost_frames <= way.sent_frames
     assert way.received_frames <= sent
-    assert way.refused_frames in (0, unsent)
+    assert way.refused_frames <= unsent
+    assert not way.refused_frames or way.sent_frames <= way.intended_frames
 
 
 def flows(load: Load) -> dict[str, dict[str, Any]]:

@@ -126,7 +126,7 @@ class RingroadSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the daemon's version."""
-        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().removeprefix("ringroadd ")}
+        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.split()[-1]}
 
     def port_modes(self) -> dict[str, str]:
         """Return what the daemon says of each port."""

@@ -19,8 +19,6 @@ SETTLE_LIMIT_S = 2.0
 POLL_S = 0.02
 # A generator that does not stop by itself is stopped so long after the end.
 OVERTIME_S = 2.0
-# The generator's clock is compared with the system's in steps of so many ns.
-CLOCK_STEP_NS = 10_000_000
 
 
 class OtgGenerator(Generator):
@@ -89,7 +87,8 @@ class OtgGenerator(Generator):
             verdict=TrialVerdict.INVALID if reasons else TrialVerdict.VALID,
             reasons=tuple(reasons),
             directions=counts,
-            clock_error=detail.clock.max_ns / CLOCK_STEP_NS if detail and detail.clock.comparisons else None,
+            # How far the clock strayed at most, as part of the time that was measured with it.
+            clock_error=detail.clock.max_ns / 1e9 / expected_s if detail and detail.clock.comparisons else None,
         )
 
     def close(self) -> None:
@@ -145,7 +144,7 @@ def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, deta
     if flow is None or arrival is None:
         raise GeneratorError(f"the generator does not tell of flow {way.flow!r}")
     received = next((port.received for port in detail.ports if port.port == traffic.PORT_NAMES[way.receiver]), None)
-    refused = _refused_frames(way, flow, request, detail)
+    refused = _refused_frames(way, intended, flow, request, detail)
     return _direction(way, intended).model_copy(
         update={
             "sent_frames": flow.offered.sent_frames + refused,
@@ -161,15 +160,17 @@ def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, deta
     )
 
 
-def _refused_frames(way: traffic.Direction, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> int:
+def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> int:
     """Frames that were due and that the device's ring had no room for, rather than that the generator was late with.
 
-    A ring of shared memory that is full holds its sender up, where a wire would have taken the frames and the device lost them. They are
-    the device's loss where the ring was full for most of the time that the unsent frames would have taken.
+    A ring that is full holds its sender up, where a wire would have taken the frames and the device lost them. They are the device's
+    loss where the ring was full for most of the time that they would have taken; at loads that the generator carries without the
+    device, as its self-test shows.
     """
     sender = next((port for port in detail.ports if port.port == traffic.PORT_NAMES[way.sender]), None)
-    missing_ns = flow.unsent_frames / request.load.rate_fps * 1e9
-    return flow.unsent_frames if sender and sender.blocked_ns >= missing_ns / 2 else 0
+    missing = max(0, min(flow.unsent_frames, intended - flow.offered.sent_frames))
+    missing_ns = missing / request.load.rate_fps * 1e9
+    return missing if sender and sender.blocked_ns >= missing_ns / 2 else 0
 
 
 def _latency(told: Distribution | None) -> LatencySummary | None:
