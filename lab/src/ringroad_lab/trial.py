@@ -100,7 +100,7 @@ class DirectionCounts(Frozen):
     sent_frames: Count
     """Frames offered."""
     refused_frames: Count = 0
-    """Those of the sent that the device's ring had no room for, so that they never left: lost, before the device looked at them."""
+    """Those of the sent that the device's ring had no room for when they were due: lost, before the device looked at them."""
     received_frames: Count
     """Different frames of this trial that arrived, duplicates not counted."""
     duplicate_frames: Count = 0

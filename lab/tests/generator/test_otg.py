@@ -266,6 +266,18 @@ def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedSer
     assert flow["duration"]["fixed_packets"]["packets"] == 100
 
 
+def test_a_burst_that_the_device_had_no_room_for_is_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
+    tell(server, {})
+    burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
+    server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=20_000_000))
+    result = generator.trial(burst)
+    assert result.is_valid, result.reasons
+    # Three quarters of the 40 ms that it took were more than the 10 ms that it should have taken.
+    assert (result.directions[0].refused_frames, result.lost_frames) == (75, 75)
+    server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=5_000_000))
+    assert not generator.trial(burst).is_valid
+
+
 @given(sent=st.integers(0, 1000), distinct=st.integers(0, 1000), unsent=st.integers(0, 1000), blocked_ns=st.integers(0, 10**9))
 def test_loss_is_never_negative_nor_more_than_was_sent(sent: int, distinct: int, unsent: int, blocked_ns: int) -> None:
     told = TrialDetail.model_validate(detail(sent=sent, distinct=distinct, unsent=unsent, blocked_ns=blocked_ns))

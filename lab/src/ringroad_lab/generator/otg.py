@@ -9,7 +9,7 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator import traffic
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.judgement import judge
+from ringroad_lab.generator.judgement import asked_s, judge, tolerance_s
 from ringroad_lab.generator.otg_client import Distribution, FlowDetail, FlowMetric, OtgClient, PortMetric, TrialDetail
 from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialRequest, TrialResult, TrialVerdict
 
@@ -67,7 +67,7 @@ class OtgGenerator(Generator):
         if load.learning:
             self._send([way.learning_flow for way in ways], 0.0, "learning frames")
         started_at = time.time()
-        expected_s = intended / load.rate_fps if load.burst_frames is not None else request.duration_s
+        expected_s = asked_s(request)
         overtime = self._send([way.flow for way in ways], expected_s, "the load")
         if overtime:
             reasons.append(overtime)
@@ -144,33 +144,43 @@ def _detailed(way: traffic.Direction, intended: int, request: TrialRequest, deta
     if flow is None or arrival is None:
         raise GeneratorError(f"the generator does not tell of flow {way.flow!r}")
     received = next((port.received for port in detail.ports if port.port == traffic.PORT_NAMES[way.receiver]), None)
-    refused = _refused_frames(way, intended, flow, request, detail)
+    unsent, overdue = _refused_frames(way, intended, flow, request, detail)
+    distinct = min(arrival.distinct, flow.offered.sent_frames)
+    elapsed_s = flow.offered.elapsed_ns / 1e9
     return _direction(way, intended).model_copy(
         update={
-            "sent_frames": flow.offered.sent_frames + refused,
-            "refused_frames": refused,
-            "received_frames": min(arrival.distinct, flow.offered.sent_frames),
+            "sent_frames": flow.offered.sent_frames + unsent,
+            "refused_frames": unsent + overdue,
+            "received_frames": max(0, distinct - overdue),
             "duplicate_frames": arrival.duplicates + arrival.excess,
             "reordered_frames": arrival.reordered,
             "damaged_frames": arrival.corrupted + (received.corrupted_unattributed if received else 0),
             "foreign_frames": received.foreign_frames + received.unknown_stream_frames if received else 0,
-            "transmit_s": flow.offered.elapsed_ns / 1e9,
+            "transmit_s": asked_s(request) if overdue else elapsed_s,
             "latency": _latency(arrival.delay.latency_ns),
         }
     )
 
 
-def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> int:
-    """Frames that were due and that the device's ring had no room for, rather than that the generator was late with.
+def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, request: TrialRequest, detail: TrialDetail) -> tuple[int, int]:
+    """Frames that were due and that the device's ring had no room for: those that were never sent, and those of a burst that left late.
 
     A ring that is full holds its sender up, where a wire would have taken the frames and the device lost them. They are the device's
-    loss where the ring was full for most of the time that they would have taken; at loads that the generator carries without the
-    device, as its self-test shows.
+    loss where the ring was full for most of the time that is missing, rather than the generator late by itself; at loads that the
+    generator carries without the device, as its self-test shows.
     """
     sender = next((port for port in detail.ports if port.port == traffic.PORT_NAMES[way.sender]), None)
-    missing = max(0, min(flow.unsent_frames, intended - flow.offered.sent_frames))
-    missing_ns = missing / request.load.rate_fps * 1e9
-    return missing if sender and sender.blocked_ns >= missing_ns / 2 else 0
+    blocked_s = sender.blocked_ns / 1e9 if sender else 0.0
+    load = request.load
+    if load.burst_frames is None:
+        unsent = max(0, min(flow.unsent_frames, intended - flow.offered.sent_frames))
+        return (unsent if blocked_s >= unsent / load.rate_fps / 2 else 0), 0
+    elapsed_s = flow.offered.elapsed_ns / 1e9
+    excess_s = elapsed_s - asked_s(request)
+    if excess_s > tolerance_s(request) and blocked_s >= excess_s / 2:
+        # The device took them as fast as it could: so many of them after the burst's time.
+        return 0, round(flow.offered.sent_frames * excess_s / elapsed_s)
+    return 0, 0
 
 
 def _latency(told: Distribution | None) -> LatencySummary | None:

@@ -35,7 +35,7 @@ class OtgProcess:
         program = require_ringroad(host, "ringroad")
         self.version = host.run([program, "--version"]).stdout.strip()
         argv = [program, "--json", "otg", "--http", "--listen", "127.0.0.1:0"]
-        if cpus and "--threads" in host.run([program, "otg", "--help"]).stdout:
+        if cpus:
             # Each port sends and receives in a thread; fewer processors than ports are shared without switching threads.
             argv += ["--cpu", ",".join(str(cpu) for cpu in sorted(cpus)), "--threads", "one" if len(cpus) < 2 else "queue"]
         self.process: Process = host.start(name, argv, cpus=cpus)
