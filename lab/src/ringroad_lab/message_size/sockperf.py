@@ -1,0 +1,67 @@
+"""sockperf's ping-pong between two stations, over UDP or TCP: one message under way at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ringroad_lab.errors import GeneratorError, HostError
+from ringroad_lab.message_size.points import Point
+from ringroad_lab.message_size.station import Station
+
+PORT = 11111
+# sockperf's own header is in each message (sockperf(1): --msg-size).
+MIN_BYTES = 14
+MAX_BYTES = 65507
+"""Of UDP over IPv4."""
+_OVERHEAD_S = 15.0
+_MEDIAN = re.compile(r"percentile 50\.000 =\s*([\d.]+)")
+_COUNTS = re.compile(r"\[Valid Duration\].*SentMessages=(\d+); ReceivedMessages=(\d+)")
+
+
+def measure_by_sockperf(
+    sender: Station,
+    receiver: Station,
+    protocol: Literal["udp", "tcp"],
+    sizes_bytes: Sequence[int],
+    *,
+    seconds_each: int,
+    on_point: Callable[[Point], None] = lambda point: None,
+) -> list[Point]:
+    """Bounce messages of each size for some seconds.
+
+    Raises:
+        GeneratorError: it ended with an error, or no message came back.
+        GuestError: the receiver does not listen.
+    """
+    tcp = ["--tcp"] if protocol == "tcp" else []
+    where = ["-i", receiver.address, "-p", str(PORT), *tcp]
+    answering = receiver.serve("sockperf server", ["sockperf", "server", *where], protocol, PORT)
+    points = []
+    try:
+        for size in sizes_bytes:
+            argv = ["sockperf", "ping-pong", *where, "-m", str(size), "-t", str(seconds_each)]
+            try:
+                said = sender.run(argv, timeout_s=seconds_each + _OVERHEAD_S).stdout
+            except HostError as error:
+                raise GeneratorError(f"sockperf from {sender.name} to {receiver.name}, {size} bytes: {error}") from error
+            points.append(Point(size, parse_sockperf(said)))
+            on_point(points[-1])
+    finally:
+        answering.stop()
+    return points
+
+
+def parse_sockperf(text: str) -> float:
+    """Read the median one-way latency, ns, that sockperf's ping-pong prints.
+
+    Raises:
+        GeneratorError: it is not there, or no message came back.
+    """
+    median, counts = _MEDIAN.search(text), _COUNTS.search(text)
+    if median is None or counts is None:
+        raise GeneratorError(f"sockperf tells no latency: {text.strip()[-500:] or 'it said nothing'}")
+    if int(counts[2]) == 0 or float(median[1]) <= 0:
+        raise GeneratorError(f"sockperf: of {counts[1]} messages none came back")
+    return float(median[1]) * 1000

@@ -1,0 +1,184 @@
+"""A sweep over message sizes through a device: NetPIPE, and the same with sockperf over UDP and TCP, with what it cost the device."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.lay import lay_cable, remove_cable
+from ringroad_lab.dut.interface import Dut, DutPort
+from ringroad_lab.errors import HostError
+from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.message_size.netpipe import measure_by_netpipe
+from ringroad_lab.message_size.points import Point
+from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
+from ringroad_lab.message_size.station import Station
+from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+from ringroad_lab.topology import Topology, wire
+
+READY_TIMEOUT_S = 30.0
+ADDRESSES = ("198.18.0.1/24", "198.18.0.2/24")
+Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
+# To be told with each result.
+CONDITIONS = (
+    "Message sizes: the stations are network namespaces at the ends of veth pairs; offloads (checksums, segmentation, GRO) are off at both.",
+    "Message sizes: one message is under way at a time, so throughput is what the latency leaves room for (NetPIPE's definition).",
+)
+
+
+class MessageSizeSettings(BaseModel):
+    """What can be set of a sweep."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
+    max_bytes: Annotated[int, Field(ge=64, le=8 * 1024 * 1024)] = 131072
+    """NetPIPE's greatest block. sockperf ends at 65507 bytes, the greatest UDP message."""
+    perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
+    """NetPIPE measures so many bytes below and above each of its sizes too (its default)."""
+    seconds_each: Annotated[int, Field(ge=1, le=60)] = 1
+    """How long sockperf bounces messages of each size."""
+    timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    """When NetPIPE is given up."""
+
+
+def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
+    """Sizes that sockperf measures: its smallest, then powers of two and what lies half-way (as NetPIPE), up to UDP's greatest."""
+    limit = min(max_bytes, MAX_BYTES)
+    sizes = {MIN_BYTES, limit} | {size for power in range(4, 17) for size in (1 << power, 3 << power >> 1) if size <= limit}
+    return tuple(sorted(size for size in sizes if size >= MIN_BYTES))
+
+
+def sweep_message_sizes(
+    host: Host,
+    dut: Dut,
+    settings: MessageSizeSettings,
+    *,
+    station_cpus: frozenset[int] = frozenset(),
+    on_step: Callable[[str], None] = lambda step: None,
+) -> Outcome:
+    """Join two stations by a device, measure, and take everything down.
+
+    Args:
+        host: Where all of it runs.
+        dut: A device that was not started yet, and carries veth.
+        settings: What to measure.
+        station_cpus: Processors of the stations' programs; empty: any.
+        on_step: Called with what is being done, for the user.
+
+    Raises:
+        LabError: what could not be started, or measured, and why.
+    """
+    for program, package in _programs(settings):
+        host.require(program, package)
+    dut.prepare()
+    with ExitStack() as stack:
+        on_step(f"starting {dut.title}")
+        stack.callback(dut.stop)
+        dut.start()
+        wiring = wire(Topology.P2P)
+        cables = []
+        for number in wiring.physical_ports:
+            cables.append(lay_cable(CableKind.VETH, f"{host.folder.name[-4:]}m{number}", host))
+            stack.callback(remove_cable, cables[-1], host)
+        dut.configure([DutPort(number, cable) for number, cable in zip(wiring.physical_ports, cables, strict=True)], wiring.rules)
+        stations = [Station(host, f"station{number}", station_cpus) for number in wiring.physical_ports]
+        for station, cable, address in zip(stations, cables, ADDRESSES, strict=True):
+            stack.callback(station.stop)
+            station.start(cable, address)
+        dut.await_ready(READY_TIMEOUT_S)
+        return _measure(host, dut, stations[0], stations[1], settings, on_step)
+
+
+def _programs(settings: MessageSizeSettings) -> list[tuple[str, str]]:
+    programs = [("ip", "iproute2"), ("ss", "iproute2"), ("ethtool", "ethtool")]
+    if "netpipe" in settings.tools:
+        programs.append(("NPtcp", "netpipe-tcp"))
+    if {"sockperf-udp", "sockperf-tcp"} & set(settings.tools):
+        programs.append(("sockperf", "sockperf"))
+    return programs
+
+
+def _measure(
+    host: Host, dut: Dut, sender: Station, receiver: Station, settings: MessageSizeSettings, on_step: Callable[[str], None]
+) -> Outcome:
+    curves: list[Curve] = []
+    metrics: dict[str, Metric] = {}
+    for tool in settings.tools:
+        on_step(f"measuring message sizes by {tool}")
+        before, started = _processor_time_s(host, dut.processes()), time.monotonic()
+        points = _points(host, sender, receiver, tool, settings)
+        spent = time.monotonic() - started
+        dut.check()
+        curves += _curves(tool, points)
+        metrics |= {
+            f"{tool} throughput": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
+            f"{tool} latency": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
+        }
+        # The kernel's own devices have no process: what they cost is not told apart from the rest.
+        if dut.processes():
+            cost = (_processor_time_s(host, dut.processes()) - before) / spent
+            metrics[f"{tool} processors of the device"] = Metric(value=max(0.0, cost), unit="processors", better=Better.LOWER)
+    if dut.processes():
+        memory = sum(_resident_bytes(host, process) for process in dut.processes())
+        metrics["memory of the device"] = Metric(value=memory, unit="bytes", better=Better.LOWER)
+    return Outcome(status=MeasurementStatus.OK, headline=f"{settings.tools[0]} throughput", metrics=metrics, curves=tuple(curves))
+
+
+def _points(host: Host, sender: Station, receiver: Station, tool: Tool, settings: MessageSizeSettings) -> list[Point]:
+    if tool == "netpipe":
+        return measure_by_netpipe(
+            host,
+            sender,
+            receiver,
+            max_bytes=settings.max_bytes,
+            perturbation_bytes=settings.perturbation_bytes,
+            timeout_s=settings.timeout_s,
+        )
+    sizes = sockperf_sizes(settings.max_bytes)
+    return measure_by_sockperf(sender, receiver, "udp" if tool == "sockperf-udp" else "tcp", sizes, seconds_each=settings.seconds_each)
+
+
+def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:
+    return [
+        Curve(
+            name=f"{tool} throughput",
+            x_name="message size",
+            x_unit="bytes",
+            y_name="throughput",
+            y_unit="bit/s",
+            points=tuple((point.size_bytes, point.throughput_bps) for point in points),
+        ),
+        Curve(
+            name=f"{tool} latency",
+            x_name="message size",
+            x_unit="bytes",
+            y_name="one-way latency",
+            y_unit="ns",
+            points=tuple((point.size_bytes, point.latency_ns) for point in points),
+        ),
+    ]
+
+
+def _processor_time_s(host: Host, processes: Sequence[Process]) -> float:
+    """Processor time of all threads of some processes so far, s (proc(5): utime and stime)."""
+    ticks = 0
+    for process in processes:
+        # The name, in brackets, may hold anything.
+        fields = host.read_text(PurePosixPath(f"/proc/{process.pid}/stat")).rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _resident_bytes(host: Host, process: Process) -> int:
+    for line in host.read_text(PurePosixPath(f"/proc/{process.pid}/status")).splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise HostError(f"/proc/{process.pid}/status of {process.name} tells no VmRSS")

@@ -1,0 +1,46 @@
+"""Sweeps message sizes through a device in a sandbox: the program that the tests of sweeps start.
+
+Reads driver, settings and processors as JSON from standard input; writes what came of it, or the error, as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.dut.registry import DUTS
+from ringroad_lab.errors import LabError
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.message_size.sweep import MessageSizeSettings, sweep_message_sizes
+
+
+def sweep(asked: dict[str, Any]) -> dict[str, Any]:
+    host = LocalHost()
+    try:
+        dut_type = DUTS[asked["driver"]]
+        usable = os.sched_getaffinity(0)
+        placement = Placement(host, frozenset({max(usable)}), huge_pages=False)
+        dut = dut_type(dut_type.settings_type.model_validate(asked["dut_settings"]), placement)
+        settings = MessageSizeSettings.model_validate(asked["settings"])
+        outcome = sweep_message_sizes(host, dut, settings, station_cpus=frozenset({min(usable)}))
+        left = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+        netns = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+        return {"outcome": outcome.model_dump(mode="json"), "links": len(left), "netns": netns}
+    finally:
+        host.close()
+
+
+def main() -> None:
+    try:
+        told = sweep(json.load(sys.stdin))
+    except LabError as error:
+        told = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What NetPIPE and sockperf say, read; and what they do not say, told."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringroad_lab.errors import GeneratorError
+from ringroad_lab.message_size.netpipe import parse_netpipe
+from ringroad_lab.message_size.points import Point
+from ringroad_lab.message_size.sockperf import parse_sockperf
+
+SOCKPERF = """\
+sockperf: [Valid Duration] RunTime=0.549 sec; SentMessages=6728; ReceivedMessages=6728
+sockperf: Summary: Latency is 40.746 usec
+sockperf: ---> percentile 50.000 =    9.743
+"""
+
+
+def test_netpipe_tells_size_and_time_of_one_way() -> None:
+    points = parse_netpipe("       1 0.669430   0.00001140\n     64 11.482862   0.00004252\n")
+    assert points == [Point(1, pytest.approx(11400)), Point(64, pytest.approx(42520))]
+    assert points[1].throughput_bps == pytest.approx(12.04e6, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["", "1 2\n", "a b c\n", "0 1 1\n", "1 1 0\n", "1 1 inf\n", "1 1 nan\n"])
+def test_what_is_no_file_of_netpipe_is_refused(text: str) -> None:
+    with pytest.raises(GeneratorError, match="NetPIPE"):
+        parse_netpipe(text)
+
+
+def test_sockperf_tells_the_median() -> None:
+    assert parse_sockperf(SOCKPERF) == pytest.approx(9743)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no such thing", SOCKPERF.replace("ReceivedMessages=6728", "ReceivedMessages=0"), SOCKPERF.replace("9.743", "0.000")]
+)
+def test_no_answer_is_never_a_latency(text: str) -> None:
+    with pytest.raises(GeneratorError, match="sockperf"):
+        parse_sockperf(text)

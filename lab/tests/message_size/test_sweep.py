@@ -1,0 +1,63 @@
+"""Sweeps over message sizes through real devices, with the real programs, at tiny durations."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringroad_lab.message_size.sweep import sockperf_sizes
+from ringroad_lab.sandbox.private import Sandbox
+
+needs_programs = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("NPtcp", "sockperf", "ethtool"))), reason="needs root, netpipe-tcp, sockperf, ethtool"
+)
+needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
+TIMEOUT_S = 120
+
+
+def sweep(driver: str, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
+    sandbox = Sandbox.start([sys.executable, str(Path(__file__).parent / "sweep_in_sandbox.py")])
+    try:
+        sandbox.stdin.write(json.dumps({"driver": driver, "dut_settings": {}, "settings": settings}))
+        sandbox.stdin.close()
+        line = sandbox.stdout.readline()
+        assert line, "the program ended without a word"
+        assert sandbox.wait(TIMEOUT_S) == 0
+        told = json.loads(line)
+        assert isinstance(told, dict)
+        return told
+    finally:
+        sandbox.close(0.0)
+
+
+@needs_programs
+@pytest.mark.parametrize(("driver", "has_process"), [("linux-bridge", False), pytest.param("ovs", True, marks=needs_ovs)])
+def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, has_process: bool) -> None:
+    told = sweep(driver, max_bytes=64, perturbation_bytes=0)
+    assert "error" not in told, told
+    outcome = told["outcome"]
+    assert outcome["status"] == "ok"
+    curves = {curve["name"]: curve["points"] for curve in outcome["curves"]}
+    assert set(curves) == {f"{tool} {what}" for tool in ("netpipe", "sockperf-udp", "sockperf-tcp") for what in ("throughput", "latency")}
+    assert curves["netpipe latency"][0][0] == 1
+    assert [size for size, _ in curves["sockperf-udp latency"]] == [14, 16, 24, 32, 48, 64]
+    for tool in ("netpipe", "sockperf-udp", "sockperf-tcp"):
+        for (size, latency_ns), (_, throughput_bps) in zip(curves[f"{tool} latency"], curves[f"{tool} throughput"], strict=True):
+            assert throughput_bps == pytest.approx(8e9 * size / latency_ns)
+    assert ("memory of the device" in outcome["metrics"]) == has_process
+    # Only the loopback is left.
+    assert told["links"] == 1
+    assert told["netns"] == ""
+
+
+def test_sizes_begin_with_the_smallest_and_end_with_the_greatest_that_sockperf_can_send() -> None:
+    sizes = sockperf_sizes(1 << 20)
+    assert (sizes[0], sizes[-1]) == (14, 65507)
+    assert list(sizes) == sorted(set(sizes))
+    assert sockperf_sizes(100)[-1] == 100
