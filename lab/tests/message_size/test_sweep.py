@@ -43,6 +43,7 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, has_p
     assert "error" not in told, told
     outcome = told["outcome"]
     assert outcome["status"] == "ok"
+    assert outcome["headline"] in outcome["metrics"]
     curves = {curve["name"]: curve["points"] for curve in outcome["curves"]}
     assert set(curves) == {f"{tool} {what}" for tool in ("netpipe", "sockperf-udp", "sockperf-tcp") for what in ("throughput", "latency")}
     assert curves["netpipe latency"][0][0] == 1
@@ -50,7 +51,7 @@ def test_each_tool_gives_a_curve_of_throughput_and_of_latency(driver: str, has_p
     for tool in ("netpipe", "sockperf-udp", "sockperf-tcp"):
         for (size, latency_ns), (_, throughput_bps) in zip(curves[f"{tool} latency"], curves[f"{tool} throughput"], strict=True):
             assert throughput_bps == pytest.approx(8e9 * size / latency_ns)
-    assert ("memory of the device" in outcome["metrics"]) == has_process
+    assert ("dut_memory_bytes" in outcome["metrics"]) == has_process
     # Only the loopback is left.
     assert told["links"] == 1
     assert told["netns"] == ""

@@ -18,6 +18,7 @@ import asyncssh
 
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.scenario.model import SiteHost
 
 OUTPUT_KEPT_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
@@ -124,54 +125,46 @@ class SshProcess(Process):
 class SshHost(Host):
     """Another machine. It needs a POSIX shell and coreutils, nothing of the lab."""
 
-    def __init__(
-        self,
-        name: str,
-        address: str,
-        *,
-        port: int = 22,
-        user: str = "root",
-        key_file: str | None = None,
-        known_hosts_file: str | None = None,
-    ) -> None:
+    def __init__(self, place: SiteHost) -> None:
         """Connect, and make the private folder.
 
-        Args:
-            name: What the site calls it.
-            address: Name or address.
-            port: TCP port of its SSH server.
-            user: Who to be there.
-            key_file: Private key; None: the user's usual ones and agent.
-            known_hosts_file: Where the machine's own key is; None: the user's `~/.ssh/known_hosts`. A machine that is not in it is refused.
+        Without a `key_file` the user's usual keys and agent are tried; without a `known_hosts_file` it is `~/.ssh/known_hosts`. A machine
+        whose own key is not in there is refused.
 
         Raises:
             HostError: it cannot be reached, is not the one that it should be, or refuses the user.
         """
-        self.name = name
+        self.name = place.name
         self._processes: list[SshProcess] = []
         self._programs: dict[str, str] = {}
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"SSH to {name}", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"SSH to {place.name}", daemon=True)
         self._thread.start()
         self.connection: Any = None
-        where = f"{name} ({user}@{address}, port {port})"
-        options: dict[str, Any] = {"port": port, "username": user, "connect_timeout": CONNECT_LIMIT_S, "login_timeout": CONNECT_LIMIT_S}
-        if key_file is not None:
-            options["client_keys"] = [key_file]
-        if known_hosts_file is not None:
-            options["known_hosts"] = known_hosts_file
+        where = f"{place.name} ({place.user}@{place.address}, port {place.port})"
+        options: dict[str, Any] = {
+            "port": place.port,
+            "username": place.user,
+            "connect_timeout": CONNECT_LIMIT_S,
+            "login_timeout": CONNECT_LIMIT_S,
+        }
+        if place.key_file is not None:
+            options["client_keys"] = [place.key_file]
+        if place.known_hosts_file is not None:
+            options["known_hosts"] = place.known_hosts_file
         try:
-            self.connection = self.wait(self._connect(address, options), 2 * CONNECT_LIMIT_S)
+            self.connection = self.wait(self._connect(place.address, options), 2 * CONNECT_LIMIT_S)
             self._keeper = self.wait(self._keep_folder(), CONNECT_LIMIT_S)
         except asyncssh.HostKeyNotVerifiable as error:
             self._end_loop()
-            known = known_hosts_file or "~/.ssh/known_hosts"
-            raise HostError(
-                f"{where} has a key that is not in {known}: check it, then add it: ssh-keyscan -p {port} {address} >>{known} ({error})"
-            ) from error
+            known = place.known_hosts_file or "~/.ssh/known_hosts"
+            add = f"ssh-keyscan -p {place.port} {place.address} >>{known}"
+            raise HostError(f"{where} has a key that is not in {known}: check it, then add it: {add} ({error})") from error
         except asyncssh.PermissionDenied as error:
             self._end_loop()
-            raise HostError(f"{where} refuses the user: put the public key into {user}'s authorized_keys there ({error.reason})") from error
+            raise HostError(
+                f"{where} refuses the user: put the public key into {place.user}'s authorized_keys there ({error.reason})"
+            ) from error
         except (asyncssh.Error, OSError, ValueError) as error:
             self._end_loop()
             raise HostError(f"cannot reach {where}: {_why(error)}") from error

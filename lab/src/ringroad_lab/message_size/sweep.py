@@ -28,7 +28,7 @@ ADDRESSES = ("198.18.0.1/24", "198.18.0.2/24")
 Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
 # To be told with each result.
 CONDITIONS = (
-    "Message sizes: the stations are network namespaces at the ends of veth pairs; offloads (checksums, segmentation, GRO) are off at both.",
+    "Message sizes: the stations are network namespaces at the ends of veth pairs; offloads (checksums, segmentation, GRO) are off there.",
     "Message sizes: one message is under way at a time, so throughput is what the latency leaves room for (NetPIPE's definition).",
 )
 
@@ -118,18 +118,21 @@ def _measure(
         spent = time.monotonic() - started
         dut.check()
         curves += _curves(tool, points)
+        name = _metric_name(tool)
         metrics |= {
-            f"{tool} throughput": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
-            f"{tool} latency": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
+            f"{name}_throughput_bps": Metric(value=max(point.throughput_bps for point in points), unit="bit/s", better=Better.HIGHER),
+            f"{name}_latency_ns": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
         }
         # The kernel's own devices have no process: what they cost is not told apart from the rest.
         if dut.processes():
             cost = (_processor_time_s(host, dut.processes()) - before) / spent
-            metrics[f"{tool} processors of the device"] = Metric(value=max(0.0, cost), unit="processors", better=Better.LOWER)
+            metrics[f"{name}_dut_processors"] = Metric(value=max(0.0, cost), unit="processors", better=Better.LOWER)
     if dut.processes():
         memory = sum(_resident_bytes(host, process) for process in dut.processes())
-        metrics["memory of the device"] = Metric(value=memory, unit="bytes", better=Better.LOWER)
-    return Outcome(status=MeasurementStatus.OK, headline=f"{settings.tools[0]} throughput", metrics=metrics, curves=tuple(curves))
+        metrics["dut_memory_bytes"] = Metric(value=memory, unit="bytes", better=Better.LOWER)
+    return Outcome(
+        status=MeasurementStatus.OK, headline=f"{_metric_name(settings.tools[0])}_throughput_bps", metrics=metrics, curves=tuple(curves)
+    )
 
 
 def _points(host: Host, sender: Station, receiver: Station, tool: Tool, settings: MessageSizeSettings) -> list[Point]:
@@ -144,6 +147,10 @@ def _points(host: Host, sender: Station, receiver: Station, tool: Tool, settings
         )
     sizes = sockperf_sizes(settings.max_bytes)
     return measure_by_sockperf(sender, receiver, "udp" if tool == "sockperf-udp" else "tcp", sizes, seconds_each=settings.seconds_each)
+
+
+def _metric_name(tool: Tool) -> str:
+    return tool.replace("-", "_")
 
 
 def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:

@@ -1,0 +1,159 @@
+"""A machine reached by SSH, in a sandbox: a second network namespace with an sshd of its own, joined by a veth pair.
+
+Writes what came of each check, by its name, as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ringroad_lab.deadline import wait_until
+from ringroad_lab.errors import HostError
+from ringroad_lab.host.ssh import SshHost
+from ringroad_lab.scenario.model import Scenario, SiteHost
+from ringroad_lab.testbed import TestBed
+from ringroad_lab.trial import Load, TrialRequest
+
+NEAR, FAR, PORT = "192.0.2.1", "192.0.2.2", 2222
+NETNS = "far"
+
+
+def command(text: str) -> None:
+    subprocess.run(text.split(), check=True, stdout=subprocess.DEVNULL)
+
+
+def build(folder: Path) -> None:
+    """Make the other machine: an address, a path for frames each way, and an sshd."""
+    command(f"ip netns add {NETNS}")
+    for number in range(3):
+        command(f"ip link add near{number} type veth peer name far{number} netns {NETNS}")
+        command(f"ip link set near{number} up")
+        command(f"ip -n {NETNS} link set far{number} up")
+    command(f"ip -n {NETNS} link set lo up")
+    command(f"ip address add {NEAR}/24 dev near0")
+    command(f"ip -n {NETNS} address add {FAR}/24 dev far0")
+    for key in ("host", "user", "stranger"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+    (folder / "authorized").write_text((folder / "user.pub").read_text())
+    (folder / "known").write_text(f"[{FAR}]:{PORT} {(folder / 'host.pub').read_text()}")
+    (folder / "nobody").write_text("")
+    (folder / "config").write_text(
+        f"ListenAddress {FAR}\nPort {PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\n"
+        "UsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+    )
+    # Where sshd puts itself before anybody has logged in.
+    Path("/run/sshd").mkdir(parents=True, exist_ok=True)
+    server = ["ip", "netns", "exec", NETNS, "/usr/sbin/sshd", "-D", "-f", str(folder / "config")]
+    subprocess.Popen(server, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    query = ["ip", "netns", "exec", NETNS, "ss", "--no-header", "-ltn", f"sport = :{PORT}"]
+    assert wait_until(lambda: bool(subprocess.run(query, capture_output=True, check=True).stdout), 10)
+
+
+def error_of(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except HostError as error:
+        return str(error)
+    return ""
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def check_host(place: SiteHost) -> dict[str, Any]:
+    host = SshHost(place)
+    folder = Path(host.folder)
+    told: dict[str, Any] = {"links": host.run(["ip", "-br", "link"]).stdout, "stdin": host.run(["cat"], stdin="ä\n").stdout}
+    told["status"] = host.run(["sh", "-c", "exit 3"], check=False).status
+    told["env"] = host.run(["sh", "-c", 'echo "$A"'], env={"A": "it's"}).stdout
+    told["slow"] = error_of(lambda: host.run(["sleep", "60"], timeout_s=0.5))
+    told["failed"] = error_of(lambda: host.run(["sh", "-c", "echo why >&2; exit 1"]))
+    told["no program"] = error_of(lambda: host.start("x", ["no-such-program"]))
+    host.write_text(host.folder / "a" / "b", "text\n")
+    told["file"] = host.read_text(host.folder / "a" / "b")
+    told["no file"] = error_of(lambda: host.read_text(PurePosixPath("/no/such/file")))
+    told["programs"] = [host.find_program("ip"), host.find_program("no-such-program")]
+    cpu = max(os.sched_getaffinity(0))
+    process = host.start("sleeper", ["sh", "-c", "taskset -cp $$; sleep 600"], cpus=frozenset({cpu}))
+    told["said"] = process.wait_output(f"list: {cpu}\n", 10)
+    told["runs"] = process.is_running() and is_alive(process.pid)
+    told["stopped"] = [process.stop(), process.is_running(), is_alive(process.pid)]
+    stubborn = host.start("stubborn", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
+    stubborn.wait_output("ready", 10)
+    told["killed"] = [stubborn.stop(0.2), is_alive(stubborn.pid)]
+    told["ended"] = [(ended := host.start("ended", ["sh", "-c", "exit 7"])).wait_output("never", 10), ended.stop()]
+    left = host.start("left", ["sleep", "600"])
+    host.close()
+    told["closed"] = [is_alive(left.pid), folder.exists()]
+    return told
+
+
+def check_lost_connection(place: SiteHost) -> dict[str, Any]:
+    host = SshHost(place)
+    folder = Path(host.folder)
+    process = host.start("left", ["sleep", "600"])
+    # As when this side is killed: no word of farewell.
+    host._loop.call_soon_threadsafe(host.connection.abort)
+    told: dict[str, Any] = {"said": process.wait_output("never", 10), "runs": process.is_running()}
+    told["cleaned up"] = wait_until(lambda: not is_alive(process.pid) and not folder.exists(), 10)
+    told["error"] = error_of(lambda: host.run(["true"]))
+    host.close()
+    return told
+
+
+def check_bed(place: SiteHost) -> dict[str, Any]:
+    """Frames from here through a Linux bridge on the other machine."""
+    frame = {"name": "64", "parts": [[64, 1]]}
+    nics = [{"generator_interface": f"near{number}", "dut_interface": f"far{number}"} for number in (1, 2)]
+    site = {**place.model_dump(mode="json"), "nics": nics}
+    asked = {
+        "name": "remote",
+        "duts": [{"label": "bridge", "driver": "linux-bridge", "host": place.name}],
+        "physical": "nic",
+        "methods": [{"name": "throughput"}],
+        "frames": [frame],
+        "huge_pages": False,
+        "hosts": [site],
+    }
+    scenario = Scenario.model_validate(asked)
+    host = SshHost(place)
+    try:
+        with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
+            load = Load.model_validate({"frame": frame, "rate_fps": 500})
+            result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
+            return {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+    finally:
+        host.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build(folder)
+        place = SiteHost(name="far", address=FAR, port=PORT, key_file=str(folder / "user"), known_hosts_file=str(folder / "known"))
+
+        def refused(**changed: object) -> str:
+            return error_of(lambda: SshHost(place.model_copy(update=changed)))
+
+        told = {
+            "refused": refused(port=PORT + 1),
+            "unknown": refused(known_hosts_file=str(folder / "nobody")),
+            "stranger": refused(key_file=str(folder / "stranger")),
+            "no route": refused(address="203.0.113.1"),
+            "no key": refused(key_file="/no/such/key"),
+            "host": check_host(place),
+            "lost": check_lost_connection(place),
+            "bed": check_bed(place),
+        }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
