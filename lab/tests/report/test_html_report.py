@@ -119,7 +119,7 @@ def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, 
 
 
 def test_printed_all_is_unfolded_and_light(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    open_report(browser, render_html(rich_run()), tmp_path)
+    open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_script(
         """addEventListener("beforeprint", () => { window.atPrint = {
             closed: document.querySelectorAll("details:not([open])").length,

@@ -10,9 +10,6 @@ import typer
 
 from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
-from ringroad_lab.comparison import compare_labels, compare_runs
-from ringroad_lab.report.html import render_html
-from ringroad_lab.report.markdown import comparison_blocks
 from ringroad_lab.statistics.verdict import Verdict
 
 REGRESSION_STATUS = 4
@@ -42,6 +39,10 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
     ) -> None:
         """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
+        from ringroad_lab.comparison import compare_labels, compare_runs
+        from ringroad_lab.report.html import render_html
+        from ringroad_lab.report.markdown import comparison_blocks
+
         if within is None:
             record = load_run(store, candidate)
             comparison = compare_runs(load_run(store, baseline), record)

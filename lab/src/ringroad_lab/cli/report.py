@@ -6,18 +6,18 @@ import re
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
-from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report.csv import render_csv
-from ringroad_lab.report.html import render_html
-from ringroad_lab.report.markdown import render_markdown
 from ringroad_lab.store.exchange import write_records
+
+if TYPE_CHECKING:
+    from ringroad_lab.comparison import RunComparison
 
 STANDARD_OUTPUT = Path("-")
 
@@ -45,6 +45,8 @@ def register(app: typer.Typer) -> None:
         store: StoreOption = None,
     ) -> None:
         """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record itself) or CSV (a row for each metric)."""
+        from ringroad_lab.comparison import compare_runs
+
         if baseline is not None and form in (Format.JSON, Format.CSV):
             raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
         record = load_run(store, run)
@@ -56,6 +58,9 @@ def register(app: typer.Typer) -> None:
 
 def render(record: RunRecord, comparison: RunComparison | None, form: Format) -> str:
     """Render a run."""
+    from ringroad_lab.report.html import render_html
+    from ringroad_lab.report.markdown import render_markdown
+
     if form is Format.HTML:
         return render_html(record, comparison)
     if form is Format.MARKDOWN:

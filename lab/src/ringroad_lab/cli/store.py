@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,10 +11,13 @@ from rich.table import Table
 
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_report
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.store.exchange import read_record_file, write_records
 from ringroad_lab.store.queries import RunFilter, RunSummary
-from ringroad_lab.store.result_store import ResultStore
+
+if TYPE_CHECKING:
+    from ringroad_lab.store.result_store import ResultStore
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,7 @@ def runs(
 ) -> None:
     """List the runs in the result store, the newest first."""
     which = RunFilter(name=name, dut=dut, version=version)
-    with ResultStore(store) as results:
+    with _open(store) as results:
         found = results.summaries(which, limit=limit)
         count = results.count(which)
         named: dict[str, list[str]] = {}
@@ -47,7 +50,7 @@ def runs(
     for title in ("run", "started", "name", "devices", "state", "measurements", "verdict", "baseline"):
         table.add_column(title, no_wrap=title == "run")
     for summary in found:
-        table.add_row(*map(_printable, _row(summary, named.get(summary.run_id, []))))
+        table.add_row(*map(printable, _row(summary, named.get(summary.run_id, []))))
     _print(table)
     if count > len(found):
         typer.echo(f"and {count - len(found)} more: --limit", err=True)
@@ -59,7 +62,7 @@ def export_runs(
     store: StoreOption = None,
 ) -> None:
     """Write the records of runs as JSON, which `import` reads."""
-    with ResultStore(store) as results:
+    with _open(store) as results:
         records = [results.get_run(results.resolve(name)) for name in run]
     write_report(write_records(records), output)
 
@@ -69,7 +72,7 @@ def import_runs(
 ) -> None:
     """Add runs to the result store, all or none; those that are there already stay as they are."""
     records = [record for path in file for record in read_record_file(path)]
-    with ResultStore(store) as results:
+    with _open(store) as results:
         added = results.add_runs(records)
     typer.echo(f"{added} added, {len(records) - added} were there already")
 
@@ -80,7 +83,7 @@ def set_baseline(
     store: StoreOption = None,
 ) -> None:
     """Give a name to a run; another run that has it loses it."""
-    with ResultStore(store) as results:
+    with _open(store) as results:
         run_id = results.resolve(run)
         results.set_baseline(name, run_id)
     typer.echo(f"{name} is {run_id}")
@@ -89,10 +92,16 @@ def set_baseline(
 def list_baselines(store: StoreOption = None) -> None:
     """List the baselines."""
     table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
-    with ResultStore(store) as results:
+    with _open(store) as results:
         for entry in results.baselines():
             table.add_row(entry.name, entry.run_id, moment(entry.set_at))
     _print(table)
+
+
+def _open(store: str | None) -> ResultStore:
+    from ringroad_lab.store.result_store import ResultStore
+
+    return ResultStore(store)
 
 
 def _row(summary: RunSummary, baselines: list[str]) -> tuple[str, ...]:
@@ -106,11 +115,6 @@ def _row(summary: RunSummary, baselines: list[str]) -> tuple[str, ...]:
         summary.verdict or "",
         ", ".join(baselines),
     )
-
-
-def _printable(text: str) -> str:
-    """Return a text without what could steer the terminal: names may come from anywhere."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def _print(table: Table) -> None:

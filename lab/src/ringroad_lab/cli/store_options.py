@@ -10,7 +10,6 @@ import typer
 from ringroad_lab.errors import StoreError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.exchange import read_record_file
-from ringroad_lab.store.result_store import ResultStore
 
 StoreOption = Annotated[
     str | None,
@@ -36,5 +35,8 @@ def load_run(store: str | None, name: str) -> RunRecord:
         if len(records) != 1:
             raise StoreError(f"{name} has {len(records)} runs: import it, and name one of them")
         return records[0]
+    # Here, as in all verbs of results: databases, statistics and charts take a second to import, which other verbs do not wait for.
+    from ringroad_lab.store.result_store import ResultStore
+
     with ResultStore(store) as results:
         return results.get_run(results.resolve(name))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import Scale, moment, percent_change, quantity
 from ringroad_lab.report.view import GridSection, dut_facts, make_view
 
@@ -55,7 +56,7 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     ceilings = [[c.transport, c.frame.name, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
     blocks.append("## What the generator carries by itself")
     blocks.append(_table(["Transport", "Frames", "Ceiling per direction"], ceilings, numbers_from=2) if ceilings else "It was not tested.")
-    blocks += ["## Repeat", "\n".join(f"    {line}" for line in view.command.splitlines())]
+    blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -135,4 +136,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers_from: int
 
 def _plain(text: str) -> str:
     """Return a text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", printable(" ".join(text.split())))

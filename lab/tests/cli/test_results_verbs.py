@@ -1,0 +1,135 @@
+"""Verbs of results, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from fabricated_runs import EPOCH, fabricated_run
+from ringroad_lab.cli import compare, report, store
+from ringroad_lab.errors import LabError, ReportError, StoreError
+from ringroad_lab.record import RunRecord
+from ringroad_lab.store.exchange import read_records, write_records
+from ringroad_lab.store.result_store import ResultStore
+
+OLD = fabricated_run(run_id="00000000-old", capacities_fps={"ovs": 1e6, "\x1b[31mred": 1e6}, repetitions=12, latency=False)
+NEW = fabricated_run(
+    run_id="11111111-new", name="../evil name", capacities_fps={"ovs": 0.8e6}, repetitions=12, seed=2, started_at=EPOCH + 1e6, latency=False
+)
+
+
+@pytest.fixture
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store with two runs, in an empty folder where the user is."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    path = str(tmp_path / "results.db")
+    with ResultStore(path) as results:
+        results.add_runs([OLD, NEW])
+    monkeypatch.setenv("RINGROAD_LAB_STORE", path)
+    return path
+
+
+def lab(*arguments: str, status: int = 0) -> Result:
+    """Run the program with these arguments."""
+    app = typer.Typer()
+    for verb in (report, compare, store):
+        verb.register(app)
+    result = CliRunner().invoke(app, arguments)
+    if isinstance(result.exception, LabError):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.mark.usefixtures("location")
+def test_runs_are_listed_the_newest_first_and_steer_no_terminal() -> None:
+    lines = lab("runs").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "11111111", "00000000"]
+    assert "36 ok" in lines[1]
+    assert "\x1b" not in "".join(lines)
+    assert len(lab("runs", "--dut", "nothing").stdout.splitlines()) == 1
+    assert "and 1 more" in lab("runs", "--limit", "1").stderr
+
+
+@pytest.mark.usefixtures("location")
+def test_a_report_is_written_to_a_file_of_its_name() -> None:
+    assert lab("report").stdout.strip() == "evil-name-11111111.html"
+    assert [path.name for path in Path.cwd().iterdir()] == ["evil-name-11111111.html"]
+    assert "<!doctype html>" in Path("evil-name-11111111.html").read_text()
+
+
+@pytest.mark.usefixtures("location")
+def test_a_report_tells_the_comparison_with_a_baseline() -> None:
+    lab("baseline", "set", "release", "0000")
+    assert "release" in lab("baseline", "list").stdout
+    text = lab("report", "latest", "--baseline", "release", "--format", "markdown").stdout
+    assert "3 regressions" in text
+    with pytest.raises(ReportError, match="leave out --baseline"):
+        lab("report", "--baseline", "release", "--format", "csv")
+    with pytest.raises(StoreError, match="no run or baseline 'nothing'"):
+        lab("report", "--baseline", "nothing")
+
+
+@pytest.mark.usefixtures("location")
+def test_a_report_is_also_the_record_and_csv() -> None:
+    assert read_records(lab("report", "1111", "--format", "json").stdout, "stdout") == (NEW,)
+    assert len(lab("report", "1111", "--format", "csv").stdout.splitlines()) == 1 + 2 * len(NEW.measurements)
+
+
+@pytest.mark.usefixtures("location")
+def test_a_report_that_cannot_be_written_leaves_nothing() -> None:
+    Path("folder.html").mkdir()
+    with pytest.raises(ReportError, match="cannot be written"):
+        lab("report", "--output", "folder.html")
+    with pytest.raises(ReportError, match="No such file"):
+        lab("report", "--output", "nowhere/report.html")
+    assert [path.name for path in Path.cwd().iterdir()] == ["folder.html"]
+
+
+@pytest.mark.usefixtures("location")
+def test_a_regression_can_be_a_status() -> None:
+    told = lab("compare", "0000", "1111")
+    assert "**regression**" in told.stdout
+    lab("compare", "0000", "1111", "--fail-on-regression", status=4)
+    lab("compare", "1111", "0000", "--fail-on-regression")
+    content = json.loads(lab("compare", "0000", "1111", "--format", "json").stdout)
+    assert content["verdict"] == "regression"
+
+
+@pytest.mark.usefixtures("location")
+def test_devices_within_a_run_are_compared() -> None:
+    told = lab("compare", "ovs", "\x1b[31mred", "--within", "0000").stdout
+    assert "no difference" in told
+    assert "\x1b" not in told
+    with pytest.raises(ReportError, match="no device"):
+        lab("compare", "ovs", "ovs2", "--within", "0000")
+
+
+def test_runs_go_from_store_to_store_by_files(location: str, tmp_path: Path) -> None:
+    lab("export", "latest", "0000", "--output", "runs.json")
+    other = str(tmp_path / "other.db")
+    assert lab("import", "runs.json", "--store", other).stdout == "2 added, 0 were there already\n"
+    assert lab("import", "runs.json", "--store", other).stdout == "0 added, 2 were there already\n"
+    with ResultStore(other) as copy, ResultStore(location) as original:
+        assert [copy.get_run(run_id) for run_id in (OLD.run_id, NEW.run_id)] == [original.get_run(OLD.run_id), NEW]
+    with pytest.raises(StoreError, match="has 2 runs"):
+        lab("report", "runs.json")
+
+
+def write(record: RunRecord, name: str) -> str:
+    """Write a record to a file."""
+    Path(name).write_text(write_records((record,)))
+    return name
+
+
+def test_files_are_compared_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert "**regression**" in lab("compare", write(OLD, "old.json"), write(NEW, "new.json")).stdout
+    assert not (tmp_path / "data").exists()
