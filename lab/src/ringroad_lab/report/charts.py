@@ -76,7 +76,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
         )
     if any(rate is not None for rate in lines.values()):
         rates = [None if lines[name] is None else (lines[name] or 0) / scale.divisor for name in frames]
-        symbol = {"symbol": "line-ew-open", "size": 46, "line": {"width": 2}}
+        symbol = {"symbol": "line-ew-open", "size": 46, "color": "#8c8c8c", "line": {"width": 2, "color": "#8c8c8c"}}
         data.append(
             {"type": "scatter", "mode": "markers", "name": "line rate", "x": [_plain(n) for n in frames], "y": rates, "marker": symbol}
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.comparison import RunComparison
@@ -170,16 +170,25 @@ def warnings(record: RunRecord) -> list[str]:
         found.append(f"The run {end}. What was measured until then is shown.")
     if not record.measurements:
         found.append("The run has no measurement.")
-    for measurement in record.measurements if record.link_bps else ():
-        line_fps = measurement.frame.line_rate_fps(record.link_bps or 0)
-        rate = max([m.value for m in measurement.outcome.metrics.values() if m.unit == FRAME_RATE], default=0.0)
+    if record.link_bps:
+        found += _beyond_line_rate(record, record.link_bps)
+    return found
+
+
+def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
+    greatest: dict[tuple[str, str, str], tuple[float, FrameMix]] = {}
+    for measurement in record.measurements:
+        key = (measurement.method, measurement.dut, measurement.frame.name)
+        rates = [metric.value for metric in measurement.outcome.metrics.values() if metric.unit == FRAME_RATE]
+        before, _ = greatest.get(key, (0.0, measurement.frame))
+        greatest[key] = (max(before, *rates), measurement.frame) if rates else (before, measurement.frame)
+    for (method, dut, frame), (rate, mix) in greatest.items():
+        line_fps = mix.line_rate_fps(link_bps)
         if rate > line_fps * _LINE_RATE_TOLERANCE:
-            found.append(
-                f"{sentence_case(measurement.method)} of {measurement.dut} at {frames_text(measurement.frame.name)} "
-                f"is {quantity(rate, FRAME_RATE)}, "
+            yield (
+                f"{sentence_case(method)} of {dut} at {frames_text(frame)} is {quantity(rate, FRAME_RATE)}, "
                 f"beyond the line rate of {quantity(line_fps, FRAME_RATE)}: the figure or the speed of the links is wrong."
             )
-    return found
 
 
 def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:

@@ -29,6 +29,7 @@ def add_report_functions(environment: Environment) -> None:
     """Give an environment what `sections.html.j2` calls."""
     environment.filters |= {
         "quantity": quantity.quantity,
+        "count_text": quantity.count,
         "change": quantity.percent_change,
         "duration": quantity.duration,
         "moment": quantity.moment,

@@ -67,6 +67,11 @@ def round_figure(value: float) -> str:
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
 
+def count(value: int) -> str:
+    """Return a count, with thousands apart."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
 def quantity(value: float, unit: str) -> str:
     """Return a figure with its unit: `4.102 Mframes/s`."""
     scale = scale_for([value], unit)
