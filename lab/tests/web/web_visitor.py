@@ -51,5 +51,6 @@ class WebVisitor:
 
     def review(self, run_id: str, **values: str) -> Response:
         """Send the form of a run's page."""
-        form = {"verdict": "", "comment": "", "bug_link": "", **self.form_values(f"/runs/{run_id}")}
-        return self.client.post(f"/runs/{run_id}/review", data={**form, **values})
+        shown = self.form_values(f"/runs/{run_id}")
+        form = {name: shown[name] for name in ("form_token", "last_change")}
+        return self.client.post(f"/runs/{run_id}/review", data={"verdict": "", "comment": "", "bug_link": "", **form, **values})

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
+from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import user_names
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    store: Annotated[str | None, typer.Option(help="File or URL of the result store.", show_default="your own")] = None,
+    store: StoreOption = None,
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any that is free, and is printed.")] = 8080,
     public_read: Annotated[bool, typer.Option("--public-read", help="Reading needs no login.")] = False,
@@ -68,6 +69,8 @@ def _listen(address: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
+        # Now, so that who reads the address below can connect at once.
+        listener.listen(128)
     except OSError as error:
         raise LabError(f"cannot listen on {address} port {port}: {error.strerror or error}; --listen and --port name another") from error
     return listener

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ringroad_lab.cli.user import StoreOption
+from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import add_token, remove_token, token_names

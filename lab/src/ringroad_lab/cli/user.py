@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
 
+from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import check_name, remove_user, set_password, user_names
-
-StoreOption = Annotated[str | None, typer.Option(help="File or URL of the result store.", show_default="your own")]
 
 
 def register(app: typer.Typer) -> None:

@@ -20,6 +20,7 @@ from ringroad_lab.web.api import api
 from ringroad_lab.web.comparison_pages import comparison_pages
 from ringroad_lab.web.http_guard import HttpGuard
 from ringroad_lab.web.login_pages import login_pages
+from ringroad_lab.web.report_pages import report_pages
 from ringroad_lab.web.result_pages import result_pages
 from ringroad_lab.web.review_pages import review_pages
 from ringroad_lab.web.settings import WebSettings
@@ -38,6 +39,7 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
     application = FastAPI(title="Ringroad lab", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json")
     application.include_router(login_pages(site))
     application.include_router(result_pages(site))
+    application.include_router(report_pages(site))
     application.include_router(comparison_pages(site))
     application.include_router(review_pages(site))
     application.include_router(api(site))

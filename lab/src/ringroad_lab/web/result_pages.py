@@ -88,11 +88,6 @@ def result_pages(site: Site) -> APIRouter:
             stable=store.last_stable(record.name),
         )
 
-    @router.get("/runs/{run_id}/record.json")
-    def download_record(request: Request, run_id: str) -> Response:
-        site.reader(request)
-        return _download(store.get_raw_run(check_run(store, run_id)), "application/json", f"{run_id}.json")
-
     @router.get("/trends")
     def show_trend(request: Request, query: Annotated[TrendQuery, Query()]) -> Response:
         visitor = site.reader(request)
@@ -115,7 +110,3 @@ def result_pages(site: Site) -> APIRouter:
         return page
 
     return router
-
-
-def _download(content: str, media_type: str, name: str) -> Response:
-    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})

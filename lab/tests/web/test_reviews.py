@@ -1,0 +1,130 @@
+"""What testers say of runs, and the audit log of it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import delete, update
+from sqlalchemy.exc import DatabaseError
+from web_visitor import TESTER, WebVisitor
+
+from fabricated_runs import fabricated_run
+from ringroad_lab.errors import StoreError
+from ringroad_lab.record import RunRecord
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.audit import entries
+from ringroad_lab.web.tables import AuditEntry
+
+
+def changes(store: ResultStore, run_id: str) -> list[tuple[str, str, str, str]]:
+    """Return what the audit log says of a run, the oldest first."""
+    with store.reading() as database:
+        found, _ = entries(database, run_id=run_id, limit=100)
+        return [(entry.actor, entry.action, entry.old, entry.new) for entry in reversed(found)]
+
+
+def test_each_change_is_in_the_log_with_old_and_new(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+    who = f"user {TESTER}"
+    assert tester.review(run.run_id, verdict="needs rerun", comment="noisy").status_code == 303
+    assert tester.review(run.run_id, verdict="pass", comment="noisy", bug_link="https://bugs.example/1").status_code == 303
+    assert tester.review(run.run_id, verdict="pass", comment="", bug_link="https://bugs.example/1").status_code == 303
+
+    assert changes(store, run.run_id) == [
+        (who, "verdict", "", "needs rerun"),
+        (who, "comment", "", "noisy"),
+        (who, "verdict", "needs rerun", "pass"),
+        (who, "bug link", "", "https://bugs.example/1"),
+        (who, "comment", "noisy", ""),
+    ]
+    assert [judgement.verdict for judgement in store.judgements(run.run_id)] == ["needs rerun", "pass"]
+
+
+def test_saying_the_same_again_is_no_change(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+    for _ in range(2):
+        tester.review(run.run_id, verdict="pass", comment="a\r\nb ")
+
+    assert len(changes(store, run.run_id)) == 2
+    assert len(store.judgements(run.run_id)) == 1
+
+
+def test_the_last_stable_run_is_the_newest_that_passed(tester: WebVisitor, store: ResultStore) -> None:
+    older, newer = fabricated_run(seed=1, started_at=1.7e9), fabricated_run(seed=2, started_at=1.71e9)
+    store.add_runs([older, newer])
+    assert store.last_stable() is None
+    tester.review(older.run_id, verdict="pass")
+    assert store.last_stable() == older.run_id
+    tester.review(newer.run_id, verdict="pass")
+    assert store.last_stable() == newer.run_id
+    tester.review(newer.run_id, verdict="fail")
+    assert store.last_stable() == older.run_id
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,x",
+        "ftp://x",
+        "//evil.example",
+        "https://",
+        "http://a b",
+        "https://x/\u202e",
+        "x",
+        "http://[::1",
+        "https://x/" + "y" * 2000,
+    ],
+)
+def test_what_is_no_web_link_is_refused_and_nothing_changes(tester: WebVisitor, run: RunRecord, store: ResultStore, link: str) -> None:
+    response = tester.review(run.run_id, verdict="pass", comment="kept for copying", bug_link=link)
+
+    assert response.status_code == 400
+    assert "http://" in response.text
+    assert "kept for copying" in response.text
+    assert changes(store, run.run_id) == []
+
+
+@pytest.mark.parametrize("values", [{"verdict": "superb"}, {"comment": "x" * 10_001}, {"comment": "a\0b"}])
+def test_what_is_no_review_is_refused(tester: WebVisitor, run: RunRecord, store: ResultStore, values: dict[str, str]) -> None:
+    assert tester.review(run.run_id, **values).status_code == 400
+    assert changes(store, run.run_id) == []
+
+
+def test_nobody_overwrites_what_was_said_meanwhile(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+    tester.review(run.run_id, comment="first")
+
+    response = tester.review(run.run_id, comment="second", last_change="0")
+
+    assert response.status_code == 409
+    assert "second" in response.text
+    assert [change[3] for change in changes(store, run.run_id)] == ["first"]
+
+
+def test_a_run_that_has_not_ended_cannot_be_judged_but_commented(tester: WebVisitor, store: ResultStore) -> None:
+    record = fabricated_run()
+    store.begin_run(record.model_copy(update={"measurements": ()}))
+
+    assert tester.review(record.run_id, verdict="pass").status_code == 409
+    assert tester.review(record.run_id, comment="going well").status_code == 303
+    assert store.judgements(record.run_id) == []
+
+
+def test_a_review_of_no_run_is_refused(tester: WebVisitor, run: RunRecord) -> None:
+    form = tester.form_values(f"/runs/{run.run_id}")
+    data = {"form_token": form["form_token"], "last_change": "0", "verdict": "pass"}
+
+    assert tester.client.post("/runs/none/review", data=data).status_code == 404
+
+
+def test_a_form_larger_than_any_is_refused(tester: WebVisitor, run: RunRecord) -> None:
+    assert tester.review(run.run_id, comment="x" * 1_000_000).status_code == 413
+
+
+@pytest.mark.parametrize("change", [delete(AuditEntry), update(AuditEntry).values(actor="nobody")], ids=["delete", "update"])
+def test_the_database_refuses_to_edit_the_log(tester: WebVisitor, run: RunRecord, store: ResultStore, change: object) -> None:
+    tester.review(run.run_id, comment="first")
+    before = changes(store, run.run_id)
+
+    with pytest.raises((StoreError, DatabaseError), match="only added to"), store.writing() as database:
+        database.execute(change)  # type: ignore[call-overload]
+
+    assert changes(store, run.run_id) == before

@@ -1,0 +1,123 @@
+"""`ringroad-lab serve`, `user` and `token`, as the command line has them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ringroad_lab.cli import serve, token, user
+from ringroad_lab.errors import LabError
+from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.accounts import log_in, token_name, user_names
+
+# What main.py does with these verbs.
+SERVER = """
+import sys, typer
+from ringroad_lab.cli import serve, user
+app = typer.Typer()
+serve.register(app)
+user.register(app)
+app(sys.argv[1:])
+"""
+PASSWORD = "correct horse battery"
+
+
+def run(*arguments: str, stdin: str = "") -> str:
+    """Run a command; return what it says."""
+    app = typer.Typer()
+    for verb in (serve, user, token):
+        verb.register(app)
+    result = CliRunner().invoke(app, list(arguments), input=stdin)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where the store is."""
+    return str(tmp_path / "results.db")
+
+
+def test_a_user_is_added_and_removed(path: str) -> None:
+    run("user", "add", "alice", "--store", path, stdin=PASSWORD + "\n")
+    assert run("user", "list", "--store", path) == "alice\n"
+    with ResultStore(path) as store:
+        assert log_in(store, "alice", PASSWORD)
+        assert PASSWORD.encode() not in Path(path).read_bytes()
+    run("user", "remove", "alice", "--store", path)
+    with ResultStore(path) as store:
+        assert user_names(store) == []
+        assert log_in(store, "alice", PASSWORD) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("alice", "short"), ("alice", ""), ("a b", PASSWORD), ("-x", PASSWORD), ("é", PASSWORD), ("x" * 65, PASSWORD)]
+)
+def test_a_bad_name_or_password_is_refused(path: str, name: str, password: str) -> None:
+    with pytest.raises(LabError, match=r"characters|letters"):
+        run("user", "add", "--store", path, "--", name, stdin=password + "\n")
+
+
+@pytest.mark.parametrize("noun", ["user", "token"])
+def test_what_is_not_there_cannot_be_removed(path: str, noun: str) -> None:
+    with pytest.raises(LabError, match=f"no {noun} 'nobody'"):
+        run(noun, "remove", "nobody", "--store", path)
+
+
+def test_a_token_is_shown_once_and_not_kept(path: str) -> None:
+    secret = run("token", "add", "ci", "--store", path).strip()
+
+    with ResultStore(path) as store:
+        assert token_name(store, secret) == "ci"
+    assert secret.encode() not in Path(path).read_bytes()
+    assert run("token", "list", "--store", path) == "ci\n"
+    with pytest.raises(LabError, match="already"):
+        run("token", "add", "ci", "--store", path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cert", "x.pem"], "go together"),
+        (["--cert", "/nonexistent", "--key", "/nonexistent"], "no such file"),
+        (["--listen", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+        (["--listen", "no such host"], "cannot listen"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(path: str, arguments: list[str], words: str) -> None:
+    with pytest.raises(LabError, match=words):
+        run("serve", "--store", path, "--port", "0", *arguments)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, "serve", "--store", path, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert server.stdout is not None
+        said = server.stdout.readline()
+        address = said.split(" at ")[1].split()[0]
+        assert address.startswith("http://127.0.0.1:")
+        assert httpx.get(address + "login", timeout=30).status_code == 200
+        assert httpx.get(address + "login", timeout=30, headers={"Host": "evil.example"}).status_code == 400
+        server.send_signal(end)
+        _, complaints = server.communicate(timeout=30)
+        assert "There is no user yet" in complaints
+        assert "Traceback" not in complaints
+    finally:
+        server.kill()
+        server.communicate()
