@@ -67,12 +67,17 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
-        # Now, so that who reads the address below can connect at once.
-        listener.listen(128)
-    except OSError as error:
-        raise LabError(f"cannot listen on {address} port {port}: {error.strerror or error}; --listen and --port name another") from error
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            # Now, so that who reads the address below can connect at once.
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise LabError(f"cannot listen on {address} port {port}: {why}; --listen and --port name another") from error
     return listener
 
 
