@@ -111,11 +111,4 @@ class Beds:
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)
-        return SshHost(
-            name,
-            place.address,
-            port=place.port,
-            user=place.user,
-            key_file=place.key_file,
-            known_hosts_file=place.known_hosts_file,
-        )
+        return SshHost(place)
