@@ -15,7 +15,8 @@ from ringroad_lab.report.view import GridSection, dut_facts, make_view
 
 # An en dash.
 _NOTHING = "\u2013"
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+# An underscore within a word is nothing special.
+_SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
 def render_markdown(record: RunRecord, comparison: RunComparison | None = None) -> str:
