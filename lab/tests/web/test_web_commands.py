@@ -118,6 +118,8 @@ def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> Non
         _, complaints = server.communicate(timeout=30)
         assert "There is no user yet" in complaints
         assert "Traceback" not in complaints
+        assert "ERROR" not in complaints
+        assert server.returncode in (0, -end)
     finally:
         server.kill()
         server.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -58,9 +59,14 @@ def serve(
             forwarded_allow_ips="127.0.0.1,::1",
             ssl_certfile=cert,
             ssl_keyfile=key,
+            # The application has nothing to do at its start and end.
+            lifespan="off",
+            ws="none",
             timeout_graceful_shutdown=5,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        # Once it has ended in order, it raises what ended it again.
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(address: str, port: int) -> socket.socket:
