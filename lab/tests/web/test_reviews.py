@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import delete, update
-from sqlalchemy.exc import DatabaseError
 from web_visitor import TESTER, WebVisitor
 
 from fabricated_runs import fabricated_run
-from ringroad_lab.errors import StoreError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.audit import entries
-from ringroad_lab.web.tables import AuditEntry
 
 
 def changes(store: ResultStore, run_id: str) -> list[tuple[str, str, str, str]]:
@@ -117,14 +113,3 @@ def test_a_review_of_no_run_is_refused(tester: WebVisitor, run: RunRecord) -> No
 
 def test_a_form_larger_than_any_is_refused(tester: WebVisitor, run: RunRecord) -> None:
     assert tester.review(run.run_id, comment="x" * 1_000_000).status_code == 413
-
-
-@pytest.mark.parametrize("change", [delete(AuditEntry), update(AuditEntry).values(actor="nobody")], ids=["delete", "update"])
-def test_the_database_refuses_to_edit_the_log(tester: WebVisitor, run: RunRecord, store: ResultStore, change: object) -> None:
-    tester.review(run.run_id, comment="first")
-    before = changes(store, run.run_id)
-
-    with pytest.raises((StoreError, DatabaseError), match="only added to"), store.writing() as database:
-        database.execute(change)  # type: ignore[call-overload]
-
-    assert changes(store, run.run_id) == before
