@@ -284,8 +284,12 @@ class OpenVSwitch(Dut):
 
     def _interface_rows(self) -> dict[str, dict[str, Any]]:
         columns = "name,type,ofport,error,link_state,status"
-        table = json.loads(self._vsctl("--format=json", f"--columns={columns}", "list", "interface").stdout)
-        return counters.parse_interfaces(table)
+        try:
+            return counters.parse_interfaces(json.loads(self._vsctl("--format=json", f"--columns={columns}", "list", "interface").stdout))
+        except HostError as error:
+            raise self._failure("does not tell its interfaces", error) from error
+        except ValueError as error:
+            raise DutError(f"{self.title} does not tell its interfaces: {error}") from error
 
     def _has_interface(self, name: str) -> bool:
         return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
