@@ -81,6 +81,17 @@ def test_a_cable_that_the_device_does_not_carry_is_refused() -> None:
     assert "memif" in told["text"]
 
 
+@needs_ovs_dpdk
+def test_open_vswitch_with_dpdk_has_many_queues_on_vhost_user_and_one_on_veth() -> None:
+    told = bed("ovs-dpdk", "vhost-user", [LOAD], scenario={"queues": 2})
+    assert_forwards(told)
+    # A ring each way for each queue.
+    assert "num_of_vrings 4" in told["record"]["ports"]["1"]
+    refused = bed("ovs-dpdk", "veth", [LOAD], scenario={"queues": 2})
+    assert refused["error"] == "DutError"
+    assert "one queue" in refused["text"]
+
+
 def test_a_killed_switch_is_told_with_its_log() -> None:
     told = bed("ovs", "veth", [LOAD, {"kill": True}])
     assert told["error"] == "DutError"

@@ -377,6 +377,11 @@ class OvsDpdk(OpenVSwitch):
                 raise DutError(f"{self.title} joins the socket of {cable.name} as a client: its far end has to make it")
             return f"vu-{cable.name}", {"type": "dpdkvhostuserclient", "options:vhost-server-path": cable.dut_end}
         queues = self.placement.queues
+        if queues > 1 and cable.kind is CableKind.VETH:
+            # net_af_xdp counts combined channels; veth has separate ones.
+            raise DutError(
+                f"{self.title}: DPDK's net_af_xdp has one queue on veth ({cable.name}), not {queues}: use vhost-user, or one queue"
+            )
         devargs = f"net_af_xdp_{cable.name},iface={cable.dut_end}" + (f",queue_count={queues}" if queues > 1 else "")
         return f"xdp-{cable.name}", {"type": "dpdk", "options:dpdk-devargs": devargs, "options:n_rxq": str(queues)}
 
