@@ -229,7 +229,8 @@ def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: boo
 
 
 def _is_sample(measurement: Measurement) -> bool:
-    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
+    # What was measured for the noise floor counts there.
+    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND) and not measurement.is_noise_floor
 
 
 def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -187,7 +188,15 @@ def test_nobody_at_the_url_is_an_error() -> None:
 
 def detail(**differs: Any) -> dict[str, Any]:  # noqa: ANN401
     """What Ringroad's generator tells of 100 frames from 1 to 2, but for what differs."""
-    values = {"sent": 100, "unsent": 0, "elapsed_ns": 10_000_000, "distinct": 100, "excess": 0, "duplicates": 0, "blocked_ns": 0}
+    values: dict[str, Any] = {
+        "sent": 100,
+        "unsent": 0,
+        "elapsed_ns": 10_000_000,
+        "distinct": 100,
+        "excess": 0,
+        "duplicates": 0,
+        "blocked_ns": 0,
+    }
     values |= {"unsent_slots": 0, "foreign": 0, "failure": None, **differs}
     received = {"foreign_frames": 0, "corrupted_unattributed": 0, "unknown_stream_frames": 0, "frames": 100}
     port = {"mode": "memif", "unsent_slots": 0, "blocked_ns": 0, "received": received}
@@ -255,12 +264,15 @@ def test_a_generator_that_tells_how_it_fell_short_is_heard(
     assert re.search(reason, result.reasons[0])
 
 
+def _detail_told(elapsed_ns: int, _path: object) -> tuple[int, dict[str, Any]]:
+    return 200, detail(elapsed_ns=elapsed_ns)
+
+
 def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedServer, generator: OtgGenerator) -> None:
     tell(server, {})
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     for elapsed_ns, is_valid in ((2_000_000, True), (10_000_000, True), (12_000_000, False)):
-        told = 200, detail(elapsed_ns=elapsed_ns)
-        server.answers["/ringroad/flows"] = lambda _, told=told: told
+        server.answers["/ringroad/flows"] = partial(_detail_told, elapsed_ns)
         assert generator.trial(burst).is_valid is is_valid
     (flow,) = [flow for flow in server.bodies("/config")[-1]["flows"] if flow["name"] == "1 to 2"]
     assert flow["duration"]["fixed_packets"]["packets"] == 100

@@ -100,7 +100,7 @@ def test_a_report_opens_from_disk_and_draws_its_charts(browser: webdriver.Chrome
 def luminance(browser: webdriver.Chrome, expression: str) -> float:
     """Return how light a colour of the page is, from 0 to 1."""
     script = f"return {expression}.match(/[\\d.]+/g).slice(0, 3).map(Number)"
-    return sum(browser.execute_script(script)) / 765
+    return float(sum(browser.execute_script(script))) / 765
 
 
 def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_an_interrupt_reaches_the_command(private: bool) -> None:
 def test_a_command_that_does_not_end_is_killed() -> None:
     marker = f"86400.{uuid.uuid4().int % 10**9}"
     sandbox = Sandbox.start(["sleep", marker])
-    assert wait_until(lambda: with_argument(marker, "sleep"), 10)
+    assert wait_until(lambda: bool(with_argument(marker, "sleep")), 10)
     assert sandbox.wait(0.01) is None
     assert sandbox.close(timeout_s=0.05) == 137
     assert wait_until(lambda: not with_argument(marker), 10)

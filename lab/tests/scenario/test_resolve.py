@@ -9,6 +9,7 @@ import pytest
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.guest import testpmd
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library, settings_folder
 from ringroad_lab.scenario.registries import Registries
@@ -142,7 +143,7 @@ def test_what_is_wrong_is_told(folder: Path, text: str, told: str) -> None:
 
 
 def test_no_cable_between_device_and_guest_is_told(folder: Path) -> None:
-    class TapGuest(REGISTRIES.guests["testpmd"]):  # type: ignore[misc]
+    class TapGuest(testpmd.TestpmdGuest):
         carries = frozenset({CableKind.TAP})
 
     (folder / "scenarios/mine.toml").write_text('duts = ["ovs-dpdk"]\ntopologies = ["PVP"]\nguest = "tap-guest"\n')

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pg8000.native
 import pytest
@@ -36,10 +37,22 @@ def postgres_socket() -> Iterator[Path]:
     user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     folder = Path(tempfile.mkdtemp(prefix="lab-pg-", dir="/tmp"))
     os.chown(folder, user.pw_uid, user.pw_gid)
-    identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-    initdb = [programs[-1] / "initdb", "-D", folder / "data", "-U", "lab", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    identity: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    initdb: list[str | Path] = [
+        programs[-1] / "initdb",
+        "-D",
+        folder / "data",
+        "-U",
+        "lab",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "--no-sync",
+    ]
     subprocess.run(initdb, check=True, capture_output=True, cwd=folder, timeout=_POSTGRES_START_S, **identity)
-    argv = [programs[-1] / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
+    argv: list[str | Path] = [programs[-1] / "postgres", "-D", folder / "data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
     server = subprocess.Popen(argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **identity)
     try:
         address = folder / ".s.PGSQL.5432"

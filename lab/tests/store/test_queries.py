@@ -6,7 +6,7 @@ import pytest
 
 from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.errors import StoreError
-from ringroad_lab.record import RunState
+from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.store import queries
 from ringroad_lab.store.queries import MetricFilter, RunFilter
 from ringroad_lab.store.result_store import ResultStore
@@ -48,7 +48,7 @@ def filled(store: ResultStore) -> ResultStore:
         (RunFilter(name="nul\0"), []),
     ],
 )
-def test_runs_are_filtered(filled: ResultStore, which: RunFilter, found: list) -> None:
+def test_runs_are_filtered(filled: ResultStore, which: RunFilter, found: list[RunRecord]) -> None:
     assert [summary.run_id for summary in filled.summaries(which)] == [record.run_id for record in found]
     assert filled.count(which) == len(found)
 

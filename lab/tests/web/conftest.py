@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from web_visitor import PASSWORD, TESTER, Clock, TestClient, WebVisitor
+from web_visitor import PASSWORD, TESTER, Clock, WebVisitor
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import RunRecord
@@ -55,7 +55,7 @@ def make_visitor(store: ResultStore, clock: Clock) -> Callable[..., WebVisitor]:
 
     def make(**settings: bool | float | tuple[str, ...]) -> WebVisitor:
         application = make_application(store, WebSettings(clock=clock, **settings))  # type: ignore[arg-type]
-        return WebVisitor(TestClient(application, follow_redirects=False))
+        return WebVisitor(application)
 
     return make
 

@@ -24,7 +24,8 @@ def token(store: ResultStore) -> str:
 
 def send(visitor: WebVisitor, token: str, body: str | bytes) -> Response:
     """Send a record in."""
-    return visitor.client.post("/api/runs", content=body, headers={"Authorization": f"Bearer {token}"})
+    response: Response = visitor.client.post("/api/runs", content=body, headers={"Authorization": f"Bearer {token}"})
+    return response
 
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/runs/RUN", "/api/runs/RUN/review", "/api/trend", "/api/comparison"])

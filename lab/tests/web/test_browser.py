@@ -54,7 +54,7 @@ class Browser:
 
     def all(self, selector: str) -> list[WebElement]:
         """Return all elements there are."""
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Wait until something is so."""
@@ -89,7 +89,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Return what the browser complained of."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in self.driver.get_log("browser")]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import re
 import warnings
 from html import unescape
 
+from fastapi import FastAPI
 from httpx import Response
 
 with warnings.catch_warnings():
@@ -32,13 +33,14 @@ class Clock:
 class WebVisitor:
     """Opens pages and sends forms."""
 
-    def __init__(self, client: TestClient) -> None:
-        """Take the browser."""
-        self.client = client
+    def __init__(self, application: FastAPI) -> None:
+        """Open the application, and follow no redirect unasked."""
+        self.client = TestClient(application, follow_redirects=False)
 
     def get(self, path: str) -> Response:
         """Open a page."""
-        return self.client.get(path)
+        response: Response = self.client.get(path)
+        return response
 
     def form_values(self, path: str) -> dict[str, str]:
         """Return the hidden values of the forms of a page."""
@@ -47,10 +49,14 @@ class WebVisitor:
 
     def log_in(self, name: str = TESTER, password: str = PASSWORD, **values: str) -> Response:
         """Send the form of the login page."""
-        return self.client.post("/login", data={**self.form_values("/login"), "name": name, "password": password, **values})
+        response: Response = self.client.post("/login", data={**self.form_values("/login"), "name": name, "password": password, **values})
+        return response
 
     def review(self, run_id: str, **values: str) -> Response:
         """Send the form of a run's page."""
         shown = self.form_values(f"/runs/{run_id}")
-        form = {name: shown[name] for name in ("form_token", "last_change")}
-        return self.client.post(f"/runs/{run_id}/review", data={"verdict": "", "comment": "", "bug_link": "", **form, **values})
+        form = {name: shown[name] for name in ("form_token", "last_change")} | {"verdict": "", "comment": "", "bug_link": ""}
+        response: Response = self.client.post(
+            f"/runs/{run_id}/review", data={"verdict": "", "comment": "", "bug_link": "", **form, **values}
+        )
+        return response

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
 from ringroad_lab.statistics.verdict import Verdict
-
-REGRESSION_STATUS = 4
 
 
 class Format(StrEnum):
@@ -35,7 +34,7 @@ def register(app: typer.Typer) -> None:
         output: Annotated[
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
         ] = None,
-        fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {REGRESSION_STATUS} where there is a regression.")] = False,
+        fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
         store: StoreOption = None,
     ) -> None:
         """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
@@ -56,4 +55,4 @@ def register(app: typer.Typer) -> None:
         else:
             write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
         if fail_on_regression and Verdict.REGRESSION in comparison.counts:
-            raise typer.Exit(REGRESSION_STATUS)
+            raise typer.Exit(status.REGRESSION)

@@ -44,7 +44,11 @@ def main() -> None:
         # Its name by any way it was started, also for completions.
         make_app()(prog_name=PROGRAM)
     except LabError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        # Errors quote foreign text; a terminal is to be told nothing by it.
+        text = "".join(
+            character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in str(error)
+        )
+        print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
 
 

@@ -6,14 +6,8 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ringroad_lab import __version__
+from ringroad_lab.cli import status
 
-_EXIT_STATUS = {
-    "0": "All went well.",
-    "1": "Something failed; the message tells what.",
-    "2": "A scenario or an argument is wrong.",
-    "3": "A program is missing; the message names its package.",
-    "130": "The user stopped it.",
-}
 _FILES = {
     "~/.config/ringroad-lab/scenarios/NAME.toml": "Own scenarios.",
     "~/.config/ringroad-lab/site.toml, hosts/HOSTNAME.toml": "Layers of the site and of a host.",
@@ -52,7 +46,7 @@ def roff(group: TyperGroup) -> str:
                 lines += [".TP", f".I {_escape(_argument_name(parameter))}", _escape(parameter.help or "")]
             elif isinstance(parameter, TyperOption) and not parameter.hidden:
                 lines += [".TP", f".B {_escape(_option_names(parameter))}", _escape(parameter.help or "")]
-    for title, entries in (("EXIT STATUS", _EXIT_STATUS), ("FILES", _FILES)):
+    for title, entries in (("EXIT STATUS", {str(number): text for number, text in status.MEANINGS.items()}), ("FILES", _FILES)):
         lines.append(f".SH {title}")
         for term, text in entries.items():
             lines += [".TP", f".B {_escape(term)}", _escape(text)]

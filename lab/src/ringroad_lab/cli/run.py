@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from ringroad_lab import __version__
+from ringroad_lab.cli import status
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.comparison import RunComparison, compare_runs
@@ -38,10 +39,6 @@ from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
-
-# Beside those of errors: what was measured speaks.
-INVALID_STATUS = 4
-REGRESSION_STATUS = 5
 
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
@@ -152,7 +149,7 @@ def _carry_out(
             stack.enter_context(huge_pages(pages_mib))
         with RunProgress(expected_s, console) as progress:
             supervisor = Supervisor(results, progress.watch, progress.stopping)
-            whole, status = supervisor.run(record, tuple(scenarios), noise_floors, is_resumed=is_resumed)
+            whole, inner_status = supervisor.run(record, tuple(scenarios), noise_floors, is_resumed=is_resumed)
     comparison = compare_runs(before, whole) if before else None
     if report:
         _write(report, render_html(whole, comparison))
@@ -162,7 +159,7 @@ def _carry_out(
         _print_end(console, whole, comparison, report, store)
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
-    sys.exit(status or _measured_status(whole, comparison))
+    sys.exit(inner_status or _measured_status(whole, comparison))
 
 
 def _write(path: Path, text: str) -> None:
@@ -215,8 +212,8 @@ def _print_end(console: Console, record: RunRecord, comparison: RunComparison | 
 
 def _measured_status(record: RunRecord, comparison: RunComparison | None) -> int:
     if any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements):
-        return INVALID_STATUS
-    return REGRESSION_STATUS if comparison and comparison.verdict is Verdict.REGRESSION else 0
+        return status.INVALID
+    return status.REGRESSION if comparison and comparison.counts.get(Verdict.REGRESSION) else 0
 
 
 def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> None:

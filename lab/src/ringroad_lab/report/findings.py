@@ -100,7 +100,8 @@ def headline_grids(record: RunRecord) -> list[Grid]:
     """Return the headline metrics, a grid for each method and topology."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for measurement in record.measurements:
-        groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
+        if not measurement.is_noise_floor:
+            groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
     return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
 
 
