@@ -39,6 +39,9 @@ READY_TIMEOUT_S = 30.0
 # A small load, so that the slowest emulated guest carries some of it.
 PROBE_FPS = 500
 PROBE_S = 0.1
+# The generator's vhost-user ports take their rings and frames from them where there are any: some 14 MiB for two ports of
+# one queue.
+GENERATOR_HUGE_PAGES_MIB = 64
 PROBE_TIMEOUT_S = 20.0
 # Cables of guests, where the scenario leaves the choice: shared memory first.
 GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
@@ -74,7 +77,8 @@ def huge_pages_mib(scenario: Scenario) -> int:
     if not scenario.huge_pages:
         return 0
     guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
-    return guests + max(find_dut(choice.driver).huge_pages_mib for choice in scenario.duts)
+    needed = guests + max(find_dut(choice.driver).huge_pages_mib for choice in scenario.duts)
+    return needed + GENERATOR_HUGE_PAGES_MIB if needed else 0
 
 
 class TestBed:

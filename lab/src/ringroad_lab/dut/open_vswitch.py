@@ -350,7 +350,8 @@ class OvsDpdk(OpenVSwitch):
     def _start_settings(self) -> dict[str, str]:
         prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
         if self.placement.huge_pages:
-            memory = {"dpdk-socket-mem": str(MEMORY_MIB)}
+            # Not a page more: what is reserved beside it is for the guests.
+            memory = {"dpdk-socket-mem": str(MEMORY_MIB), "dpdk-socket-limit": str(MEMORY_MIB)}
             extra = f"--no-pci --in-memory --single-file-segments {prefix}"
         else:
             memory = {}
