@@ -283,3 +283,15 @@ def test_hostile_texts_run_no_script(browser: Browser, store: ResultStore) -> No
             browser.find(".plot[data-drawn=true] .main-svg")
         assert "1337" not in browser.driver.title.replace(hostile, "")
         assert browser.all("img") == []
+
+
+def test_a_full_report_draws_its_charts_and_reaches_nothing_here(browser: Browser, store: ResultStore) -> None:
+    record = fabricated_run()
+    store.add_run(record)
+    browser.log_in()
+    browser.open(f"/runs/{record.run_id}/report.html")
+    browser.find(".main-svg")
+
+    assert browser.driver.execute_script("return window.origin") == "null"
+    assert browser.driver.execute_script("try { return document.cookie } catch (error) { return error.name }") == "SecurityError"
+    assert browser.complaints() == []
