@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import user_names
-from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
 
 
@@ -39,6 +37,11 @@ def serve(
     ] = False,
 ) -> None:
     """Serve results, trends, comparisons and testers' verdicts to browsers, and the JSON API."""
+    # Here, because it takes a while, which the other verbs need not.
+    import uvicorn
+
+    from ringroad_lab.web.application import make_application
+
     if (cert is None) != (key is None):
         raise LabError("--cert and --key go together")
     for file in (cert, key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -15,8 +16,12 @@ MAX_PASSWORD_CHARACTERS = 1000
 _HASHER = PasswordHasher()
 # So many at once: a crowd at the login page must not take the machine's memory.
 _TURNS = threading.BoundedSemaphore(2)
-# Of no password: a name that does not exist takes as long as a wrong password.
-_NOBODY = _HASHER.hash("")
+
+
+@cache
+def _hash_of_nobody() -> str:
+    """Return a hash to check against where there is none: a name that does not exist takes as long as a wrong password."""
+    return _HASHER.hash("")
 
 
 def hash_password(password: str) -> str:
@@ -37,6 +42,6 @@ def is_password(password_hash: str | None, password: str) -> bool:
         return False
     with _TURNS:
         try:
-            return _HASHER.verify(password_hash or _NOBODY, password) and password_hash is not None
+            return _HASHER.verify(password_hash or _hash_of_nobody(), password) and password_hash is not None
         except (VerificationError, InvalidHashError):
             return False
