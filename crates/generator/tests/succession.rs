@@ -1,0 +1,195 @@
+//! Sessions one after the other over the same ports.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use ringroad::impairment::{Delay, ImpairmentPlan, Pattern};
+use ringroad::{Embedded, OpenOptions};
+use ringroad_generator::{
+    Clock, Ended, Load, Plan, PlannedPort, Report, Session, SessionError, SessionOptions, Threads,
+};
+use ringroad_traffic::definition::StreamDefinition;
+
+const STEP_NS: u64 = 100;
+
+/// Options that reach no daemon: what is not kept cannot be opened on a switch or a pipe.
+fn no_daemon() -> OpenOptions {
+    OpenOptions {
+        socket: Some("/nonexistent/ringroad.sock".into()),
+        no_start: true,
+        ..OpenOptions::default()
+    }
+}
+
+/// Loads between the ports `vale0:a` and `vale0:b`.
+fn plan(ports: &[&str], loads: Vec<Load>) -> Plan {
+    Plan { ports: ports.iter().map(|name| PlannedPort::new(name)).collect(), loads }
+}
+
+fn load(frames: u64, stream: &str) -> Load {
+    let stream: StreamDefinition = toml::from_str(stream).unwrap();
+    Load {
+        frames: Some(frames),
+        rate: "1Mpps".parse().unwrap(),
+        ..Load::new("vale0:a", &["vale0:b"], vec![stream])
+    }
+}
+
+fn run(session: &mut Session, step: &mut dyn FnMut()) {
+    session.start();
+    while !session.wait_sent(Duration::ZERO) {
+        session.turn().unwrap();
+        step();
+    }
+}
+
+/// Ports and distinct frames, lost, and those of the session before: with a time, without, and damaged.
+fn counts(report: &Report) -> [u64; 5] {
+    let (stream, port) = (&report.loads[0].arrivals[0].stream, &report.ports[1].received);
+    [
+        stream.distinct,
+        stream.lost,
+        port.earlier_frames,
+        port.unknown_stream_frames,
+        port.corrupted_unattributed,
+    ]
+}
+
+/// Sends `late` frames of `stream` that a port holds back, and `own` ones in the next session while they come.
+fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) -> Report {
+    let (clock, port_clock) = (Clock::manual(1_000_000), ringroad::Clock::manual());
+    let switch = Embedded::new();
+    let (b, _) =
+        switch.open_impaired("vale0:b", &OpenOptions::default(), impairment, port_clock.clone()).unwrap();
+    let ports = vec![switch.open("vale0:a").unwrap(), b];
+    let options =
+        SessionOptions { clock: clock.clone(), threads: Threads::Caller, ..SessionOptions::default() };
+    let plan = |frames| plan(&["vale0:a", "vale0:b"], vec![load(frames, stream)]);
+    let mut step = || {
+        clock.advance(STEP_NS);
+        port_clock.advance(STEP_NS);
+    };
+    let mut session = Session::over(plan(late), ports, &options).unwrap();
+    run(&mut session, &mut step);
+    let Ended { report, mut ports, outcome } = session.end(Duration::ZERO);
+    outcome.unwrap();
+    assert_eq!(report.loads[0].arrivals[0].stream.lost, late);
+
+    let mut session = Session::open_keeping(plan(own), &mut ports, &no_daemon(), &options).unwrap();
+    run(&mut session, &mut step);
+    for _ in 0..20_000 {
+        session.turn().unwrap();
+        step();
+    }
+    let report = session.report().unwrap();
+    let ended = session.end(Duration::ZERO);
+    ended.outcome.unwrap();
+    assert_eq!(report, ended.report, "what is told while it runs is what is told at its end");
+    report
+}
+
+/// Longer than the first session lasts, shorter than what is waited in the second.
+fn held_back() -> ImpairmentPlan {
+    ImpairmentPlan { delay: Delay::Fixed(1_000_000), ..ImpairmentPlan::default() }
+}
+
+#[test]
+fn frames_of_the_session_before_are_known_by_their_time() {
+    let report = late_frames("", held_back(), 500, 300);
+    assert_eq!(counts(&report), [300, 0, 500, 0, 0]);
+    assert_eq!(report.loads[0].sent.frames, 300);
+}
+
+#[test]
+fn frames_without_a_time_are_known_by_the_number_of_their_stream() {
+    let tcp = "packet = [{ethernet = {}}, {ipv4 = {}}, {tcp = {}}]";
+    assert_eq!(counts(&late_frames(tcp, held_back(), 500, 300)), [300, 0, 0, 500, 0]);
+}
+
+#[test]
+fn what_is_not_sent_is_told_and_how_long_sending_took() {
+    let report = late_frames("", held_back(), 10, 300);
+    let load = &report.loads[0];
+    assert_eq!((load.offered.intended_frames, load.unsent_frames), (300, 0));
+    // 299 times a microsecond, on a clock that goes in steps.
+    let span_ns = load.departure_span_ns.unwrap();
+    assert!((298_800..=299_200).contains(&span_ns), "{span_ns}");
+}
+
+#[test]
+fn ports_that_the_next_plan_does_not_name_close_and_an_error_keeps_the_others() {
+    let switch = Embedded::new();
+    let options = SessionOptions { threads: Threads::Caller, ..SessionOptions::default() };
+    let ports = ["vale0:a", "vale0:b"].map(|name| switch.open(name).unwrap()).into();
+    let session = Session::over(plan(&["vale0:a", "vale0:b"], Vec::new()), ports, &options).unwrap();
+    let mut kept = session.end(Duration::ZERO).ports;
+    let held = || switch.open("vale0:a").is_err();
+    assert!(held());
+
+    let refused =
+        Session::open_keeping(plan(&["vale0:a", "vale0:c"], Vec::new()), &mut kept, &no_daemon(), &options);
+    assert!(matches!(refused, Err(SessionError::Open { port, .. }) if port == "vale0:c"));
+    assert!(held());
+    drop(switch.open("vale0:b").unwrap());
+
+    let session =
+        Session::open_keeping(plan(&["vale0:a", "null:"], Vec::new()), &mut kept, &no_daemon(), &options)
+            .unwrap();
+    assert!(held());
+    drop(session.end(Duration::ZERO));
+    assert!(!held());
+}
+
+#[test]
+fn a_port_whose_frames_nobody_took_is_not_kept() {
+    let pipe = Embedded::new();
+    let mut far = pipe.open("x}1").unwrap();
+    let options = SessionOptions { threads: Threads::One, ..SessionOptions::default() };
+    let load = Load {
+        rate: "1Mpps".parse().unwrap(),
+        frames: Some(5000),
+        ..Load::new("x{1", &[], vec![StreamDefinition::default()])
+    };
+    let plan = || plan(&["x{1"], vec![load.clone()]);
+    let mut session = Session::over(plan(), vec![pipe.open("x{1").unwrap()], &options).unwrap();
+    session.start();
+    // The far end's ring is full, and then the near one's.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while session.report().unwrap().ports[0].unsent_slots == 0 {
+        assert!(Instant::now() < deadline);
+    }
+    let mut ended = session.end(Duration::ZERO);
+    assert!(ended.report.ports[0].unsent_slots > 0);
+    let again = Session::open_keeping(plan(), &mut ended.ports, &no_daemon(), &options);
+    assert!(matches!(again, Err(SessionError::Open { .. })));
+    far.sync().unwrap();
+}
+
+#[test]
+fn threads_answer_for_what_they_did_and_go_on() {
+    for threads in [Threads::PerQueue, Threads::One] {
+        let switch = Embedded::new();
+        let options = SessionOptions { threads, ..SessionOptions::default() };
+        let names = ["vale0:a", "vale0:b"];
+        let ports = names.map(|name| switch.open(name).unwrap()).into();
+        let mut kept =
+            Session::over(plan(&names, Vec::new()), ports, &options).unwrap().end(Duration::ZERO).ports;
+        for _ in 0..3 {
+            let next = plan(&names, vec![load(2000, "")]);
+            let mut session = Session::open_keeping(next, &mut kept, &no_daemon(), &options).unwrap();
+            session.start();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while counts(&session.report().unwrap())[0] < 2000 {
+                assert!(Instant::now() < deadline, "{:?}", session.report());
+            }
+            assert!(session.wait_sent(Duration::from_secs(30)));
+            let report = session.report().unwrap();
+            assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
+            assert_eq!(report.loads[0].offered.sent_frames, 2000);
+            let ended = session.end(Duration::ZERO);
+            ended.outcome.unwrap();
+            assert_eq!(report.loads, ended.report.loads);
+            kept = ended.ports;
+        }
+    }
+}
