@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 
 import pytest
@@ -13,11 +12,7 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.frame_size import IMIX
 from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store.result_store import ResultStore
-
-
-def head_of(record: RunRecord) -> RunRecord:
-    """Return what a run is known as when it begins."""
-    return record.model_copy(update={"measurements": (), "state": RunState.STOPPED, "ended_at": record.started_at, "logs": ()})
+from store_writers import append, head_of, measure_until_killed
 
 
 def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
@@ -101,17 +96,9 @@ def test_what_does_not_fit_a_run_is_refused(store: ResultStore) -> None:
         store.add_run(twice)
 
 
-def _measure_until_killed(path: str, record: RunRecord) -> None:
-    store = ResultStore(path)
-    store.begin_run(head_of(record))
-    for measurement in record.measurements[:5]:
-        store.add_measurement(record.run_id, measurement)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def test_a_killed_run_keeps_what_it_measured(location: str) -> None:
     record = fabricated_run()
-    process = multiprocessing.get_context("spawn").Process(target=_measure_until_killed, args=(location, record))
+    process = multiprocessing.get_context("spawn").Process(target=measure_until_killed, args=(location, record))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
@@ -123,18 +110,10 @@ def test_a_killed_run_keeps_what_it_measured(location: str) -> None:
         store.end_run(record.model_copy(update={"measurements": record.measurements[:6]}))
 
 
-def _append(path: str, record: RunRecord) -> None:
-    with ResultStore(path) as store:
-        store.begin_run(head_of(record))
-        for measurement in record.measurements:
-            store.add_measurement(record.run_id, measurement)
-        store.end_run(record)
-
-
 def test_two_processes_make_and_fill_a_store_at_once(location: str) -> None:
     records = [fabricated_run(seed=seed) for seed in range(3)]
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_append, args=(location, record)) for record in records]
+    processes = [spawn.Process(target=append, args=(location, record)) for record in records]
     for process in processes:
         process.start()
     for process in processes:
