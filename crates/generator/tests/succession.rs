@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringroad::impairment::{Delay, ImpairmentPlan, Pattern};
+use ringroad::impairment::{Delay, ImpairmentPlan};
 use ringroad::{Embedded, OpenOptions};
 use ringroad_generator::{
     Clock, Ended, Load, Plan, PlannedPort, Report, Session, SessionError, SessionOptions, Threads,
@@ -11,6 +11,8 @@ use ringroad_generator::{
 use ringroad_traffic::definition::StreamDefinition;
 
 const STEP_NS: u64 = 100;
+/// No more than the slots of a ring: whoever receives may sleep while they come.
+const FRAMES: u64 = 1000;
 
 /// Options that reach no daemon: what is not kept cannot be opened on a switch or a pipe.
 fn no_daemon() -> OpenOptions {
@@ -132,9 +134,13 @@ fn ports_that_the_next_plan_does_not_name_close_and_an_error_keeps_the_others() 
     assert!(held());
     drop(switch.open("vale0:b").unwrap());
 
-    let session =
-        Session::open_keeping(plan(&["vale0:a", "null:"], Vec::new()), &mut kept, &no_daemon(), &options)
-            .unwrap();
+    let session = Session::open_keeping(
+        plan(&["vale0:a", "null:no-rx=1"], Vec::new()),
+        &mut kept,
+        &no_daemon(),
+        &options,
+    )
+    .unwrap();
     assert!(held());
     drop(session.end(Duration::ZERO));
     assert!(!held());
@@ -175,17 +181,17 @@ fn threads_answer_for_what_they_did_and_go_on() {
         let mut kept =
             Session::over(plan(&names, Vec::new()), ports, &options).unwrap().end(Duration::ZERO).ports;
         for _ in 0..3 {
-            let next = plan(&names, vec![load(2000, "")]);
+            let next = plan(&names, vec![load(FRAMES, "")]);
             let mut session = Session::open_keeping(next, &mut kept, &no_daemon(), &options).unwrap();
             session.start();
             let deadline = Instant::now() + Duration::from_secs(30);
-            while counts(&session.report().unwrap())[0] < 2000 {
+            while counts(&session.report().unwrap())[0] < FRAMES {
                 assert!(Instant::now() < deadline, "{:?}", session.report());
             }
             assert!(session.wait_sent(Duration::from_secs(30)));
             let report = session.report().unwrap();
-            assert_eq!(counts(&report), [2000, 0, 0, 0, 0]);
-            assert_eq!(report.loads[0].offered.sent_frames, 2000);
+            assert_eq!(counts(&report), [FRAMES, 0, 0, 0, 0]);
+            assert_eq!(report.loads[0].offered.sent_frames, FRAMES);
             let ended = session.end(Duration::ZERO);
             ended.outcome.unwrap();
             assert_eq!(report.loads, ended.report.loads);
