@@ -164,7 +164,7 @@ def status_lines(record: RunRecord) -> list[StatusLine]:
 
 
 def warnings(record: RunRecord) -> list[str]:
-    """Return what cannot be right, a sentence each."""
+    """Return what cannot be right, or speaks against the figures, a sentence each."""
     found = []
     if record.state is not RunState.FINISHED:
         end = "was stopped before its end" if record.state is RunState.STOPPED else f"failed: {record.failure or 'no reason was recorded'}"
@@ -173,7 +173,7 @@ def warnings(record: RunRecord) -> list[str]:
         found.append("The run has no measurement.")
     if record.link_bps:
         found += _beyond_line_rate(record, record.link_bps)
-    return found
+    return [*found, *record.warnings]
 
 
 def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:

@@ -76,6 +76,10 @@ class WatchedBed(Bed):
         ]
 
 
+def _name(part: str, process: str) -> str:
+    return process if process == part else f"{part} {process}"
+
+
 class Beds:
     """Makes test beds; what one finds out about the generator the next ones need not."""
 
@@ -102,7 +106,7 @@ class Beds:
             )
             with bed:
                 # Processes of another machine have their numbers there.
-                processes = {} if host else {p.pid: f"{part} {p.name}" for part, members in bed.processes().items() for p in members}
+                processes = {} if host else {p.pid: _name(part, p.name) for part, members in bed.processes().items() for p in members}
                 with Sampler(processes) as sampler:
                     yield WatchedBed(bed, sampler)
         finally:
