@@ -15,7 +15,8 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import LabError
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.message_size.sweep import MessageSizeSettings, sweep_message_sizes
+from ringroad_lab.message_size.sweep import sweep_message_sizes
+from ringroad_lab.method.message_size import MessageSizeSettings
 
 
 def sweep(asked: dict[str, Any]) -> dict[str, Any]:

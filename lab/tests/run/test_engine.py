@@ -12,14 +12,16 @@ from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.frame_loss import FrameLossMethod
-from ringroad_lab.method.interface import Method
+from ringroad_lab.method.interface import Method, MethodSettings
+from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
 from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Series
-from ringroad_lab.run.engine import Bed, Engine
+from ringroad_lab.record import Better, DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Metric, Outcome, Series
+from ringroad_lab.run.engine import Bed, Engine, Stations
 from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.topology import Topology
 
 CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
 CEILING_FPS = 2e6
@@ -63,6 +65,23 @@ class SimulatedBed(Bed):
         return (LogExcerpt(source=self._label, text="said something"),)
 
 
+class SimulatedStations(Stations):
+    """Stations whose sweep is made up; those of the slow device fail."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def record(self) -> DutRecord:
+        return DutRecord(label=self._label, driver="simulated")
+
+    def measure(self, settings: MethodSettings) -> Outcome:
+        assert isinstance(settings, MessageSizeSettings)
+        if self._label == "slow":
+            raise DutError("slow ended: out of memory")
+        metric = Metric(value=settings.max_bytes, unit="bit/s", better=Better.HIGHER)
+        return Outcome(status=MeasurementStatus.OK, headline="netpipe_throughput_bps", metrics={"netpipe_throughput_bps": metric})
+
+
 def make_method(choice: MethodChoice) -> Method:
     kind = METHODS[choice.name]
     return kind(kind.settings_type.model_validate(choice.settings))
@@ -88,17 +107,24 @@ class Lab:
         self._deaths = deaths or {}
         self._stopped = False
         self.open_beds = 0
-        self.engine = Engine(schedule((asked,)), make_method, self._bed, self._tell, lambda: self._stopped)
+        self.engine = Engine(schedule((asked,)), make_method, self, self._tell, lambda: self._stopped)
 
     @contextmanager
-    def _bed(self, _scenario: Scenario, dut: DutChoice) -> Iterator[Bed]:
-        deaths = self._deaths.get(dut.label, [])
+    def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:
+        assert scenario.topology is Topology.P2P
+        self.open_beds += 1
+        yield SimulatedStations(choice.label)
+        self.open_beds -= 1
+
+    @contextmanager
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[Bed]:
+        deaths = self._deaths.get(choice.label, [])
         dies_at = deaths.pop(0) if deaths else None
         if dies_at == 0:
-            raise DutError(f"{dut.label} did not start: no such device")
+            raise DutError(f"{choice.label} did not start: no such device")
         self.open_beds += 1
         try:
-            yield SimulatedBed(dut.label, dies_at)
+            yield SimulatedBed(choice.label, dies_at)
         finally:
             self.open_beds -= 1
 
@@ -178,3 +204,16 @@ def test_methods_are_told_the_throughput_found_before_them() -> None:
     purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
     assert purposes
     assert "search" not in purposes
+
+
+def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on() -> None:
+    lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "message-size", FrameLossMethod.name)))
+    lab.engine.run()
+    assert lab.open_beds == 0
+    assert [m.number for m in lab.measurements()] == list(range(10))
+    sweeps = {m.dut: m for m in lab.measurements() if m.method == "message-size"}
+    assert sweeps["fast"].frame == MESSAGES
+    assert sweeps["fast"].outcome.metrics["netpipe_throughput_bps"].value == 131072
+    assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
+    assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
+    assert not [m for m in lab.measurements() if m.method == FrameLossMethod.name and m.outcome.status is MeasurementStatus.INVALID]

@@ -94,6 +94,23 @@ def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     assert status == 0, compared
 
 
+def test_message_sizes_are_swept_between_stations(lab: Lab) -> None:
+    quick = (
+        "--set",
+        "duts=[ringroad]",
+        "--set",
+        "method.message-size.max_bytes=64",
+        "--set",
+        "method.message-size.tools=[netpipe, sockperf-udp]",
+    )
+    status, said = lab.run("run", "MESSAGE_SIZES", *quick, "--json")
+    assert status == 0, said
+    (measurement,) = lab.record().measurements
+    assert measurement.outcome.metrics["dut_memory_bytes"].value > 0
+    assert {curve.name for curve in measurement.outcome.curves} >= {"netpipe latency", "sockperf-udp throughput"}
+    assert lab.record().duts[0].versions
+
+
 def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> None:
     process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3")
     await_first_measurement(process.stderr)

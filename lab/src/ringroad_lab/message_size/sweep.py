@@ -7,9 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
@@ -20,33 +17,12 @@ from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
 from ringroad_lab.message_size.station import Station
+from ringroad_lab.method.message_size import MessageSizeSettings, Tool
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.topology import Topology, wire
 
 READY_TIMEOUT_S = 30.0
 ADDRESSES = ("198.18.0.1/24", "198.18.0.2/24")
-Tool = Literal["netpipe", "sockperf-udp", "sockperf-tcp"]
-# To be told with each result.
-CONDITIONS = (
-    "Message sizes: the stations are network namespaces at the ends of veth pairs; offloads (checksums, segmentation, GRO) are off there.",
-    "Message sizes: one message is under way at a time, so throughput is what the latency leaves room for (NetPIPE's definition).",
-)
-
-
-class MessageSizeSettings(BaseModel):
-    """What can be set of a sweep."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
-    max_bytes: Annotated[int, Field(ge=64, le=8 * 1024 * 1024)] = 131072
-    """NetPIPE's greatest block. sockperf ends at 65507 bytes, the greatest UDP message."""
-    perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
-    """NetPIPE measures so many bytes below and above each of its sizes too (its default)."""
-    seconds_each: Annotated[int, Field(ge=1, le=60)] = 1
-    """How long sockperf bounces messages of each size."""
-    timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    """When NetPIPE is given up."""
 
 
 def sockperf_sizes(max_bytes: int) -> tuple[int, ...]:
@@ -76,8 +52,7 @@ def sweep_message_sizes(
     Raises:
         LabError: what could not be started, or measured, and why.
     """
-    for program, package in _programs(settings):
-        host.require(program, package)
+    require_programs(host, settings)
     dut.prepare()
     with ExitStack() as stack:
         on_step(f"starting {dut.title}")
@@ -97,13 +72,19 @@ def sweep_message_sizes(
         return _measure(host, dut, stations[0], stations[1], settings, on_step)
 
 
-def _programs(settings: MessageSizeSettings) -> list[tuple[str, str]]:
+def require_programs(host: Host, settings: MessageSizeSettings) -> None:
+    """Look for the stations' programs.
+
+    Raises:
+        MissingProgramError: names the Debian package.
+    """
     programs = [("ip", "iproute2"), ("ss", "iproute2"), ("ethtool", "ethtool")]
     if "netpipe" in settings.tools:
         programs.append(("NPtcp", "netpipe-tcp"))
     if {"sockperf-udp", "sockperf-tcp"} & set(settings.tools):
         programs.append(("sockperf", "sockperf"))
-    return programs
+    for program, package in programs:
+        host.require(program, package)
 
 
 def _measure(

@@ -45,6 +45,8 @@ class MethodContext:
     throughput_fps: float | None = None
     """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
     are not told find it themselves."""
+    between_stations: Callable[[MethodSettings], Outcome] | None = None
+    """Joins two stations by the device and measures between them: for methods that say so, and for no other."""
 
 
 class Method(ABC):
@@ -55,6 +57,8 @@ class Method(ABC):
     title: ClassVar[str]
     """For people, with the RFC's section."""
     settings_type: ClassVar[type[MethodSettings]]
+    is_between_stations: ClassVar[bool] = False
+    """Whether it measures between two stations with programs of their own, rather than by the generator; then frames have no set size."""
 
     def __init__(self, settings: MethodSettings) -> None:
         """Take checked settings, of `settings_type`."""

@@ -12,6 +12,7 @@ from ringroad_lab.method.frame_loss import FrameLossMethod
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.latency import LatencyMethod
 from ringroad_lab.method.learning_rate import LearningRateMethod
+from ringroad_lab.method.message_size import MessageSizeMethod
 from ringroad_lab.method.mlrsearch import MlrSearchMethod
 from ringroad_lab.method.recovery import RecoveryMethod
 from ringroad_lab.method.soak import SoakMethod
@@ -31,6 +32,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
             LearningRateMethod,
             MlrSearchMethod,
             SoakMethod,
+            MessageSizeMethod,
         )
     }
 )

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.dut.interface import Placement
+from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.host.interface import Host
+from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Series
-from ringroad_lab.run.engine import Bed
+from ringroad_lab.message_size.sweep import sweep_message_sizes
+from ringroad_lab.method.interface import MethodSettings
+from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series
+from ringroad_lab.run.engine import Bed, Stations
 from ringroad_lab.run.events import Event, StepNamed
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
-from ringroad_lab.testbed import Ceilings, TestBed
+from ringroad_lab.testbed import Ceilings, TestBed, find_dut
 
 # A log is to explain a failure, not to fill a store.
 _LOG_CHARACTERS = 16_384
@@ -76,6 +85,41 @@ class WatchedBed(Bed):
         ]
 
 
+class RealStations(Stations):
+    """Network namespaces of this machine, and a device between them."""
+
+    def __init__(self, scenario: Scenario, choice: DutChoice, host: Host, on_step: Callable[[str], None]) -> None:
+        """Prepare the device.
+
+        Raises:
+            LabError: what is missing.
+        """
+        cpus = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), 1, 0)
+        kind = find_dut(choice.driver)
+        self._settings = kind.settings_type.model_validate(choice.settings)
+        self._dut = kind(self._settings, Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
+        self._dut.prepare()
+        self._choice = choice
+        self._host = host
+        self._station_cpus = cpus.generator
+        self._on_step = on_step
+
+    def record(self) -> DutRecord:
+        """Return the device as it is."""
+        return DutRecord(
+            label=self._choice.label,
+            driver=self._choice.driver,
+            settings=self._settings.model_dump(mode="json"),
+            versions=self._dut.versions(),
+            ports={"stations": str(CableKind.VETH)},
+        )
+
+    def measure(self, settings: MethodSettings) -> Outcome:
+        """Sweep message sizes between the stations."""
+        assert isinstance(settings, MessageSizeSettings)
+        return sweep_message_sizes(self._host, self._dut, settings, station_cpus=self._station_cpus, on_step=self._on_step)
+
+
 def _name(part: str, process: str) -> str:
     return process if process == part else f"{part} {process}"
 
@@ -112,6 +156,21 @@ class Beds:
         finally:
             if host is not None:
                 host.close()
+
+    @contextmanager
+    def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:
+        """Prepare a device that is to join two stations of this machine.
+
+        Raises:
+            LabError: what is missing, or the device is elsewhere.
+        """
+        if choice.host != LOCAL_HOST:
+            raise DutError(f"{choice.label} is on {choice.host}: message sizes are measured on this machine only")
+        host = LocalHost()
+        try:
+            yield RealStations(scenario, choice, host, lambda step: self._tell(StepNamed(text=f"{choice.label}: {step}")))
+        finally:
+            host.close()
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)

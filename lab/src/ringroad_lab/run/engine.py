@@ -9,11 +9,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.method.interface import Method, MethodContext
+from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     DutRecord,
@@ -38,7 +39,7 @@ from ringroad_lab.run.events import (
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S
 from ringroad_lab.scenario.schedule import Round, Step
-from ringroad_lab.trial import TrialResult
+from ringroad_lab.trial import TrialRequest, TrialResult
 
 
 class Bed(ABC):
@@ -86,7 +87,50 @@ class Bed(ABC):
         """Return what its programs said."""
 
 
-BedFactory = Callable[[Scenario, DutChoice], AbstractContextManager[Bed]]
+class Stations(ABC):
+    """Two stations that a device will join, for methods that measure between such."""
+
+    @abstractmethod
+    def record(self) -> DutRecord:
+        """Return the device as it is."""
+
+    @abstractmethod
+    def measure(self, settings: MethodSettings) -> Outcome:
+        """Start the device, join the stations, measure, and take everything down.
+
+        Raises:
+            LabError: what could not be started or measured, and why.
+        """
+
+
+class BedFactory(Protocol):
+    """Makes what a device is measured in."""
+
+    def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[Bed]:
+        """Build a test bed, and take it down.
+
+        Raises:
+            LabError: what could not be built, and why.
+        """
+
+    def make_stations(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[Stations]:
+        """Prepare a device that is to join two stations.
+
+        Raises:
+            LabError: what is missing.
+        """
+
+
+class NoGenerator(Generator):
+    """What there is where stations make their own traffic."""
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Refuse."""
+        raise GeneratorError("between stations there is no generator")
+
+    def version(self) -> str:
+        """Return nothing: there is none."""
+        return ""
 
 
 class Engine:
@@ -96,14 +140,14 @@ class Engine:
         self,
         rounds: Sequence[Round],
         make_method: Callable[[MethodChoice], Method],
-        make_bed: BedFactory,
+        beds: BedFactory,
         tell: Callable[[Event], None],
         is_stopped: Callable[[], bool],
     ) -> None:
         """Take the schedule, what makes methods and test beds, where events go, and who says that it is enough."""
         self._rounds = rounds
         self._make_method = make_method
-        self._make_bed = make_bed
+        self._beds = beds
         self._tell = tell
         self._is_stopped = is_stopped
 
@@ -127,10 +171,13 @@ class Engine:
         done = 0
         throughputs_fps: dict[str, float] = {}
         try:
-            with self._make_bed(planned.scenario, planned.dut) as bed:
+            if self._is_between_stations(todo[0]):
+                self._run_between_stations(planned, todo[0])
+                return todo[1:]
+            with self._beds.make(planned.scenario, planned.dut) as bed:
                 self._tell(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
                 try:
-                    while done < len(todo):
+                    while done < len(todo) and not self._is_between_stations(todo[done]):
                         is_alive = self._run_step(bed, planned, todo[done], throughputs_fps)
                         done += 1
                         if not is_alive:
@@ -149,6 +196,45 @@ class Engine:
                 return []
             self._tell(Warned(text=f"{planned.dut.label}: {error}"))
         return todo[done:]
+
+    def _is_between_stations(self, step: Step) -> bool:
+        return self._make_method(step.method).is_between_stations
+
+    def _run_between_stations(self, planned: Round, step: Step) -> None:
+        """Make one measurement that has no bed."""
+        method = self._make_method(step.method)
+        begun_at = time.time()
+        with self._beds.make_stations(planned.scenario, planned.dut) as stations:
+            self._tell(BedReady(dut=stations.record(), repetition=planned.repetition))
+            self._tell_begin(planned, step, method)
+            context = MethodContext(
+                generator=NoGenerator(),
+                frame=step.frame,
+                max_fps=0.0,
+                is_max_generator_bound=False,
+                bidirectional=False,
+                flows=1,
+                on_trial=lambda _trial: None,
+                remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                between_stations=stations.measure,
+            )
+            try:
+                outcome = method.measure(context)
+            except LabError as error:
+                outcome = _invalid(str(error))
+            self._give(planned, step, begun_at, outcome, (), {})
+
+    def _tell_begin(self, planned: Round, step: Step, method: Method) -> None:
+        self._tell(
+            StepBegan(
+                number=step.number,
+                dut=planned.dut.label,
+                method=step.method.name,
+                frame=step.frame.name,
+                repetition=planned.repetition,
+                expected_s=method.expected_s(TRIAL_OVERHEAD_S),
+            )
+        )
 
     def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float]) -> bool:
         """Make one measurement; whether the bed is still good. Throughputs found are left for the methods that follow, by frame size."""
@@ -169,16 +255,7 @@ class Engine:
             )
             self._stop_if_told()
 
-        self._tell(
-            StepBegan(
-                number=step.number,
-                dut=planned.dut.label,
-                method=step.method.name,
-                frame=step.frame.name,
-                repetition=planned.repetition,
-                expected_s=method.expected_s(TRIAL_OVERHEAD_S),
-            )
-        )
+        self._tell_begin(planned, step, method)
         begun_at = time.time()
         is_alive = True
         counters: dict[str, int] = {}

@@ -36,7 +36,7 @@ class BedReady(Frozen):
     kind: Literal["bed-ready"] = "bed-ready"
     dut: DutRecord
     repetition: int
-    generator_version: str
+    generator_version: str = ""
 
 
 class CeilingFound(Frozen):

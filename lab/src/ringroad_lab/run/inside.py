@@ -34,7 +34,7 @@ def main() -> int:
 
 def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
     try:
-        Engine(schedule(job.scenarios), _make_method, Beds(tell).make, tell, stopped.is_set).run(frozenset(job.measured))
+        Engine(schedule(job.scenarios), _make_method, Beds(tell), tell, stopped.is_set).run(frozenset(job.measured))
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:

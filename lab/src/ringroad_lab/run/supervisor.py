@@ -169,7 +169,7 @@ class _Tally:
     def take(self, event: Event) -> None:
         match event:
             case BedReady():
-                self._generator_version = event.generator_version
+                self._generator_version = event.generator_version or self._generator_version
                 self._duts[event.dut.label] = event.dut
             case CeilingFound():
                 self._ceilings[event.ceiling.transport, event.ceiling.frame.name] = event.ceiling

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import HostError, LabError, MissingProgramError
 from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.message_size.sweep import require_programs
+from ringroad_lab.method.message_size import MessageSizeMethod, MessageSizeSettings
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.registries import Registries
 
@@ -89,6 +92,9 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
                 dut_type = registries.duts[choice.driver]
                 dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
                 _look(dut.prepare, looking)
+        for method in scenario.methods:
+            if method.name == MessageSizeMethod.name:
+                _look(partial(require_programs, looking, MessageSizeSettings.model_validate(method.settings)), looking)
         if scenario.topology.guests and scenario.guest is not None:
             _look(registries.guests[scenario.guest]("guest", placement).prepare, looking)
     programs = {(found.program, found.host): found for found in looking.found}

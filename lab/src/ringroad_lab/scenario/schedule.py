@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.message_size import MESSAGES
+from ringroad_lab.method.registry import METHODS
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.statistics.interleave import turns
 
@@ -48,7 +50,8 @@ def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
         for dut, repetition, is_noise_floor in order:
             steps = []
             for method in scenario.methods:
-                for frame in scenario.frames:
+                kind = METHODS.get(method.name)
+                for frame in (MESSAGES,) if kind is not None and kind.is_between_stations else scenario.frames:
                     steps.append(Step(number, method, frame))
                     number += 1
             rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(steps)))
