@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -35,11 +37,12 @@ def roff(group: TyperGroup) -> str:
         f"{_escape(name)} \\- {_escape((group.help or '').rstrip('.'))}",
         ".SH SYNOPSIS",
     ]
-    for number, (verb, command) in enumerate(group.commands.items()):
+    verbs = dict(_verbs(group))
+    for number, (verb, command) in enumerate(verbs.items()):
         lines += [".br"] if number else []
         lines += [f".B {_escape(name)} {_escape(verb)}", _escape(" ".join(_usage(command)))]
     lines.append(".SH COMMANDS")
-    for verb, command in group.commands.items():
+    for verb, command in verbs.items():
         lines += [f".SS {_escape(verb)}", _escape(command.help or "")]
         for parameter in command.params:
             if isinstance(parameter, TyperArgument):
@@ -53,8 +56,16 @@ def roff(group: TyperGroup) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _usage(command: object) -> list[str]:
-    assert isinstance(command, TyperCommand)
+def _verbs(group: TyperGroup) -> Iterator[tuple[str, TyperCommand]]:
+    """All verbs, and those that stand below another: `baseline set`."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from ((f"{name} {inner}", verb) for inner, verb in _verbs(command))
+        elif isinstance(command, TyperCommand):
+            yield name, command
+
+
+def _usage(command: TyperCommand) -> list[str]:
     arguments = [parameter for parameter in command.params if isinstance(parameter, TyperArgument)]
     return ["[OPTION]...", *(_argument_name(each) if each.required else f"[{_argument_name(each)}]" for each in arguments)]
 
