@@ -96,7 +96,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing() -> None:
 def test_a_regression_can_be_a_status() -> None:
     told = lab("compare", "0000", "1111")
     assert "**regression**" in told.stdout
-    lab("compare", "0000", "1111", "--fail-on-regression", status=4)
+    lab("compare", "0000", "1111", "--fail-on-regression", status=REGRESSION)
     lab("compare", "1111", "0000", "--fail-on-regression")
     content = json.loads(lab("compare", "0000", "1111", "--format", "json").stdout)
     assert content["verdict"] == "regression"
