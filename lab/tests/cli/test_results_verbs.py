@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.cli import compare, report, store
+from ringroad_lab.cli.status import REGRESSION
 from ringroad_lab.errors import LabError, ReportError, StoreError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.exchange import read_records, write_records
