@@ -1,0 +1,49 @@
+"""The noise floor that a run finds in its own measurements."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricated_runs import fabricated_run
+from ringroad_lab.noise import noise_floors
+from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord
+
+
+def figure(measurement: Measurement) -> float:
+    return measurement.outcome.metrics[measurement.outcome.headline].value
+
+
+def of_one_kind(record: RunRecord) -> list[Measurement]:
+    """Measurements of one device, method and frame size that have a figure, by repetition."""
+    first = record.measurements[0]
+    kind = (first.dut, first.topology, first.method, first.frame)
+    same = [m for m in record.measurements if (m.dut, m.topology, m.method, m.frame) == kind]
+    return sorted(same, key=lambda m: m.repetition)
+
+
+def test_repetitions_of_the_same_device_are_pairs() -> None:
+    record = fabricated_run(repetitions=5)
+    measured = of_one_kind(record)
+    floors = noise_floors(record)
+    floor = next(f for f in floors if (f.dut, f.method, f.frame_name) == (measured[0].dut, measured[0].method, measured[0].frame.name))
+    assert floor.pairs == 2
+    ratios = [figure(measured[1]) / figure(measured[0]), figure(measured[3]) / figure(measured[2])]
+    # Of so few pairs it is all that was seen.
+    assert floor.ratio_interval == pytest.approx((min(1.0, *ratios), max(1.0, *ratios)))
+
+
+def test_pairs_that_were_meant_as_such_go_before() -> None:
+    record = fabricated_run(repetitions=4)
+    measured = of_one_kind(record)
+    meant = [m.model_copy(update={"is_noise_floor": True, "number": 1000 + m.number}) for m in measured[:2]]
+    floors = noise_floors(record.model_copy(update={"measurements": (*measured, *meant)}))
+    (floor,) = floors
+    assert floor.pairs == 1
+
+
+def test_what_has_no_pair_or_no_figure_of_the_device_has_no_floor() -> None:
+    record = fabricated_run(repetitions=2)
+    measured = of_one_kind(record)
+    assert noise_floors(record.model_copy(update={"measurements": (measured[0],)})) == ()
+    bound = [m.model_copy(update={"outcome": m.outcome.model_copy(update={"status": MeasurementStatus.LOWER_BOUND})}) for m in measured]
+    assert noise_floors(record.model_copy(update={"measurements": tuple(bound)})) == ()
