@@ -31,7 +31,7 @@ impl<T> Entry<T> {
 
     /// Adds a reference where there is one already.
     fn refer(&self) -> bool {
-        let more = |count| (count != 0 && count < DYING - 1).then_some(count + 1);
+        let more = |count| (count != 0 && count < DYING - 1).then(|| count + 1);
         self.references.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
