@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.frame_loss import FrameLossMethod
-from ringroad_lab.method.interface import Method, MethodSettings
+from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
 from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod
@@ -20,6 +21,7 @@ from ringroad_lab.record import Better, DutRecord, GeneratorCeiling, LogExcerpt,
 from ringroad_lab.run.engine import Bed, Engine, Stations
 from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
+from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
 
@@ -82,11 +84,6 @@ class SimulatedStations(Stations):
         return Outcome(status=MeasurementStatus.OK, headline="netpipe_throughput_bps", metrics={"netpipe_throughput_bps": metric})
 
 
-def make_method(choice: MethodChoice) -> Method:
-    kind = METHODS[choice.name]
-    return kind(kind.settings_type.model_validate(choice.settings))
-
-
 def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = (ThroughputMethod.name,), pairs: int = 0) -> Scenario:
     return Scenario(
         name="simulated",
@@ -107,7 +104,7 @@ class Lab:
         self._deaths = deaths or {}
         self._stopped = False
         self.open_beds = 0
-        self.engine = Engine(schedule((asked,)), make_method, self, self._tell, lambda: self._stopped)
+        self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._tell, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:

@@ -11,6 +11,7 @@ import typer
 from ringroad_lab import __version__
 from ringroad_lab.cli import compare, list_scenarios, man, plan, report, run, serve, show, store, token, user
 from ringroad_lab.errors import LabError
+from ringroad_lab.report.plain_text import printable
 
 PROGRAM = "ringroad-lab"
 # In the order in which the help shows them.
@@ -45,9 +46,7 @@ def main() -> None:
         make_app()(prog_name=PROGRAM)
     except LabError as error:
         # Errors quote foreign text; a terminal is to be told nothing by it.
-        text = "".join(
-            character if character.isprintable() or character == "\n" else "\N{REPLACEMENT CHARACTER}" for character in str(error)
-        )
+        text = "\n".join(map(printable, str(error).split("\n")))
         print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
 

@@ -38,8 +38,7 @@ class FrameLossMethod(TrialMethod):
     def expected_s(self, trial_overhead_s: float) -> float:
         """See [`Method.expected_s`]: where the device loses frames at every load."""
         settings = self.settings
-        warm_up_s = settings.warm_up_s + trial_overhead_s if settings.warm_up_s else 0.0
-        return warm_up_s + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
+        return settings.expected_warm_up_s(trial_overhead_s) + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""

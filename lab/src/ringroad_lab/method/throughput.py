@@ -43,8 +43,9 @@ class ThroughputSettings(TrialSettings):
         """Return how long a search is expected to take, s."""
         # Halvings from the greatest rate down to the resolution at a quarter of it; half of them fail and are repeated.
         probes = math.log2(4 / self.resolution) * (1 + self.loss_repeats / 2)
-        warm_up_s = self.warm_up_s + trial_overhead_s if self.warm_up_s else 0.0
-        return warm_up_s + probes * (self.search_s + trial_overhead_s) + self.validation_s + trial_overhead_s
+        return (
+            self.expected_warm_up_s(trial_overhead_s) + probes * (self.search_s + trial_overhead_s) + self.validation_s + trial_overhead_s
+        )
 
     def deviations(self) -> tuple[str, ...]:
         """Return where a search with these settings differs from RFC 2544."""

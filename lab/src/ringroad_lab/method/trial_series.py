@@ -25,6 +25,10 @@ class TrialSettings(MethodSettings):
     invalid_repeats: Annotated[int, Field(ge=0, le=20)] = 2
     """How often a trial that the generator could not carry is repeated before its load counts as one that it cannot carry."""
 
+    def expected_warm_up_s(self, trial_overhead_s: float) -> float:
+        """Return how long the first trial is expected to take, s."""
+        return self.warm_up_s + trial_overhead_s if self.warm_up_s else 0.0
+
 
 class NoFigureError(Exception):
     """The trials came to no figure; ends the measurement, not the run."""

@@ -171,13 +171,13 @@ class Engine:
         done = 0
         throughputs_fps: dict[str, float] = {}
         try:
-            if self._is_between_stations(todo[0]):
+            if todo[0].is_between_stations:
                 self._run_between_stations(planned, todo[0])
                 return todo[1:]
             with self._beds.make(planned.scenario, planned.dut) as bed:
                 self._tell(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
                 try:
-                    while done < len(todo) and not self._is_between_stations(todo[done]):
+                    while done < len(todo) and not todo[done].is_between_stations:
                         is_alive = self._run_step(bed, planned, todo[done], throughputs_fps)
                         done += 1
                         if not is_alive:
@@ -196,9 +196,6 @@ class Engine:
                 return []
             self._tell(Warned(text=f"{planned.dut.label}: {error}"))
         return todo[done:]
-
-    def _is_between_stations(self, step: Step) -> bool:
-        return self._make_method(step.method).is_between_stations
 
     def _run_between_stations(self, planned: Round, step: Step) -> None:
         """Make one measurement that has no bed."""

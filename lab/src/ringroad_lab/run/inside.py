@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
-from ringroad_lab.method.interface import Method
 from ringroad_lab.method.registry import METHODS
 from ringroad_lab.run.beds import Beds
 from ringroad_lab.run.engine import Engine
 from ringroad_lab.run.events import STOP_LINE, Ended, Event, Job
-from ringroad_lab.scenario.model import MethodChoice
+from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 
 
@@ -34,17 +34,14 @@ def main() -> int:
 
 def _run(job: Job, tell: _Teller, stopped: threading.Event) -> Ended:
     try:
-        Engine(schedule(job.scenarios), _make_method, Beds(tell), tell, stopped.is_set).run(frozenset(job.measured))
+        Engine(schedule(job.scenarios), partial(make_method, methods=METHODS), Beds(tell), tell, stopped.is_set).run(
+            frozenset(job.measured)
+        )
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:
         return Ended(failure=str(error), exit_status=error.exit_status)
     return Ended()
-
-
-def _make_method(choice: MethodChoice) -> Method:
-    kind = METHODS[choice.name]
-    return kind(kind.settings_type.model_validate(choice.settings))
 
 
 class _Teller:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.interface import Method
-from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schedule import schedule
 
@@ -75,10 +75,15 @@ class Plan:
         return sum(measurement.trials for start in self.starts for measurement in start.measurements)
 
 
+def make_method(choice: MethodChoice, methods: Mapping[str, type[Method]]) -> Method:
+    """Make a method of a checked scenario, out of those that there are."""
+    kind = methods[choice.name]
+    return kind(kind.settings_type.model_validate(choice.settings))
+
+
 def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ...]:
     """Make the methods of a checked scenario."""
-    types = [(registries.methods[choice.name], choice.settings) for choice in scenario.methods]
-    return tuple(type_(type_.settings_type.model_validate(settings)) for type_, settings in types)
+    return tuple(make_method(choice, registries.methods) for choice in scenario.methods)
 
 
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:

@@ -20,6 +20,8 @@ class Step:
     """Order in the run; the same for the same scenarios, so that a run can be resumed."""
     method: MethodChoice
     frame: FrameMix
+    is_between_stations: bool
+    """Whether its method measures between two stations, without a test bed."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
             steps = []
             for method in scenario.methods:
                 kind = METHODS.get(method.name)
-                for frame in (MESSAGES,) if kind is not None and kind.is_between_stations else scenario.frames:
-                    steps.append(Step(number, method, frame))
+                is_between_stations = kind is not None and kind.is_between_stations
+                for frame in (MESSAGES,) if is_between_stations else scenario.frames:
+                    steps.append(Step(number, method, frame, is_between_stations))
                     number += 1
             rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(steps)))
     return tuple(rounds)
