@@ -7,6 +7,8 @@ import sys
 import threading
 from collections import namedtuple
 from collections.abc import Iterator
+from functools import partial
+from statistics import median
 
 import psutil
 import pytest
@@ -39,7 +41,9 @@ def test_a_busy_process_is_seen_with_its_threads_and_memory(busy: subprocess.Pop
         assert wait_until(
             lambda: sum(points(sampler, subject, "user time")) > 0 and len(points(sampler, subject, "resident memory")) > 3, 20
         )
-    assert all(0 <= value < 3 for value in points(sampler, subject, "user time"))
+    assert min(points(sampler, subject, "user time")) >= 0
+    # In processors, of which one that is preempted between two clocks may seem to take more.
+    assert median(points(sampler, subject, "user time")) < 3
     assert min(points(sampler, subject, "resident memory")) > 1 << 20
     threads = {series.subject for series in sampler.series() if series.name == "processor time"}
     assert len(threads) == 2
@@ -95,12 +99,44 @@ def test_steal_time_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
         assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
     assert points(sampler, MACHINE, "steal time")[:2] == pytest.approx([0.1, 0.0])
     assert points(sampler, MACHINE, "busy time")[0] == pytest.approx(0.5)
+    steal, _ = sampler.warnings()
+    assert steal.startswith("The hypervisor gave more than 2% of the processors' time in 1 of ")
+    assert "10% at most" in steal
+
+
+def test_programs_that_have_no_part_in_the_run_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Half of the time goes to somebody: the sampler's own process has none worth speaking of.
+    said = iter(Times(100 * n, 0, 100 * n, 0, 0, 0) for n in range(10_000))
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
+    with Sampler(interval_s=0.01) as sampler:
+        assert wait_until(lambda: len(points(sampler, MACHINE, "other programs")) > 2, 20)
     (warning,) = sampler.warnings()
-    assert "10% at most" in warning
+    assert warning.startswith("Programs that have no part in the run took more than 5% of the processors' time in ")
+    assert "50% at most" in warning
 
 
-def test_no_steal_time_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = iter(Times(n, 0, n, 0, 0, 0) for n in range(10_000))
+def has_samples(sampler: Sampler) -> bool:
+    return len(points(sampler, MACHINE, "other programs")) > 3
+
+
+def test_what_the_devices_processes_take_is_no_others(busy: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    spinner = psutil.Process(busy.pid)
+
+    def half_spinner() -> Times:
+        user_s = spinner.cpu_times().user
+        return Times(user_s, 0, user_s, 0, 0, 0)
+
+    monkeypatch.setattr(psutil, "cpu_times", half_spinner)
+    others = []
+    for watched in ({busy.pid: "spinner"}, {}):
+        with Sampler(watched, interval_s=0.2) as sampler:
+            assert wait_until(partial(has_samples, sampler), 20)
+        others.append(median(points(sampler, MACHINE, "other programs")))
+    assert others[0] < 0.1 < others[1]
+
+
+def test_an_idle_machine_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter(Times(0, 0, 100 * n, 0, 0, 0) for n in range(10_000))
     monkeypatch.setattr(psutil, "cpu_times", lambda: next(said))
     with Sampler(interval_s=0.01) as sampler:
         assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)

@@ -14,8 +14,9 @@ import psutil
 from ringroad_lab.record import Series
 
 MACHINE = "machine"
-# Above it, another guest of the hypervisor takes noticeable time: part of all processors' time.
+# Above these, others take noticeable time, as part of all processors' time: guests of the same hypervisor, programs of the same machine.
 STEAL_WARNING_RATIO = 0.02
+OTHERS_WARNING_RATIO = 0.05
 
 
 class Sampler:
@@ -66,15 +67,21 @@ class Sampler:
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the samples tell against the measurement: time that the hypervisor gave to others."""
+        """Return what the samples tell against the measurement: time that went to other guests of the hypervisor, or to other programs."""
+        return (
+            *self._warning("steal time", STEAL_WARNING_RATIO, "The hypervisor gave"),
+            *self._warning("other programs", OTHERS_WARNING_RATIO, "Programs that have no part in the run took"),
+        )
+
+    def _warning(self, name: str, limit: float, who: str) -> tuple[str, ...]:
         with self._lock:
-            steal = [value for _, value in self._points.get((MACHINE, "steal time", "ratio"), [])]
-        high = [value for value in steal if value > STEAL_WARNING_RATIO]
+            seen = [value for _, value in self._points.get((MACHINE, name, "ratio"), [])]
+        high = [value for value in seen if value > limit]
         if not high:
             return ()
         return (
-            f"The hypervisor gave more than {STEAL_WARNING_RATIO:.0%} of the processors' time to others in {len(high)} of {len(steal)} "
-            f"samples, {max(high):.0%} at most: rates of that time are lower than the device's.",
+            f"{who} more than {limit:.0%} of the processors' time in {len(high)} of {len(seen)} samples, {max(high):.0%} at most: "
+            f"rates of that time are lower than the device's.",
         )
 
     def _run(self) -> None:
@@ -93,14 +100,25 @@ class Sampler:
         total_s: float = sum(getattr(times, field) for field in times._fields if not field.startswith("guest"))
         self._add_part("busy time", total_s - times.idle - getattr(times, "iowait", 0.0) - steal_s, total_s)
         self._add_part("steal time", steal_s, total_s)
-        self._add_frequency()
+        # In user mode only: what the kernel does in its own threads is mostly the work of whoever sends frames.
+        own = psutil.Process().cpu_times()
+        known_s: float = own.user + own.children_user
+        is_whole = True
         for pid, (name, process) in list(self._watched.items()):
             try:
-                self._sample_process(f"{name} ({pid})", process)
+                known_s += self._sample_process(f"{name} ({pid})", process)
             except psutil.Error:
                 del self._watched[pid]
+                is_whole = False
+        if is_whole:
+            self._add_part("other programs", times.user + getattr(times, "nice", 0.0) - known_s, total_s)
+        else:
+            # With one process fewer, what the rest took before is another number.
+            self._before.pop((MACHINE, "other programs"), None)
+        self._add_frequency()
 
-    def _sample_process(self, subject: str, process: psutil.Process) -> None:
+    def _sample_process(self, subject: str, process: psutil.Process) -> float:
+        """Sample a process; return its time in user mode, s."""
         with process.oneshot():
             times = process.cpu_times()
             self._add_rate(subject, "user time", times.user)
@@ -111,6 +129,8 @@ class Sampler:
             if thread.id != process.pid or len(names) > 1:
                 whole = thread.user_time + thread.system_time
                 self._add_rate(f"{subject}, thread {names.get(thread.id, '?')} ({thread.id})", "processor time", whole)
+        user_s: float = times.user
+        return user_s
 
     def _add_frequency(self) -> None:
         try:
