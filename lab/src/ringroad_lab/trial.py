@@ -31,8 +31,6 @@ class AddressPlan(StrEnum):
     """One station at each end."""
     SOURCES = "sources"
     """`stations` source addresses, in turn; the destination is the station at the other end."""
-    DESTINATIONS = "destinations"
-    """One source, `stations` destination addresses in turn."""
     RETURNED = "returned"
     """One source; the destinations are in turn those stations that `SOURCES` has behind the sender's own port. A switch that knows where
     they are forwards none of these frames, and floods those to stations that it does not know (RFC 2889 with two ports)."""
@@ -50,7 +48,7 @@ class Load(Frozen):
     addresses: AddressPlan = AddressPlan.FIXED
     stations: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Stations of an address plan that is not fixed."""
-    first_station: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    first_station: Annotated[int, Field(ge=0, le=4_000_000_000)] = 0
     """Number of the first of them: loads whose numbers do not overlap have different addresses."""
     burst_frames: Annotated[int, Field(ge=1)] | None = None
     """So many frames back to back at `rate_fps` or faster, and no more (RFC 9004); None: a constant load."""

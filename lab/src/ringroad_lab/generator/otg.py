@@ -53,13 +53,15 @@ class OtgGenerator(Generator):
         Raises:
             GeneratorError: the generator cannot be reached, or refused the load.
         """
-        load = request.load
+        # The model has whole frames per second: that is what is offered, judged and recorded.
+        load = request.load.model_copy(update={"rate_fps": float(round(request.load.rate_fps))})
+        reason = f"a load of {request.load.rate_fps:g} frames/s for {request.duration_s:g} s has no frame"
+        request = request.model_copy(update={"load": load})
         intended = load.burst_frames if load.burst_frames is not None else round(load.rate_fps * request.duration_s)
         ways = traffic.directions(load)
         started_at = time.time()
         if not intended or not load.rate_fps:
             nothing = tuple(_direction(way, 0) for way in ways)
-            reason = f"a load of {load.rate_fps:g} frames/s for {request.duration_s:g} s has no frame"
             return TrialResult(request=request, started_at=started_at, verdict=TrialVerdict.INVALID, reasons=(reason,), directions=nothing)
 
         self._client.set_config(traffic.traffic(self._locations, load, request.duration_s))

@@ -19,7 +19,6 @@ UDP_PORTS = 65536 - FIRST_UDP_PORT
 STATIONS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02)
 PLANNED_STATIONS = (0x02_01_00_00_00_00, 0x02_02_00_00_00_00)
 LEARNING_FRAMES = 4
-# RFC 2889, section 5.7: slow enough for any switch to learn every address.
 LEARNING_FPS = 5_000
 
 
@@ -59,7 +58,7 @@ def traffic(locations: tuple[str, str], load: Load, duration_s: float) -> snappi
     config = ports(locations)
     for direction in directions(load):
         if load.learning:
-            _add_learning(config, direction, load)
+            _add_learning(config, direction)
         _add_load(config, direction, load, duration_s)
     return config
 
@@ -71,8 +70,7 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
     else:
         for size, weight in load.frame.parts:
             flow.size.weight_pairs.custom.custom(size=size, weight=weight)
-    # The model has whole frames per second.
-    flow.rate.pps = max(1, round(load.rate_fps))
+    flow.rate.pps = round(load.rate_fps)
     if load.burst_frames is not None:
         flow.duration.fixed_packets.packets = load.burst_frames
     else:
@@ -83,14 +81,9 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
     ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
     _set_address(ethernet.src, STATIONS[direction.sender])
     _set_address(ethernet.dst, STATIONS[direction.receiver])
-    planned = {
-        AddressPlan.SOURCES: (ethernet.src, direction.sender),
-        AddressPlan.DESTINATIONS: (ethernet.dst, direction.receiver),
-        AddressPlan.RETURNED: (ethernet.dst, direction.sender),
-    }
-    if load.addresses in planned:
-        field, end = planned[load.addresses]
-        _set_address(field, PLANNED_STATIONS[end] + load.first_station, load.stations)
+    if load.addresses is not AddressPlan.FIXED:
+        field = ethernet.src if load.addresses is AddressPlan.SOURCES else ethernet.dst
+        _set_address(field, PLANNED_STATIONS[direction.sender] + load.first_station, load.stations)
     ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.sender], PORT_ADDRESSES[direction.receiver]
     udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
     if load.flows > UDP_PORTS:
@@ -99,18 +92,14 @@ def _add_load(config: snappi.Config, direction: Direction, load: Load, duration_
         _vary(udp.src_port, FIRST_UDP_PORT, 1, load.flows)
 
 
-def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> None:
+def _add_learning(config: snappi.Config, direction: Direction) -> None:
     """Add frames of the receiving end that a switch learns from: RFC 2544, section 23, second step."""
     flow = _flow(config, direction.learning_flow, direction.receiver, direction.sender)
     flow.size.fixed = 64
     flow.rate.pps = LEARNING_FPS
     ethernet, ip, udp = flow.packet.ethernet().ipv4().udp()
-    if load.addresses is AddressPlan.DESTINATIONS:
-        _set_address(ethernet.src, PLANNED_STATIONS[direction.receiver] + load.first_station, load.stations)
-        flow.duration.fixed_packets.packets = load.stations
-    else:
-        _set_address(ethernet.src, STATIONS[direction.receiver])
-        flow.duration.fixed_packets.packets = LEARNING_FRAMES
+    flow.duration.fixed_packets.packets = LEARNING_FRAMES
+    _set_address(ethernet.src, STATIONS[direction.receiver])
     _set_address(ethernet.dst, STATIONS[direction.sender])
     ip.src.value, ip.dst.value = PORT_ADDRESSES[direction.receiver], PORT_ADDRESSES[direction.sender]
     udp.dst_port.value = udp.src_port.value = FIRST_UDP_PORT
