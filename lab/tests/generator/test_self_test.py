@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.errors import GeneratorError, MissingProgramError
 from ringroad_lab.frame_size import IMIX, FrameMix
+from ringroad_lab.generator import self_test
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_process import OtgProcess
 from ringroad_lab.generator.self_test import OVERLOAD_FPS, STEP_UP, measure_ceiling, search_ceiling
 from ringroad_lab.host.local import LocalHost
@@ -92,6 +94,14 @@ def test_real_loops_of_shared_memory_have_a_ceiling(host: LocalHost, generator: 
 def test_a_real_loop_of_interfaces_has_a_ceiling(host: LocalHost, generator: OtgProcess) -> None:
     ceiling = measure_ceiling(generator.client, host, CableKind.VETH, FRAME, bidirectional=False, trial_s=0.05)
     assert 0 < ceiling.ceiling_fps < OVERLOAD_FPS
+
+
+def test_the_cable_is_removed_even_where_the_generator_does_not_answer(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[CableKind] = []
+    monkeypatch.setattr(self_test, "remove_cable", lambda cable, _host: removed.append(cable.kind))
+    with pytest.raises(GeneratorError, match="does not answer /config"):
+        measure_ceiling(OtgClient("http://127.0.0.1:1", timeout_s=5), host, CableKind.MEMIF, FRAME)
+    assert removed == [CableKind.MEMIF]
 
 
 def test_network_cards_cannot_be_looped(host: LocalHost, generator: OtgProcess) -> None:

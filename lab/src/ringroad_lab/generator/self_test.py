@@ -96,8 +96,10 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
         _await_connection(generator, kind)
         yield generator
     finally:
-        client.close_ports()
-        remove_cable(cable, host)
+        try:
+            client.close_ports()
+        finally:
+            remove_cable(cable, host)
 
 
 def _device_location(cable: Cable) -> str:
