@@ -32,11 +32,6 @@ class FrameMix(BaseModel):
         """The mix in the notation of RFC 6985's custom genomes: sizes and weights."""
         return ",".join(f"{size}:{weight}" for size, weight in self.parts)
 
-    @property
-    def smallest_bytes(self) -> int:
-        """The smallest size of the mix, bytes."""
-        return min(size for size, _ in self.parts)
-
     def line_rate_fps(self, link_bps: float) -> float:
         """Frames per second that a link of `link_bps` bits per second has room for."""
         return link_bps / (8 * (self.mean_bytes + LINE_OVERHEAD_BYTES))
@@ -44,8 +39,6 @@ class FrameMix(BaseModel):
 
 # The "simple IMIX" of the field.
 IMIX = FrameMix(name="imix", parts=((64, 7), (594, 4), (1518, 1)))
-RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
-THESIS_SIZES = (64, 576, 1280, 1500)
 
 
 def parse_frame_mix(text: str) -> FrameMix:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ringroad_lab.frame_size import THESIS_SIZES
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
 from ringroad_lab.scenario.plan import plan
@@ -42,7 +41,7 @@ def test_the_thesis_names_mean_what_they_meant(name: str) -> None:
     assert {scenario.queues for scenario in scenarios} == {queues}
     assert {dut.driver for scenario in scenarios for dut in scenario.duts} == {driver}
     assert scenarios[-1].guest == guest
-    assert tuple(frame.smallest_bytes for frame in scenarios[0].frames) == THESIS_SIZES
+    assert [frame.parts for frame in scenarios[0].frames] == [((size, 1),) for size in (64, 576, 1280, 1500)]
 
 
 def test_the_demonstration_takes_less_than_ten_minutes() -> None:

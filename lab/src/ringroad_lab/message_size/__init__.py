@@ -1,1 +1,1 @@
-"""Message sizes: throughput and latency of a byte stream between two guests, block by block, as NetPIPE measures them."""
+"""Message sizes: throughput and latency of messages between two stations, size by size, by NetPIPE and sockperf."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from ringroad_lab.errors import GeneratorError, HostError
@@ -27,7 +27,6 @@ def measure_by_sockperf(
     sizes_bytes: Sequence[int],
     *,
     seconds_each: int,
-    on_point: Callable[[Point], None] = lambda point: None,
 ) -> list[Point]:
     """Bounce messages of each size for some seconds.
 
@@ -47,7 +46,6 @@ def measure_by_sockperf(
             except HostError as error:
                 raise GeneratorError(f"sockperf from {sender.name} to {receiver.name}, {size} bytes: {error}") from error
             points.append(Point(size, parse_sockperf(said)))
-            on_point(points[-1])
     finally:
         answering.stop()
     return points
