@@ -119,3 +119,10 @@ def test_recovery_begins_again_with_each_loss() -> None:
     assert len(bench.rates("recovery")) == 4
     # The third begins after two trials of 0.2 s, and three pauses of 1 s.
     assert outcome.metrics["recovery_at_most_s"].value == pytest.approx(3.4)
+
+
+def test_recovery_says_where_it_is_not_the_rfcs() -> None:
+    strict = len(RecoveryMethod(RecoverySettings.strict()).deviations())
+    for chosen in ({"overload_ratio": 1.5}, {"recovery_ratio": 0.9}, {"overload_s": 1.0}):
+        settings = RecoverySettings.strict().model_copy(update=chosen)
+        assert len(RecoveryMethod(settings).deviations()) == strict + 1

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.forwarding_rate import ForwardingRateMethod, ForwardingRateSettings
-from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings, load_ratios
+from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings
+from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
 from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
@@ -19,14 +20,14 @@ from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 @PATIENT
 @given(step=st.floats(0.01, 0.5))
 def test_loads_go_down_from_the_greatest_and_end_above_none(step: float) -> None:
-    ratios = load_ratios(step)
+    ratios = FrameLossSettings(step_ratio=step).load_ratios()
     assert ratios[0] == 1.0
     assert all(0 < low < high for high, low in pairwise(ratios))
     assert ratios[-1] <= step * 1.000001
 
 
 def test_ten_percent_steps_are_ten_loads() -> None:
-    assert load_ratios(0.1) == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    assert FrameLossSettings().load_ratios() == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
 
 
 def test_loss_curve_is_that_of_the_device_and_ends_after_two_clean_loads() -> None:
@@ -98,10 +99,10 @@ def test_forwarding_all_at_the_generators_ceiling_is_a_lower_bound() -> None:
 
 
 def test_deviations() -> None:
-    assert FrameLossMethod(FrameLossSettings.strict()).deviations() == ()
-    assert len(FrameLossMethod(FrameLossSettings(step_ratio=0.2, clean_trials=1)).deviations()) == 3
-    assert ForwardingRateMethod(ForwardingRateSettings.strict()).deviations() == ()
-    assert len(ForwardingRateMethod(ForwardingRateSettings()).deviations()) == 1
+    assert FrameLossMethod(FrameLossSettings.strict()).deviations() == (NO_WAITS,)
+    assert len(FrameLossMethod(FrameLossSettings(step_ratio=0.2, clean_trials=1)).deviations()) == 4
+    assert ForwardingRateMethod(ForwardingRateSettings.strict()).deviations() == (NO_WAITS,)
+    assert len(ForwardingRateMethod(ForwardingRateSettings()).deviations()) == 2
 
 
 def test_clean_loads_have_to_be_in_a_row() -> None:

@@ -100,6 +100,7 @@ def test_load_that_the_generator_carries_no_more_is_told() -> None:
     assert "latency_50pct_mean_ns" in outcome.metrics
 
 
-def test_strict_settings_leave_one_deviation() -> None:
-    assert len(LatencyMethod(LatencySettings.strict()).deviations()) == 1
-    assert len(LatencyMethod(LatencySettings()).deviations()) > 3
+def test_strict_settings_leave_two_deviations() -> None:
+    assert len(LatencyMethod(LatencySettings.strict()).deviations()) == 2
+    assert len(LatencyMethod(LatencySettings()).deviations()) > 4
+    assert len(LatencyMethod(LatencySettings(load_ratios=(0.5,))).deviations()) == len(LatencyMethod(LatencySettings()).deviations()) + 1

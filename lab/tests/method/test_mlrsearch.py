@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
 from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSettings
+from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
-from simulated_bench import MAX_FPS, PATIENT, Bench
+from ringroad_lab.trial import TrialResult, TrialVerdict
+from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 
 @settings(PATIENT, max_examples=30)
@@ -74,10 +76,29 @@ def test_one_goal_of_long_trials() -> None:
     outcome = method.measure(bench.context)
     assert outcome.metrics["ndr_lower_bound_fps"].value == pytest.approx(300_000, rel=0.006)
     assert max(trial.request.duration_s for trial in bench.trials) == 60.0
-    assert method.deviations() == ()
-    assert len(MlrSearchMethod(MlrSearchSettings()).deviations()) == 2
+    assert method.deviations() == (NO_WAITS,)
+    assert len(MlrSearchMethod(MlrSearchSettings()).deviations()) == 3
 
 
 def test_goals_have_names_of_their_own() -> None:
     with pytest.raises(ValueError, match="same name"):
         MlrSearchSettings(goals=(LossGoal(name="a", loss_ratio=0.0), LossGoal(name="a", loss_ratio=0.1)))
+
+
+@pytest.mark.parametrize("durations", [{"initial_trial_s": 2.0}, {"final_trial_s": 60.0}])
+def test_durations_that_contradict_each_other_are_refused_before_the_run(durations: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="goal ndr: initial_trial_s"):
+        LossGoal(name="ndr", loss_ratio=0.0, **durations)
+
+
+def test_the_load_that_the_generator_could_not_carry_is_named() -> None:
+    # It carries the greatest load at first, and then only less than the device does.
+    def tire(number: int, result: TrialResult) -> TrialResult:
+        is_tired = number > 1 and result.request.load.rate_fps > 700_000
+        return result.model_copy(update={"verdict": TrialVerdict.INVALID}) if is_tired else result
+
+    bench = Bench(Scripted(SimulatedDut(capacity_fps=800_000), tire))
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(bench.context)
+    assert outcome.status is MeasurementStatus.LOWER_BOUND
+    failed = [trial.request.load.rate_fps for trial in bench.trials if not trial.is_valid]
+    assert all(f"could not carry {failed[-1]:.0f} frames/s" in reason for reason in outcome.reasons)

@@ -55,10 +55,10 @@ class AddressCachingMethod(TrialMethod):
         teacher.check(unknown_station=settings.max_stations, known_station=0)
 
         def attempt(stations: float) -> JudgedTrial:
-            judged = teacher.teach_and_ask(0, int(stations), teach_fps)
-            for _ in range(settings.loss_repeats):
-                if judged.judgement is Judgement.FAIL:
-                    judged = teacher.teach_and_ask(0, int(stations), teach_fps)
+            for _ in range(1 + settings.loss_repeats):
+                judged = teacher.teach_and_ask(0, int(stations), teach_fps)
+                if judged.judgement is not Judgement.FAIL:
+                    break
             return judged
 
         found = search_greatest(

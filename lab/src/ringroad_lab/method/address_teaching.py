@@ -6,6 +6,8 @@ come from. A switch that knows the station forwards none of them; to one that it
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.trial_series import NoFigureError, TrialSeries
 from ringroad_lab.record import MeasurementStatus
@@ -50,20 +52,25 @@ class AddressTeacher:
             NoFigureError: it does not, so that nothing can be told of its addresses.
         """
         self._series.check_alive()
-        unknown = [self._ask(unknown_station, UNKNOWN_STATIONS) for _ in range(_CHECKS)]
-        if all(judged.passes for judged in unknown):
+        if self._always(Judgement.PASS, lambda: self._ask(unknown_station, UNKNOWN_STATIONS)):
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE,
                 "the device does not flood frames to an unknown station: what it knows cannot be told with two ports",
             )
-        known = [self.teach_and_ask(known_station, 1, self._ask_fps) for _ in range(_CHECKS)]
-        if all(judged.judgement is Judgement.FAIL for judged in known):
+        if self._always(Judgement.FAIL, lambda: self.teach_and_ask(known_station, 1, self._ask_fps)):
             raise NoFigureError(
                 MeasurementStatus.INCONCLUSIVE, "the device learns no addresses: it forwards frames to a station it has just seen"
             )
-        for judged in (unknown[-1], known[-1]):
+
+    def _always(self, judgement: Judgement, attempt: Callable[[], JudgedTrial]) -> bool:
+        """Whether some attempts all come to the same; they end with the first that does not."""
+        for _ in range(_CHECKS):
+            judged = attempt()
             if not judged.counts:
                 raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not send a frame: {'; '.join(judged.reasons)}")
+            if judged.judgement is not judgement:
+                return False
+        return True
 
     def _ask(self, first_station: int, stations: int) -> JudgedTrial:
         """Send a frame to each; it passes where none arrives."""

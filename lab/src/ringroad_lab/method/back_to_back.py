@@ -58,11 +58,14 @@ class BackToBackMethod(TrialMethod):
         settings = self.settings
         said = []
         if settings.repeats < RFC9004_REPEATS:
-            said.append(f"Back-to-back frames are the average of {settings.repeats} searches, not of 50 (RFC 2544 section 26.4, RFC 9004).")
+            said.append(f"Back-to-back frames are the average of {settings.repeats} searches, not of 50 (RFC 2544 section 26.4).")
         if settings.max_burst_s < RFC2544_BURST_S:
             said.append(f"The longest burst lasts {settings.max_burst_s:g} s, not 2 s (RFC 2544 section 26.4).")
         if settings.loss_repeats:
-            said.append("A burst with loss is repeated before it counts; RFC 9004 counts the first.")
+            said.append(
+                f"A burst with loss counts only when {settings.loss_repeats} more confirm it "
+                "(ETSI GS NFV-TST 009, which RFC 9004 section 6.2 recommends)."
+            )
         return (*said, *settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:

@@ -1,25 +1,18 @@
-"""RFC 2889 section 5.1, with the figures of RFC 2285: what the device forwards at the greatest load, and at best."""
+"""RFC 2889 sections 5.1 and 5.6, with the figures of RFC 2285: what the device forwards at the greatest load, and at best."""
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import Field
-
-from ringroad_lab.method.frame_loss import load_ratios
-from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.method.frame_loss import LoadStepSettings
+from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 
 RFC2889_TRIAL_S = 30.0
 
 
-class ForwardingRateSettings(TrialSettings):
-    """Of forwarding rates."""
-
-    trial_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """Length of a trial. RFC 2889 section 5.1.2 has 30 s, and allows others."""
-    step_ratio: Annotated[float, Field(ge=0.01, le=0.5)] = 0.1
-    """Distance of the loads among which the greatest forwarding rate is looked for, of the greatest load."""
+class ForwardingRateSettings(LoadStepSettings):
+    """Of forwarding rates. RFC 2889 section 5.1.2 has trials of 30 s, and allows others."""
 
     @classmethod
     def strict(cls) -> Self:
@@ -31,20 +24,20 @@ class ForwardingRateMethod(TrialMethod):
     """RFC 2889 forwarding rate at maximum offered load (FRMOL) and maximum forwarding rate (MFR)."""
 
     name = "forwarding-rate"
-    title = "Forwarding rate (RFC 2889 section 5.1)"
+    title = "Forwarding rate (RFC 2889 sections 5.1 and 5.6)"
     settings_type = ForwardingRateSettings
     settings: ForwardingRateSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the device loses frames at every load."""
-        settings = self.settings
-        return settings.expected_warm_up_s(trial_overhead_s) + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
+        """See [`Method.expected_s`]."""
+        return self.settings.expected_s(trial_overhead_s)
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
+        said = [NO_WAITS]
         if self.settings.trial_s < RFC2889_TRIAL_S:
-            return (f"Trials of the forwarding rate last {self.settings.trial_s:g} s, not 30 s (RFC 2889 section 5.1.2).",)
-        return ()
+            said.append(f"Trials of the forwarding rate last {self.settings.trial_s:g} s, not 30 s (RFC 2889 section 5.1.2).")
+        return tuple(said)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
         """Go down from the greatest load while a lower one could still be forwarded better."""
@@ -53,7 +46,7 @@ class ForwardingRateMethod(TrialMethod):
         points: list[tuple[float, float]] = []
         reasons: list[str] = []
         is_clean_at_max = False
-        for ratio in load_ratios(settings.step_ratio):
+        for ratio in settings.load_ratios():
             rate_fps = ratio * context.max_fps
             if points and rate_fps <= max(rate for _, rate in points):
                 break

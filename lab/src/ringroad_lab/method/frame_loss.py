@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Self
 
 from pydantic import Field
 
 from ringroad_lab.method.throughput import RFC2544_TRIAL_S
-from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 
 
-class FrameLossSettings(TrialSettings):
-    """Of a loss curve."""
+class LoadStepSettings(WarmUpSettings):
+    """Of loads in even steps, from the greatest down."""
 
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 2.0
-    """Length of a trial. RFC 2544 section 24: at least 60 s."""
+    """Length of a trial."""
     step_ratio: Annotated[float, Field(ge=0.01, le=0.5)] = 0.1
-    """Distance of two loads, of the greatest. RFC 2544: 10 % or less."""
+    """Distance of two loads, of the greatest."""
+
+    def load_ratios(self) -> tuple[float, ...]:
+        """Return the loads, of the greatest, from it down; never 0."""
+        return tuple(1.0 - i * self.step_ratio for i in range(math.ceil(1 / self.step_ratio - 1e-9)))
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """Return how long all loads are expected to take, s: where the device loses frames at every one."""
+        return self.expected_warm_up_s(trial_overhead_s) + len(self.load_ratios()) * (self.trial_s + trial_overhead_s)
+
+
+class FrameLossSettings(LoadStepSettings):
+    """Of a loss curve. RFC 2544: trials of at least 60 s (section 24), steps of 10 % or less."""
+
     clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
     """It ends after so many loads in a row without loss. RFC 2544: two."""
 
@@ -36,14 +50,13 @@ class FrameLossMethod(TrialMethod):
     settings: FrameLossSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
-        """See [`Method.expected_s`]: where the device loses frames at every load."""
-        settings = self.settings
-        return settings.expected_warm_up_s(trial_overhead_s) + len(load_ratios(settings.step_ratio)) * (settings.trial_s + trial_overhead_s)
+        """See [`Method.expected_s`]."""
+        return self.settings.expected_s(trial_overhead_s)
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         settings = self.settings
-        said = []
+        said = [NO_WAITS]
         if settings.trial_s < RFC2544_TRIAL_S:
             said.append(f"Trials of the loss curve last {settings.trial_s:g} s, not 60 s (RFC 2544 section 24).")
         if settings.step_ratio > 0.1:
@@ -59,7 +72,7 @@ class FrameLossMethod(TrialMethod):
         points: list[tuple[float, float]] = []
         not_carried: list[str] = []
         clean = 0
-        for ratio in load_ratios(settings.step_ratio):
+        for ratio in settings.load_ratios():
             judged = series.run(ratio * max_fps, settings.trial_s, "frame-loss")
             if not judged.counts:
                 not_carried.append(f"{ratio * max_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
@@ -88,8 +101,3 @@ class FrameLossMethod(TrialMethod):
                 ),
             ),
         )
-
-
-def load_ratios(step_ratio: float) -> tuple[float, ...]:
-    """Return the loads, of the greatest, from it down; the sum of steps is never above 1 nor at 0."""
-    return tuple(1.0 - i * step_ratio for i in range(int(1 / step_ratio + 1e-9) + 1) if 1.0 - i * step_ratio > 1e-9)

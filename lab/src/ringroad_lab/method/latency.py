@@ -59,6 +59,8 @@ class LatencyMethod(TrialMethod):
         """See [`Method.deviations`]."""
         settings = self.settings
         said = ["Latency is that of all frames of a trial, not of one tagged frame after 60 s (RFC 2544 section 26.2)."]
+        if 1.0 not in settings.load_ratios:
+            said.append("Latency is not measured at the throughput itself (RFC 2544 section 26.2).")
         if settings.repeats < RFC2544_REPEATS:
             said.append(f"Latency is the mean of {settings.repeats} trials, not of 20 (RFC 2544 section 26.2).")
         if settings.trial_s < RFC2544_TRIAL_S:
@@ -79,7 +81,8 @@ class LatencyMethod(TrialMethod):
             results = self._trials(series, rate_fps, reasons)
             summaries = [summary for result in results if (summary := worst_latency(result)) is not None]
             if not summaries:
-                reasons.append(f"no latency at {rate_fps:.0f} frames/s: the generator told none")
+                if results:
+                    reasons.append(f"no latency at {rate_fps:.0f} frames/s: the generator told none")
                 continue
             metrics |= latency_metrics(name, summaries)
             if points := percentile_points(summaries):
@@ -98,13 +101,17 @@ class LatencyMethod(TrialMethod):
     def _trials(self, series: TrialSeries, rate_fps: float, reasons: list[str]) -> list[TrialResult]:
         """Run the trials of one load and return those that count."""
         settings, results, losses = self.settings, [], 0
+        not_carried: list[str] = []
         for _ in range(settings.repeats):
             judged = series.run(rate_fps, settings.trial_s, "latency", acceptable_loss_ratio=settings.throughput.acceptable_loss_ratio)
             if not judged.counts:
-                reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s with latency: {'; '.join(judged.reasons)}")
+                not_carried += judged.reasons
                 continue
             losses += not judged.passes
             results.append(judged.result)
+        if not_carried:
+            why = "; ".join(dict.fromkeys(not_carried))
+            reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s with latency: {why}")
         if losses:
             reasons.append(
                 f"{losses} of {len(results)} latency trials at {rate_fps:.0f} frames/s lost frames, though that is not above throughput"

@@ -68,8 +68,14 @@ class LearningRateMethod(TrialMethod):
                     break
             return judged
 
-        grid = Grid(minimum=min(settings.minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution)
-        found = search_greatest(attempt, grid, max_fps)
+        # Whole frames per second, as generators have them.
+        grid = Grid(
+            minimum=float(math.ceil(min(settings.minimum_fps, int(max_fps)))),
+            maximum=float(int(max_fps)),
+            resolution=settings.resolution,
+            step=1.0,
+        )
+        found = search_greatest(attempt, grid, grid.maximum)
         series.check_alive()
         if found.passed is None:
             if found.refusal is not None and not found.refusal.counts:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen
 
@@ -34,8 +34,17 @@ class LossGoal(Frozen):
     duration_sum_s: Annotated[float, Field(gt=0)] = 21.0
     """Trial time at a load that makes it a bound."""
 
+    @model_validator(mode="after")
+    def _check_durations(self) -> Self:
+        if not self.initial_trial_s <= self.final_trial_s <= self.duration_sum_s:
+            raise ValueError(
+                f"goal {self.name}: initial_trial_s, {self.initial_trial_s:g}, has to be at most final_trial_s, {self.final_trial_s:g}, "
+                f"and that at most duration_sum_s, {self.duration_sum_s:g}"
+            )
+        return self
 
-class MlrSearchSettings(TrialSettings):
+
+class MlrSearchSettings(WarmUpSettings):
     """Of MLRsearch."""
 
     goals: tuple[LossGoal, ...] = Field(
@@ -44,7 +53,7 @@ class MlrSearchSettings(TrialSettings):
     )
     """The first one's conditional throughput is the headline."""
     minimum_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """Least load, of the greatest."""
+    """Least load, of the greatest; one frame in a trial where that is more."""
     max_search_s: Annotated[float, Field(gt=0)] = 1200.0
     """The search ends without a result after so long."""
 
@@ -66,6 +75,7 @@ class MlrSearchSettings(TrialSettings):
 class _NotCarriedError(Exception):
     """The generator could not carry a load."""
 
+    load_fps: float
     carried_fps: float
     reasons: tuple[str, ...]
 
@@ -82,7 +92,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
         result = judged.result
         if not judged.counts:
             carried_fps = min(_CEILING_STEP * intended_load, _CEILING_MARGIN * result.offered_fps)
-            raise _NotCarriedError(carried_fps, judged.reasons)
+            raise _NotCarriedError(intended_load, carried_fps, judged.reasons)
         return MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
@@ -107,37 +117,40 @@ class MlrSearchMethod(TrialMethod):
         # Two bounds of each goal at full duration sum, and about as many trials again to get there.
         trials = sum(4 * goal.duration_sum_s / goal.final_trial_s * max(goal.exceed_ratio, 0.5) + 12 for goal in settings.goals)
         duration_s = max(goal.final_trial_s for goal in settings.goals)
-        return min(settings.max_search_s, settings.warm_up_s + trials * (duration_s + trial_overhead_s))
+        return min(settings.max_search_s, settings.expected_warm_up_s(trial_overhead_s) + trials * (duration_s + trial_overhead_s))
 
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
-        return tuple(
+        goals = (
             f"Goal {goal.name} allows a loss ratio of {goal.loss_ratio:g}, and more in {goal.exceed_ratio:.0%} of "
             f"{goal.duration_sum_s:g} s of trials of {goal.final_trial_s:g} s each; RFC 2544 has one trial of 60 s without loss."
             for goal in self.settings.goals
             if goal.loss_ratio or goal.exceed_ratio or goal.final_trial_s < 60
         )
+        return (NO_WAITS, *goals)
 
     def evaluate(self, series: TrialSeries) -> Outcome:
         """Search; where the generator cannot carry a load, again below it."""
-        max_fps = series.context.max_fps
+        max_fps, settings = series.context.max_fps, self.settings
+        # A shorter trial than one frame's time offers nothing.
+        min_fps = max(settings.minimum_ratio * max_fps, 1 / min(goal.initial_trial_s for goal in settings.goals))
         bound_reason = f"the generator's ceiling is {max_fps:.0f} frames/s" if series.context.is_max_generator_bound else ""
-        series.warm_up(max_fps, self.settings.warm_up_s)
+        series.warm_up(max_fps, settings.warm_up_s)
         for _ in range(_CEILING_ATTEMPTS):
+            if max_fps <= 2 * min_fps:
+                bound_reason = bound_reason or f"{max_fps:.0f} frames/s are too few to search among, from {min_fps:.0f} frames/s on"
+                break
             try:
-                found = self._search(series, max_fps)
+                found = self._search(series, min_fps, max_fps)
             except _NotCarriedError as error:
-                bound_reason = f"the generator could not carry {max_fps:.0f} frames/s: {'; '.join(error.reasons)}"
+                bound_reason = f"the generator could not carry {error.load_fps:.0f} frames/s: {'; '.join(error.reasons)}"
                 max_fps = error.carried_fps
-                if max_fps <= 2 * self.settings.minimum_ratio * series.context.max_fps:
-                    break
             else:
                 return self._outcome(series, found, bound_reason)
         raise NoFigureError(MeasurementStatus.INVALID, bound_reason)
 
-    def _search(self, series: TrialSeries, max_fps: float) -> list[tuple[LossGoal, Any]]:
+    def _search(self, series: TrialSeries, min_fps: float, max_fps: float) -> list[tuple[LossGoal, Any]]:
         """Return the library's result of each goal."""
-        settings = self.settings
         goals = {
             goal: SearchGoal(
                 loss_ratio=goal.loss_ratio,
@@ -148,15 +161,15 @@ class MlrSearchMethod(TrialMethod):
                 duration_sum=goal.duration_sum_s,
                 fail_fast=False,
             )
-            for goal in settings.goals
+            for goal in self.settings.goals
         }
         # Set in the order that the library's checks need.
         config = Config()
         config.goals = list(goals.values())
         config.max_load = max(max_fps, config.min_load * 2)
-        config.min_load = settings.minimum_ratio * series.context.max_fps
+        config.min_load = min_fps
         config.max_load = max_fps
-        config.search_duration_max = settings.max_search_s
+        config.search_duration_max = self.settings.max_search_s
         config.warmup_duration = 0.0
         try:
             results = MultipleLossRatioSearch(config=config).search(measurer=_Measurer(series), debug=lambda _: None)

@@ -11,15 +11,18 @@ from ringroad_lab.method.throughput import RFC2544_TRIAL_S, ThroughputSettings, 
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 
+RFC2544_OVERLOAD_RATIO = 1.1
+RFC2544_RECOVERY_RATIO = 0.5
+
 
 class RecoverySettings(TrialSettings):
     """Of recovery."""
 
-    overload_ratio: Annotated[float, Field(gt=1, le=10)] = 1.1
+    overload_ratio: Annotated[float, Field(gt=1, le=10)] = RFC2544_OVERLOAD_RATIO
     """The overload, of the throughput; the greatest load where that is less. RFC 2544: 1.1."""
     overload_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """How long. RFC 2544: at least 60 s."""
-    recovery_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    recovery_ratio: Annotated[float, Field(gt=0, lt=1)] = RFC2544_RECOVERY_RATIO
     """The load after it, of the overload. RFC 2544: half."""
     probe_s: Annotated[float, Field(gt=0, le=60)] = 0.2
     """Length of a trial after the overload: what the result is known to, beside the time between two trials."""
@@ -53,18 +56,24 @@ class RecoveryMethod(TrialMethod):
     def deviations(self) -> tuple[str, ...]:
         """See [`Method.deviations`]."""
         said = [
+            "Recovery is measured once in each repetition, not averaged over several overloads (RFC 2544 section 26.5).",
             "The load is lowered from one trial to the next, not within one: the time between the two is part of the recovery time, "
-            "which is an upper bound (RFC 2544 section 26.5)."
+            "which is an upper bound (RFC 2544 section 26.5).",
         ]
-        if self.settings.overload_s < RFC2544_TRIAL_S:
-            said.append(f"The overload lasts {self.settings.overload_s:g} s, not 60 s (RFC 2544 section 26.5).")
-        return (*said, *self.settings.throughput.deviations())
+        settings = self.settings
+        if settings.overload_ratio != RFC2544_OVERLOAD_RATIO:
+            said.append(f"The overload is {settings.overload_ratio:.0%} of the throughput, not 110 % (RFC 2544 section 26.5).")
+        if settings.overload_s < RFC2544_TRIAL_S:
+            said.append(f"The overload lasts {settings.overload_s:g} s, not 60 s (RFC 2544 section 26.5).")
+        if settings.recovery_ratio != RFC2544_RECOVERY_RATIO:
+            said.append(f"The load after it is {settings.recovery_ratio:.0%} of the overload, not 50 % (RFC 2544 section 26.5).")
+        return (*said, *settings.throughput.deviations())
 
     def evaluate(self, series: TrialSeries) -> Outcome:
         """Overload the device, then look for the first of some clean trials."""
         settings, max_fps = self.settings, series.context.max_fps
         overload_fps = min(max_fps, settings.overload_ratio * throughput_of(series, settings.throughput))
-        overload = series.run(overload_fps, settings.overload_s, "overload")
+        overload = series.run(overload_fps, settings.overload_s, "overload", may_be_silent=True)
         if not overload.counts:
             raise NoFigureError(MeasurementStatus.INVALID, f"the generator could not carry the overload: {'; '.join(overload.reasons)}")
         if overload.passes:
@@ -85,8 +94,10 @@ class RecoveryMethod(TrialMethod):
             if len(clean) == settings.clean_trials:
                 break
         else:
+            series.check_alive()
             raise NoFigureError(
-                MeasurementStatus.INCONCLUSIVE, f"{points[-1][0]:.1f} s after the overload the device still loses frames at half the load"
+                MeasurementStatus.INCONCLUSIVE,
+                f"{points[-1][0]:.1f} s after the overload the device still loses frames at {settings.recovery_ratio:.0%} of it",
             )
         return Outcome(
             status=MeasurementStatus.OK,

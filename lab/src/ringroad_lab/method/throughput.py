@@ -10,13 +10,13 @@ from pydantic import Field
 
 from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.search import Bracket, Grid, search_greatest, validate
-from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 
 RFC2544_TRIAL_S = 60.0
 
 
-class ThroughputSettings(TrialSettings):
+class ThroughputSettings(WarmUpSettings):
     """Of the search for the throughput."""
 
     search_s: Annotated[float, Field(gt=0, le=3600)] = 1.0
@@ -28,7 +28,8 @@ class ThroughputSettings(TrialSettings):
     start_ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
     """First rate, of the greatest."""
     minimum_ratio: Annotated[float, Field(gt=0, le=1)] = 0.001
-    """Least rate, of the greatest. A device that fails there has no throughput that could be told."""
+    """Least rate, of the greatest; one frame in a search trial where that is more. A device that fails there has no throughput that could
+    be told."""
     resolution: Annotated[float, Field(ge=0.0001, le=0.5)] = 0.01
     """How near the greatest rate that passes and the least that fails have to be, of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
@@ -49,7 +50,7 @@ class ThroughputSettings(TrialSettings):
 
     def deviations(self) -> tuple[str, ...]:
         """Return where a search with these settings differs from RFC 2544."""
-        said = []
+        said = [NO_WAITS]
         if self.validation_s < RFC2544_TRIAL_S:
             said.append(f"The throughput's last trial lasts {self.validation_s:g} s, not 60 s (RFC 2544 section 24).")
         if self.acceptable_loss_ratio:
@@ -78,8 +79,10 @@ def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throug
         NoFigureError: the device fails at the least rate, or the generator does.
         GeneratorError: the generator failed.
     """
-    max_fps = series.context.max_fps
-    grid = Grid(minimum=max_fps * settings.minimum_ratio, maximum=max_fps, resolution=settings.resolution)
+    # Whole frames per second, as generators have them, and at least one frame in a trial.
+    max_fps = float(int(series.context.max_fps))
+    minimum_fps = float(math.ceil(max(max_fps * settings.minimum_ratio, 1 / settings.search_s)))
+    grid = Grid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
 
     def probe(rate_fps: float, duration_s: float, purpose: str) -> JudgedTrial:
         return series.run(

@@ -10,20 +10,31 @@ from pydantic import Field
 from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
 from ringroad_lab.method.judge import JudgedTrial, Judgement, judge
 from ringroad_lab.record import MeasurementStatus, Metric, Outcome
-from ringroad_lab.trial import Load, Seconds, TrialRequest
+from ringroad_lab.trial import DirectionCounts, Load, Seconds, TrialRequest
 
 # Enough frames that a device that forwards anything lets one through, and so few that none is overloaded.
 _ALIVE_FPS = 1_000.0
 _ALIVE_S = 0.1
 
 
+NO_WAITS = (
+    "There is no wait between learning frames, trials and each other: a trial ends when no frame has arrived for 0.1 s "
+    "(RFC 2544 section 23: 2 s after learning and after the load, 5 s before the next trial)."
+)
+
+
 class TrialSettings(MethodSettings):
     """What every method's trials have in common."""
 
-    warm_up_s: Seconds = 1.0
-    """Length of a first trial, which is thrown away: caches, tables and clocks are warm after it; 0: none. Practice, in no RFC."""
     invalid_repeats: Annotated[int, Field(ge=0, le=20)] = 2
     """How often a trial that the generator could not carry is repeated before its load counts as one that it cannot carry."""
+
+
+class WarmUpSettings(TrialSettings):
+    """Of methods that begin with a trial of their own, rather than with the search for the throughput."""
+
+    warm_up_s: Seconds = 1.0
+    """Length of a first trial, which is thrown away: caches, tables and clocks are warm after it; 0: none. Practice, in no RFC."""
 
     def expected_warm_up_s(self, trial_overhead_s: float) -> float:
         """Return how long the first trial is expected to take, s."""
@@ -70,11 +81,11 @@ class TrialSeries:
             acceptable_loss_ratio: What passes.
             loss_repeats: How often a trial with too much loss is repeated before it counts (ETSI GS NFV-TST 009, binary search with
                 loss verification).
-            may_be_silent: That nothing arrives is an answer, not a sign of a dead device.
+            may_be_silent: That nothing arrives, in a direction or in both, is an answer, not a sign of a dead device.
             load: Other fields of the load.
 
         Raises:
-            NoFigureError: the device forwards nothing any more, at no load.
+            NoFigureError: the device forwards nothing in a direction any more, at no load.
             GeneratorError: the generator failed.
         """
         judged = self._run_carried(rate_fps, duration_s, purpose, acceptable_loss_ratio, load)
@@ -84,7 +95,7 @@ class TrialSeries:
             again = self._run_carried(rate_fps, duration_s, "verification", acceptable_loss_ratio, load)
             # One that says nothing does not undo what was seen.
             judged = again if again.counts else judged
-        if judged.judgement is Judgement.FAIL and not may_be_silent and not _received(judged):
+        if judged.judgement is Judgement.FAIL and not may_be_silent and _dead_directions(judged):
             self.check_alive()
         return judged
 
@@ -94,17 +105,19 @@ class TrialSeries:
             self._trial(rate_fps, duration_s, "warm-up", 1.0, {})
 
     def check_alive(self) -> None:
-        """Look whether the device forwards anything at all, at a load that none fails at.
+        """Look whether the device forwards anything at all in each direction, at a load that none fails at.
 
         Raises:
             NoFigureError: it does not.
         """
         rate_fps = min(_ALIVE_FPS, self.context.max_fps)
         judged = self._run_carried(rate_fps, max(_ALIVE_S, 1 / rate_fps), "alive", 1.0, {})
-        if judged.counts and not _received(judged):
+        if judged.counts and (dead := _dead_directions(judged)):
+            ways = f" from port {' and '.join(f'{way.sender} to {way.receiver}' for way in dead)}"
+            where = ways if len(dead) < len(judged.result.directions) else ""
             raise NoFigureError(
                 MeasurementStatus.INVALID,
-                f"the device forwards nothing, not even at {rate_fps:.0f} frames/s: see its state and its log",
+                f"the device forwards nothing{where}, not even at {rate_fps:.0f} frames/s: see its state and its log",
             )
 
     def counters(self) -> dict[str, Metric]:
@@ -149,11 +162,14 @@ class TrialMethod(Method):
 
     def measure(self, context: MethodContext) -> Outcome:
         """Measure one frame size; where there is no figure, the outcome says why."""
+        if context.max_fps < 1:
+            reason = f"the greatest load is {context.max_fps:g} frames/s: less than one frame a second cannot be offered"
+            return Outcome(status=MeasurementStatus.INVALID, reasons=(reason,))
         try:
             return self.evaluate(TrialSeries(context, self.settings.invalid_repeats))
         except NoFigureError as error:
             return Outcome(status=error.status, reasons=(error.reason,))
 
 
-def _received(judged: JudgedTrial) -> int:
-    return sum(direction.received_frames for direction in judged.result.directions)
+def _dead_directions(judged: JudgedTrial) -> list[DirectionCounts]:
+    return [direction for direction in judged.result.directions if not direction.received_frames]
