@@ -62,6 +62,13 @@ def test_rate_is_found_within_the_resolution(
         assert found.refused - found.passed <= resolution * found.refused
 
 
+def test_that_nothing_passes_is_known_without_looking_for_where() -> None:
+    tried: list[float] = []
+    found = search_greatest(probe_of(0.0, tried), Grid(minimum=1.0, maximum=1000.0, resolution=0.001), 1000.0)
+    assert (found.passed, found.refused) == (None, 1.0)
+    assert len(tried) <= 12
+
+
 @PATIENT
 @given(capacity=st.integers(0, 200_000), maximum=st.integers(1, 100_000), start=st.integers(0, 200_000), step=st.integers(1, 50))
 def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, start: int, step: int) -> None:

@@ -72,12 +72,14 @@ def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
         if refused <= grid.minimum:
             break
         floor = grid.minimum if passed is None else passed
-        if not grid.is_narrow(floor, refused):
-            value = grid.middle(floor, refused)
-        elif passed is None:
+        is_narrow = grid.is_narrow(floor, refused)
+        if passed is None and (is_narrow or refused <= 2 * grid.minimum):
+            # Nothing passed so far: whether anything does is worth more than how near the least that fails is.
             value = grid.minimum
-        else:
+        elif is_narrow:
             break
+        else:
+            value = grid.middle(floor, refused)
     return Bracket(passed, refused, refusal)
 
 
