@@ -20,16 +20,19 @@ CONDITIONS = (
 )
 # Stations send messages, not frames of a size: what stands in a record where the size of frames would.
 MESSAGES = FrameMix(name="messages", parts=((64, 1),))
-# What each of NetPIPE's measurements takes (it aims at a quarter of a second), s; and how many sizes it has between two powers of two.
-_NETPIPE_POINT_S = 0.35
+# What each of NetPIPE's measurements takes, s; and how many sizes it has between two powers of two.
+_NETPIPE_POINT_S = 0.75
 _NETPIPE_SIZES_EACH = 2
+# What sockperf takes for each size beside its bouncing, s.
+_SOCKPERF_OVERHEAD_S = 2.5
+_SOCKPERF_MAX_POWERS = 16
 
 
 class MessageSizeSettings(MethodSettings):
     """What can be set of a sweep."""
 
     tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
-    max_bytes: Annotated[int, Field(ge=64, le=8 * 1024 * 1024)] = 131072
+    max_bytes: Annotated[int, Field(ge=16, le=8 * 1024 * 1024)] = 131072
     """NetPIPE's greatest block. sockperf ends at 65507 bytes, the greatest UDP message."""
     perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
     """NetPIPE measures so many bytes below and above each of its sizes too (its default)."""
@@ -52,7 +55,8 @@ class MessageSizeMethod(Method):
         settings = self._own_settings
         powers = math.log2(settings.max_bytes)
         netpipe_s = powers * _NETPIPE_SIZES_EACH * (3 if settings.perturbation_bytes else 1) * _NETPIPE_POINT_S
-        sockperf_s = 2 * powers * (settings.seconds_each + 0.5)
+        sockperf_sizes = 2 * min(powers, _SOCKPERF_MAX_POWERS) - 6
+        sockperf_s = sockperf_sizes * (settings.seconds_each + _SOCKPERF_OVERHEAD_S)
         return sum((netpipe_s if tool == "netpipe" else sockperf_s) + trial_overhead_s for tool in settings.tools)
 
     def deviations(self) -> tuple[str, ...]:
