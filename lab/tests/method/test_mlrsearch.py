@@ -102,3 +102,16 @@ def test_the_load_that_the_generator_could_not_carry_is_named() -> None:
     assert outcome.status is MeasurementStatus.LOWER_BOUND
     failed = [trial.request.load.rate_fps for trial in bench.trials if not trial.is_valid]
     assert all(f"could not carry {failed[-1]:.0f} frames/s" in reason for reason in outcome.reasons)
+
+
+def test_a_high_least_load_is_searched_from() -> None:
+    bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=800_000)))
+    outcome = MlrSearchMethod(MlrSearchSettings(minimum_ratio=0.7)).measure(bench.context)
+    assert outcome.status is MeasurementStatus.OK
+    assert min(bench.rates("search")) >= 700_000
+
+
+def test_a_trial_too_short_for_a_frame_is_invalid_with_a_reason() -> None:
+    outcome = MlrSearchMethod(MlrSearchSettings()).measure(Bench(SimulatedGenerator(SimulatedDut(capacity_fps=9)), max_fps=1.0).context)
+    assert outcome.status is MeasurementStatus.INVALID
+    assert "from 1 to 1 frames/s" in outcome.reasons[0]

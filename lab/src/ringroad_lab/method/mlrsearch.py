@@ -137,8 +137,7 @@ class MlrSearchMethod(TrialMethod):
         bound_reason = f"the generator's ceiling is {max_fps:.0f} frames/s" if series.context.is_max_generator_bound else ""
         series.warm_up(max_fps, settings.warm_up_s)
         for _ in range(_CEILING_ATTEMPTS):
-            if max_fps <= 2 * min_fps:
-                bound_reason = bound_reason or f"{max_fps:.0f} frames/s are too few to search among, from {min_fps:.0f} frames/s on"
+            if max_fps <= min_fps:
                 break
             try:
                 found = self._search(series, min_fps, max_fps)
@@ -147,7 +146,8 @@ class MlrSearchMethod(TrialMethod):
                 max_fps = error.carried_fps
             else:
                 return self._outcome(series, found, bound_reason)
-        raise NoFigureError(MeasurementStatus.INVALID, bound_reason)
+        why = f"{bound_reason}; " if bound_reason else ""
+        raise NoFigureError(MeasurementStatus.INVALID, f"{why}nothing is known from {min_fps:.0f} to {max_fps:.0f} frames/s")
 
     def _search(self, series: TrialSeries, min_fps: float, max_fps: float) -> list[tuple[LossGoal, Any]]:
         """Return the library's result of each goal."""
