@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
 # Preamble, start of frame and the gap between frames take so many bytes of a link's time (IEEE 802.3).
@@ -9,6 +11,8 @@ LINE_OVERHEAD_BYTES = 20
 FCS_BYTES = 4
 MIN_FRAME_BYTES = 64
 MAX_FRAME_BYTES = 9216
+
+_Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class FrameMix(BaseModel):
@@ -18,7 +22,7 @@ class FrameMix(BaseModel):
 
     name: str = Field(min_length=1)
     """As the user wrote it: `64`, `imix`, `64:7,594:4,1518:1`; what results of it are called."""
-    parts: tuple[tuple[int, int], ...] = Field(min_length=1)
+    parts: tuple[tuple[_Positive, _Positive], ...] = Field(min_length=1)
     """Size in bytes, FCS included, and how many frames of each round have it."""
 
     @property

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.trial import Frozen, Seconds, TrialResult
+from ringroad_lab.trial import Count, Figure, FramesPerSecond, Frozen, Moment, Seconds, TrialResult
 
-SCHEMA_VERSION = 1
+Ratio = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
 
 
 class RunState(StrEnum):
@@ -48,7 +48,7 @@ class Better(StrEnum):
 class Metric(Frozen):
     """One figure of a measurement."""
 
-    value: Annotated[float, Field(allow_inf_nan=False)]
+    value: Figure
     unit: str
     """`frames/s`, `ns`, `ratio`, `frames`, `bit/s`, `s`, `addresses`, `cycles/frame`."""
     better: Better = Better.NEITHER
@@ -62,7 +62,7 @@ class Curve(Frozen):
     x_unit: str
     y_name: str
     y_unit: str
-    points: tuple[tuple[float, float], ...]
+    points: tuple[tuple[Figure, Figure], ...]
 
 
 class Outcome(Frozen):
@@ -80,7 +80,7 @@ class Outcome(Frozen):
 class Measurement(Frozen):
     """One method, once, of one frame size through one device."""
 
-    number: Annotated[int, Field(ge=0)]
+    number: Count
     """Order in the run."""
     dut: str
     """Label of the device, as in [`RunRecord.duts`]."""
@@ -88,15 +88,14 @@ class Measurement(Frozen):
     """`P2P`, `PVP`, `PVVP`."""
     method: str
     frame: FrameMix
-    repetition: Annotated[int, Field(ge=0)]
+    repetition: Count
     is_noise_floor: bool = False
     """Whether it only tells how far two measurements of the same thing lie apart: repetitions 0 and 1, 2 and 3, ... are pairs."""
-    started_at: float
-    """Seconds since 1970, UTC."""
+    started_at: Moment
     elapsed_s: Seconds
     outcome: Outcome
     trials: tuple[TrialResult, ...] = ()
-    dut_counters: dict[str, int] = {}
+    dut_counters: dict[str, Annotated[int, Field(gt=-(2**64), lt=2**64)]] = {}
     """What the device itself counted, by port and cause, after the measurement."""
 
 
@@ -120,8 +119,8 @@ class Series(Frozen):
     subject: str
     """Which process or machine."""
     unit: str
-    points: tuple[tuple[float, float], ...]
-    """Seconds since 1970, and the value."""
+    points: tuple[tuple[Moment, Figure], ...]
+    """When, and the value."""
 
 
 class LogExcerpt(Frozen):
@@ -137,9 +136,9 @@ class GeneratorCeiling(Frozen):
 
     transport: str
     frame: FrameMix
-    ceiling_fps: Annotated[float, Field(ge=0)]
+    ceiling_fps: FramesPerSecond
     """Of each direction, frames/s."""
-    clock_error: float | None = None
+    clock_error: Figure | None = None
 
 
 class NoiseFloor(Frozen):
@@ -150,7 +149,7 @@ class NoiseFloor(Frozen):
     frame_name: str
     metric: str
     pairs: Annotated[int, Field(ge=1)]
-    ratio_interval: tuple[float, float]
+    ratio_interval: tuple[Ratio, Ratio]
     """Interval of the ratio of the same build to itself."""
 
 
@@ -168,16 +167,15 @@ class RunRecord(Frozen):
     """What repeats the run."""
     lab_version: str
     generator_version: str = ""
-    started_at: float
-    """Seconds since 1970, UTC."""
-    ended_at: float
+    started_at: Moment
+    ended_at: Moment
     state: RunState
     failure: str = ""
     """Why it failed."""
     duts: tuple[DutRecord, ...]
     facts: dict[str, dict[str, str]]
     """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
-    link_bps: float | None = None
+    link_bps: Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)] | None = None
     """Nominal speed of the links, for line rates; None where the transport has none."""
     ceilings: tuple[GeneratorCeiling, ...] = ()
     noise_floors: tuple[NoiseFloor, ...] = ()

@@ -13,9 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ringroad_lab.frame_size import FrameMix
 
-Count = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-FramesPerSecond = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# What lies beyond these limits was not measured, and could be neither calculated with nor stored.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+FramesPerSecond = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+# Up to the end of the year 9999.
+Moment = Annotated[float, Field(ge=0, lt=253_402_300_800, allow_inf_nan=False)]
+"""Seconds since 1970, UTC."""
 
 
 class Frozen(BaseModel):
@@ -78,12 +83,12 @@ class LatencySummary(Frozen):
     """One-way latency of the frames of one direction, ns."""
 
     frames: Count
-    min_ns: float
-    mean_ns: float
-    max_ns: float
-    percentiles_ns: dict[str, float] = {}
+    min_ns: Figure
+    mean_ns: Figure
+    max_ns: Figure
+    percentiles_ns: dict[str, Figure] = {}
     """By name: `50`, `90`, `99`, `99.9`; empty where the generator tells none."""
-    precision: float | None = None
+    precision: Figure | None = None
     """Greatest relative error of the percentiles; None where the generator tells none."""
 
 
@@ -120,13 +125,12 @@ class TrialResult(Frozen):
     """What came of a trial."""
 
     request: TrialRequest
-    started_at: float
-    """Seconds since 1970, UTC."""
+    started_at: Moment
     verdict: TrialVerdict
     reasons: tuple[str, ...] = ()
     """Why it is invalid."""
     directions: tuple[DirectionCounts, ...] = Field(min_length=1, max_length=2)
-    clock_error: float | None = None
+    clock_error: Figure | None = None
     """Greatest relative error of the generator's clock in this trial, where it tells that."""
 
     @property

@@ -146,6 +146,7 @@ def test_change_within_the_noise_floor_is_none() -> None:
         ([], [], Verdict.INVALID, "baseline and the candidate"),
         ([1.0] * 12, [math.nan] * 12, Verdict.INVALID, "no number"),
         ([1.0] * 12, [-1.0] * 12, Verdict.INVALID, "negative"),
+        ([5e-324] * 12, [1e30] * 12, Verdict.INVALID, "no number"),
         ([1.0] * 5, [2.0] * 12, Verdict.INCONCLUSIVE, "5 samples"),
         ([1.0], [2.0], Verdict.INCONCLUSIVE, "1 samples"),
         ([0.0] * 12, [0.0] * 12, Verdict.NO_DIFFERENCE, "0"),
