@@ -32,7 +32,10 @@ from ringroad_lab.report.view import make_view
         (0.002, "s", "2.000 ms"),
         (5e7, "bytes", "50.00 Mbytes"),
         (1024.0, "addresses", "1\u202f024 addresses"),
+        (512.0, "frames", "512 frames"),
+        (512.5, "frames", "512.5 frames"),
         (12.0, "", "12.00"),
+        (1e30, "frames/s", "1e+18 Tframes/s"),
         (3e-12, "cycles/frame", "3e-12 cycles/frame"),
     ],
 )
@@ -46,10 +49,12 @@ def test_figures_of_a_column_have_the_same_decimals() -> None:
 
 
 def test_times_and_changes_read_well() -> None:
-    assert [duration(s) for s in (3.21, 75.0, 3720.0)] == ["3.2 s", "1 min 15 s", "1 h 02 min"]
+    assert [duration(s) for s in (3.21, 59.96, 75.0, 3599.6, 3720.0)] == ["3.2 s", "1 min 00 s", "1 min 15 s", "1 h 00 min", "1 h 02 min"]
+    assert [duration(s, decimals=0) for s in (3.21, 59.5, 75.0)] == ["3 s", "1 min 00 s", "1 min 15 s"]
     assert moment(1_700_000_000) == "2023-11-14 22:13:20 UTC"
     assert moment(1e30) == "1e+30 s since 1970"
-    assert (percent_change(0.95), percent_change(1.012)) == ("\u22125.0\u202f%", "+1.2\u202f%")
+    changes = [percent_change(ratio) for ratio in (0.95, 1.012, 0.9999, 1e30)]
+    assert changes == ["\u22125.0\u202f%", "+1.2\u202f%", "+0.0\u202f%", "+1.0e+32\u202f%"]
 
 
 def test_the_overview_says_what_was_measured_and_what_came_of_it() -> None:

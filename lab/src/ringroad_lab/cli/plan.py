@@ -9,7 +9,7 @@ import typer
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.run.progress import duration
+from ringroad_lab.report.quantity import duration
 from ringroad_lab.scenario.plan import Plan, PlannedStart
 from ringroad_lab.scenario.plan import plan as make_plan
 from ringroad_lab.scenario.registries import Registries
@@ -80,7 +80,7 @@ def _row(number: int, start: PlannedStart) -> dict[str, str]:
         "methods": ", ".join(dict.fromkeys(each.method for each in start.measurements)),
         "frames": ", ".join(dict.fromkeys(each.frame.name for each in start.measurements)),
         "trials": str(sum(each.trials for each in start.measurements)),
-        "time": duration(start.expected_s),
+        "time": duration(start.expected_s, decimals=0),
     }
 
 
@@ -91,7 +91,7 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     print()
     print(
         f"{planned.measurements} measurements of about {planned.trials} trials; the generator tests itself first "
-        f"({duration(planned.self_test_s)}). About {duration(planned.expected_s)} in all."
+        f"({duration(planned.self_test_s, decimals=0)}). About {duration(planned.expected_s, decimals=0)} in all."
     )
     for program in programs:
         if program.path is None:

@@ -28,7 +28,8 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
-from ringroad_lab.run.progress import RunProgress, duration
+from ringroad_lab.report.quantity import duration
+from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.sandbox.huge_pages import huge_pages
 from ringroad_lab.scenario.model import Scenario
@@ -142,7 +143,7 @@ def _carry_out(
         # Before anything is measured: a name that is wrong should not be told after an hour.
         before = results.get_run(results.resolve(baseline)) if baseline else None
         console.print(
-            f"{record.name}: {len(expected_s)} measurements, about {duration(sum(expected_s.values()))}; run {record.run_id[:8]}",
+            f"{record.name}: {len(expected_s)} measurements, about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
             highlight=False,
         )
         if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 _DIGITS = 4
 _MOST_DECIMALS = 4
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_COUNTED_UNITS = ("frames", "addresses")
+_MOST_COUNTED = 1e15
 _SCALED_UNITS = ("frames/s", "bit/s", "bytes/s", "bytes")
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
@@ -61,8 +63,9 @@ def round_figure(value: float) -> str:
         return "0"
     if not math.isfinite(value):
         return str(value)
-    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
-    if decimals > 9:
+    magnitude = math.floor(math.log10(abs(value)))
+    decimals = max(0, _DIGITS - 1 - magnitude)
+    if decimals > 9 or magnitude > 14:
         return f"{value:.3g}"
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
@@ -74,19 +77,23 @@ def count(value: int) -> str:
 
 def quantity(value: float, unit: str) -> str:
     """Return a figure with its unit: `4.102 Mframes/s`."""
+    if unit in _COUNTED_UNITS and value.is_integer() and abs(value) < _MOST_COUNTED:
+        return f"{count(int(value))} {unit}"
     scale = scale_for([value], unit)
     return f"{scale.number(value)} {scale.unit}".rstrip()
 
 
 def percent_change(ratio: float) -> str:
     """Return a ratio as a change: `-5.2 %`."""
-    return f"{100 * (ratio - 1):+.1f}\u202f%".replace("-", "\u2212")
+    change = round(100 * (ratio - 1), 1)
+    text = f"{change:+.1f}" if abs(change) < 1e6 else f"{change:+.1e}"
+    return f"{text}\u202f%".replace("-0.0", "+0.0").replace("-", "\u2212")
 
 
-def duration(seconds: float) -> str:
-    """Return a length of time: `1 h 02 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
+def duration(seconds: float, *, decimals: int = 1) -> str:
+    """Return a length of time: `3.2 s`, `1 min 15 s`, `1 h 02 min`; those under a minute with so many decimals."""
+    if round(seconds, decimals) < 60:
+        return f"{seconds:.{decimals}f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02} s"

@@ -6,9 +6,11 @@ import time
 from collections.abc import Mapping
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from ringroad_lab.record import Measurement, MeasurementStatus, Metric
+from ringroad_lab.record import Measurement, MeasurementStatus
+from ringroad_lab.report.quantity import duration, quantity
 from ringroad_lab.run.events import (
     BedReady,
     Event,
@@ -38,7 +40,8 @@ class RunProgress:
         self._step_until = 0.0
         self._console = console
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            # Steps are named after devices: brackets in them are no markup.
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
             TextColumn("{task.fields[left]}"),
@@ -78,13 +81,14 @@ class RunProgress:
                 self._step_until = time.monotonic() + event.remaining_s
             case TrialDone():
                 loss = f"{100 * event.loss_ratio:.3g} % lost" if event.verdict == "valid" else "invalid"
-                self._title = f"{self._title.split('  ')[0]}  {event.rate_fps / 1e6:.3f} Mpps: {loss}"
+                load = quantity(event.rate_fps, "frames/s")
+                self._title = f"{self._title.split('  ')[0]}  {load}: {loss}"
                 self._left_s[event.number] = max(0.0, self._step_until - time.monotonic())
             case MeasurementDone():
                 self._left_s.pop(event.measurement.number, None)
                 self._console.print(describe(event.measurement), highlight=False)
             case Warned():
-                self._console.print(f"warning: {event.text}", style="yellow", highlight=False)
+                self._console.print(f"warning: {event.text}", style="yellow", markup=False, highlight=False)
             case _:
                 pass
         left_s = sum(self._left_s.values())
@@ -93,7 +97,7 @@ class RunProgress:
             description=self._title,
             completed=max(0.0, self._total_s - left_s),
             total=max(self._total_s, left_s, 1e-9),
-            left=f"{duration(left_s)} left",
+            left=f"{duration(left_s, decimals=0)} left",
         )
 
 
@@ -102,39 +106,12 @@ def describe(measurement: Measurement) -> str:
     outcome = measurement.outcome
     style = _STYLES[outcome.status]
     headline = outcome.metrics.get(outcome.headline)
+    figure = quantity(headline.value, headline.unit) if headline else "-"
     # A bound is no figure: say so beside it.
-    figure = f"at least {value(headline)}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else value(headline)
+    figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
-    # Reasons quote programs; brackets in them are no markup.
-    escaped = reasons.replace("[", "\\[")
     return (
-        f"{measurement.dut:<16} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
-        f"{figure:>18}  [{style}]{outcome.status.value}[/{style}]{escaped}"
+        f"{escape(f'{measurement.dut:<16}')} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
+        f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(reasons)}"
     )
 
-
-def value(metric: Metric | None) -> str:
-    """Return a figure with its unit, as people write it."""
-    if metric is None:
-        return "-"
-    if metric.unit == "frames/s":
-        return f"{metric.value / 1e6:.3f} Mpps"
-    if metric.unit == "ns":
-        return f"{metric.value / 1e3:.2f} µs"
-    if metric.unit == "ratio":
-        return f"{100 * metric.value:.4g} %"
-    if metric.unit == "bit/s":
-        return f"{metric.value / 1e9:.3f} Gbit/s"
-    return f"{metric.value:g} {metric.unit}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people write it: `45 s`, `3 min 20 s`, `1 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, whole = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {whole:02} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min"

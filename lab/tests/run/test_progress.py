@@ -1,0 +1,34 @@
+"""What a person sees of a run while it goes on."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from fabricated_runs import fabricated_throughput
+from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.record import MeasurementStatus
+from ringroad_lab.run.events import MeasurementDone, StepNamed, TrialDone, Warned
+from ringroad_lab.run.progress import RunProgress
+from ringroad_lab.trial import TrialVerdict
+
+# What rich would take for markup, and refuse: it closes what was never opened.
+BRACKETS = "[/bold] [red] \\[x]"
+
+
+def test_figures_read_as_in_the_report_and_brackets_are_text() -> None:
+    console = Console(file=io.StringIO(), width=400, force_terminal=True, color_system=None)
+    bound = fabricated_throughput(
+        0, BRACKETS, parse_frame_mix("64"), 4_102_000.0, status=MeasurementStatus.LOWER_BOUND, reasons=(f"ceiling {BRACKETS}",)
+    )
+    with RunProgress({0: 10.0}, console) as progress:
+        progress.watch(StepNamed(text=f"starting {BRACKETS}"))
+        progress.watch(TrialDone(number=0, purpose="search", rate_fps=5_000_000.0, loss_ratio=0.25, verdict=TrialVerdict.VALID))
+        progress.watch(Warned(text=f"steal {BRACKETS}"))
+        progress.watch(MeasurementDone(measurement=bound))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+    assert "at least 4.102 Mframes/s  lower-bound: ceiling " + BRACKETS in shown
+    assert f"warning: steal {BRACKETS}" in shown
+    assert BRACKETS in shown.partition("at least")[0]
