@@ -184,7 +184,11 @@ def fabricated_run(
     return RunRecord(
         run_id=run_id or str(uuid.UUID(int=chance.getrandbits(128), version=4)),
         name=name,
-        scenario={"name": name, "topology": "P2P", "physical": "veth", "flows": 64, "bidirectional": True, "repetitions": repetitions},
+        scenario={
+            "scenarios": [
+                {"name": name, "topology": "P2P", "physical": "veth", "flows": 64, "bidirectional": True, "repetitions": repetitions}
+            ]
+        },
         command=("ringroad-lab", "run", name, "--seed", "it's fabricated"),
         lab_version="0.1.0",
         generator_version="ringroad 0.4.0",

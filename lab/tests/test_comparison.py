@@ -106,7 +106,7 @@ def test_what_only_one_side_measured_is_told() -> None:
     before = run_of({"ovs": measured("ovs"), "gone": measured("gone")})
     after = run_of({"ovs": [*measured("ovs"), fabricated_throughput(0, "ovs", parse_frame_mix("1518"), 1.0)]})
     comparison = compare_runs(before, after)
-    assert comparison.unmatched == ("only in the candidate: throughput of ovs, P2P, frames 1518",)
+    assert comparison.unmatched == ("only in the candidate: throughput of ovs, P2P, frames 1518", "only in the baseline: gone")
 
 
 def test_runs_with_nothing_in_common_are_refused() -> None:
@@ -153,3 +153,22 @@ def test_the_environment_is_told_where_it_differs() -> None:
     assert told["device ovs", "version of ovs"] == ("2.17", "3.1")
     assert told["device ovs", "version of extra"] == ("1", None)
     assert ("kernel", "command line") not in told
+
+
+def test_what_differs_always_is_not_told() -> None:
+    before, after = (fabricated_run(seed=1, facts={"memory": {"available at the start": size}}) for size in ("1 GiB", "2 GiB"))
+    assert compare_runs(before, after).environment == ()
+
+
+def test_of_scenarios_only_what_differs_is_told() -> None:
+    before, after = fabricated_run(seed=1, repetitions=3), fabricated_run(seed=1, repetitions=4)
+    (difference,) = [d for d in compare_runs(before, after).environment if d.group == "scenario"]
+    assert (difference.name, difference.baseline, difference.candidate) == ("scenarios.1.repetitions", "3", "4")
+
+
+def test_the_noise_floor_is_that_of_the_topology() -> None:
+    before, after = (fabricated_run(seed=s, capacities_fps={"ovs": 1e6}, frames=["64"], latency=False) for s in (1, 2))
+    other, same = (before.noise_floors[0].model_copy(update={"topology": topology}) for topology in ("PVP", "P2P"))
+    after = after.model_copy(update={"noise_floors": (other,)})
+    assert headline(compare_runs(before.model_copy(update={"noise_floors": ()}), after)).noise_floor is None
+    assert headline(compare_runs(before.model_copy(update={"noise_floors": (same,)}), after)).noise_floor == same.ratio_interval

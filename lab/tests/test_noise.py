@@ -32,6 +32,14 @@ def test_repetitions_of_the_same_device_are_pairs() -> None:
     assert floor.ratio_interval == pytest.approx((min(1.0, *ratios), max(1.0, *ratios)))
 
 
+def test_topologies_have_floors_of_their_own() -> None:
+    record = fabricated_run(repetitions=2)
+    measured = of_one_kind(record)
+    others = [m.model_copy(update={"topology": "PVP", "number": 1000 + m.number}) for m in measured]
+    floors = noise_floors(record.model_copy(update={"measurements": (*measured, *others)}))
+    assert [(floor.topology, floor.pairs) for floor in floors] == [("P2P", 1), ("PVP", 1)]
+
+
 def test_pairs_that_were_meant_as_such_go_before() -> None:
     record = fabricated_run(repetitions=4)
     measured = of_one_kind(record)

@@ -6,7 +6,7 @@ sample, but what it cannot show is not concluded from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
@@ -17,6 +17,8 @@ from ringroad_lab.trial import Frozen
 # Stands for the metric where neither side has one.
 NO_FIGURE = "no figure"
 _SEVERITY = list(Verdict)
+# They differ in every two runs, and say nothing about either.
+_VOLATILE = frozenset({("memory", "available at the start"), ("processor", "frequency at the start")})
 
 
 class RowKey(Frozen):
@@ -142,21 +144,22 @@ def _compare(
     """Compare measurements; `matches` has the baseline's label by the candidate's. In turns: repetition by repetition they are pairs."""
     labels = {of_baseline: of_candidate for of_candidate, of_baseline in matches.items()}
     before = _by_subject(baseline, labels)
-    after = _by_subject(candidate, {label: label for label in matches})
+    after = _by_subject(candidate, {})
     rows = []
-    unmatched = [f"only in the candidate: {_subject_text(subject)}" for subject in after if subject not in before]
-    unmatched += [f"only in the baseline: {_subject_text(subject)}" for subject in before if subject not in after]
+    unmatched = [f"only in the candidate: {text}" for text in _only_in(after, before)]
+    unmatched += [f"only in the baseline: {text}" for text in _only_in(before, after)]
     for subject, measured in after.items():
         if subject not in before:
             continue
         topology, dut, method, frame = subject
         for name, metric in _metrics(before[subject], measured).items():
             key = RowKey(topology=topology, dut=dut, method=method, frame=frame, metric=name)
-            floor = _noise_floor(floors, key, matches[dut])
+            baseline_dut = matches.get(dut, dut)
+            floor = _noise_floor(floors, key, baseline_dut)
             rows.append(
                 ComparisonRow(
                     key=key,
-                    baseline_dut=matches[dut],
+                    baseline_dut=baseline_dut,
                     unit=metric.unit,
                     is_headline=name in (NO_FIGURE, *(m.outcome.headline for m in (*before[subject], *measured))),
                     noise_floor=floor,
@@ -169,15 +172,18 @@ def _compare(
 def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) -> dict[tuple[str, str, str, str], list[Measurement]]:
     found: dict[tuple[str, str, str, str], list[Measurement]] = {}
     for measurement in sorted(measurements, key=lambda m: (m.repetition, m.number)):
-        if measurement.dut in labels:
-            subject = (measurement.topology, labels[measurement.dut], measurement.method, measurement.frame.name)
-            found.setdefault(subject, []).append(measurement)
+        subject = (measurement.topology, labels.get(measurement.dut, measurement.dut), measurement.method, measurement.frame.name)
+        found.setdefault(subject, []).append(measurement)
     return found
 
 
-def _subject_text(subject: tuple[str, str, str, str]) -> str:
-    topology, dut, method, frame = subject
-    return f"{method} of {dut}, {topology}, frames {frame}"
+def _only_in(side: Iterable[tuple[str, str, str, str]], other: Iterable[tuple[str, str, str, str]]) -> list[str]:
+    """Return what was measured on a side alone; of a device that the other does not have at all, only that."""
+    subjects = set(other)
+    duts = {dut for _, dut, _, _ in subjects}
+    missing = [subject for subject in side if subject not in subjects]
+    texts = (f"{method} of {dut}, {topology}, frames {frame}" if dut in duts else dut for topology, dut, method, frame in missing)
+    return list(dict.fromkeys(texts))
 
 
 def _metrics(before: list[Measurement], after: list[Measurement]) -> dict[str, Metric]:
@@ -246,7 +252,13 @@ def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int]
 def _noise_floor(floors: tuple[NoiseFloor, ...], key: RowKey, baseline_dut: str) -> tuple[float, float] | None:
     """Return the widest of those that were measured."""
     wanted = (key.method, key.frame, key.metric)
-    found = [f.ratio_interval for f in floors if f.dut in (key.dut, baseline_dut) and (f.method, f.frame_name, f.metric) == wanted]
+    found = [
+        floor.ratio_interval
+        for floor in floors
+        if floor.dut in (key.dut, baseline_dut)
+        and floor.topology in ("", key.topology)
+        and (floor.method, floor.frame_name, floor.metric) == wanted
+    ]
     return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
 
@@ -268,10 +280,12 @@ def _overall(rows: Iterable[ComparisonRow]) -> Verdict:
 
 
 def _environment(record: RunRecord) -> dict[tuple[str, str], str]:
-    facts = {(group, name): value for group, entries in record.facts.items() for name, value in entries.items()}
+    facts = {
+        (group, name): value for group, entries in record.facts.items() for name, value in entries.items() if (group, name) not in _VOLATILE
+    }
     facts["lab", "ringroad-lab"] = record.lab_version
     facts["lab", "generator"] = record.generator_version
-    facts |= {("scenario", name): _text(value) for name, value in record.scenario.items()}
+    facts |= {("scenario", name): value for name, value in _leaves(record.scenario)}
     facts |= {("labels", name): value for name, value in record.labels.items()}
     for dut in record.duts:
         facts |= _dut_facts(dut, f"device {dut.label}")
@@ -284,6 +298,16 @@ def _dut_facts(dut: DutRecord, group: str) -> dict[tuple[str, str], str]:
     facts |= {(group, f"setting {name}"): _text(value) for name, value in dut.settings.items()}
     facts |= {(group, f"port {port}"): mode for port, mode in dut.ports.items()}
     return facts
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all single values of a scenario by their path: a whole scenario beside another shows nobody what is different."""
+    if isinstance(value, Mapping | list) and value:
+        entries = value.items() if isinstance(value, Mapping) else ((number, part) for number, part in enumerate(value, 1))
+        for name, part in entries:
+            yield from _leaves(part, f"{path}.{name}" if path else str(name))
+    else:
+        yield path, _text(value)
 
 
 def _text(value: object) -> str:

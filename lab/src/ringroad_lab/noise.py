@@ -14,15 +14,15 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
     Where the run measured a device against itself on purpose, those pairs are taken. Else every two repetitions of the same device are a
     pair; what is then taken for noise has the drift of a whole repetition in it, and so errs on the careful side.
     """
-    groups: dict[tuple[str, str, str, str], list[Measurement]] = {}
+    groups: dict[tuple[str, str, str, str, str], list[Measurement]] = {}
     for measurement in record.measurements:
         outcome = measurement.outcome
         # A lower bound is the generator's figure, not the device's.
         if outcome.status is MeasurementStatus.OK and outcome.headline in outcome.metrics:
-            key = (measurement.dut, measurement.method, measurement.frame.name, outcome.headline)
+            key = (measurement.dut, measurement.method, measurement.frame.name, outcome.headline, measurement.topology)
             groups.setdefault(key, []).append(measurement)
     floors = []
-    for (dut, method, frame, metric), measurements in groups.items():
+    for (dut, method, frame, metric, topology), measurements in groups.items():
         meant = [m for m in measurements if m.is_noise_floor]
         pairs = list(_pairs(meant or measurements, metric))
         if pairs:
@@ -33,6 +33,7 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
                     method=method,
                     frame_name=frame,
                     metric=metric,
+                    topology=topology,
                     pairs=len(pairs),
                     ratio_interval=noise_floor_interval(first, second),
                 )
@@ -41,9 +42,9 @@ def noise_floors(record: RunRecord) -> tuple[NoiseFloor, ...]:
 
 
 def _pairs(measurements: Iterable[Measurement], metric: str) -> Iterable[tuple[float, float]]:
-    """Repetitions 0 and 1, 2 and 3, ... of the same topology, where both have a figure."""
-    by_place = {(m.topology, m.repetition): m.outcome.metrics[metric].value for m in measurements}
-    for (topology, repetition), value in by_place.items():
-        later = by_place.get((topology, repetition + 1))
+    """Repetitions 0 and 1, 2 and 3, ..., where both have a figure."""
+    by_repetition = {m.repetition: m.outcome.metrics[metric].value for m in measurements}
+    for repetition, value in by_repetition.items():
+        later = by_repetition.get(repetition + 1)
         if repetition % 2 == 0 and later is not None and value > 0 and later > 0:
             yield value, later

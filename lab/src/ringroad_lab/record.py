@@ -148,6 +148,8 @@ class NoiseFloor(Frozen):
     method: str
     frame_name: str
     metric: str
+    topology: str = ""
+    """Empty in runs of an older ringroad-lab, which took all topologies together."""
     pairs: Annotated[int, Field(ge=1)]
     ratio_interval: tuple[Ratio, Ratio]
     """Interval of the ratio of the same build to itself."""

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
+from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import MeasurementStatus, RunState
@@ -73,9 +73,15 @@ def test_a_rate_beyond_the_line_rate_is_warned_of() -> None:
     (warning,) = warnings(
         fabricated_run(capacities_fps={"ovs": 1_520_000.0}, frames=["64"], repetitions=3, spread=0, link_bps=1e9, latency=False)
     )
-    assert "1.501 Mframes/s, beyond the line rate of 1.488 Mframes/s" in warning
+    assert warning == (
+        "Throughput of ovs in P2P with frames of 64 bytes is beyond the line rate: 1.501 Mframes/s at 64 bytes, where the links have room "
+        "for 1.488 Mframes/s. The figure or the speed of the links is wrong."
+    )
     assert warnings(fabricated_run(capacities_fps={"ovs": 1_480_000.0}, frames=["64"], link_bps=1e9, spread=0)) == []
     assert warnings(fabricated_run(capacities_fps={"ovs": 1e12}, link_bps=None)) == []
+    # However many sizes and repetitions.
+    (warning,) = warnings(fabricated_run(capacities_fps={"ovs": 1e9}, link_bps=1e9, spread=0))
+    assert "with frames of 64, 512 and 1518 bytes is beyond the line rate" in warning
 
 
 def test_a_run_that_did_not_finish_or_measured_nothing_is_warned_of() -> None:
@@ -117,6 +123,44 @@ def test_line_rates_stand_beside_the_figures() -> None:
     assert in_bit[0]["y"][0] == pytest.approx(10 * 64 / 84, rel=1e-6)
 
 
+def test_links_far_faster_than_the_devices_do_not_flatten_the_bars() -> None:
+    charts = [make_view(fabricated_run(capacities_fps={"ovs": 1e6}, spread=0, link_bps=bps)).grids[0].charts[0] for bps in (1e11, 1.5e9)]
+    assert [chart.figure["layout"]["yaxis"].get("range") for chart in charts] == [[0, pytest.approx(1.25 * 0.9872 * 1e3)], None]
+
+
+def test_a_run_that_was_killed_shows_devices_that_it_has_no_record_of() -> None:
+    record = fabricated_run().model_copy(update={"duts": ()})
+    view = make_view(record, compare_runs(record, record))
+    assert "of linux-bridge, ovs, ovs-dpdk and ringroad in P2P" in view.sentences[0]
+    assert view.grids[0].grid.duts == ("linux-bridge", "ovs", "ovs-dpdk", "ringroad")
+    assert "| 64 | 0.4" in render_markdown(record)
+
+
+def test_the_latencies_of_topologies_are_not_mixed() -> None:
+    frame = parse_frame_mix("64")
+    first, second = (fabricated_latency(number, "ovs", frame, ns) for number, ns in enumerate((1000.0, 5000.0)))
+    record = fabricated_run(capacities_fps={}).model_copy(update={"measurements": (first, second.model_copy(update={"topology": "PVP"}))})
+    view = make_view(record)
+    assert [(line.topology, line.percentiles_ns[50.0]) for line in view.latency_lines] == [("P2P", 1000.0), ("PVP", 5000.0)]
+    assert [chart.title for chart in view.latency_charts] == [
+        f"Latency percentiles at 100 % of throughput, 64 bytes ({topology})" for topology in ("P2P", "PVP")
+    ]
+
+
+def test_measurements_that_are_not_right_in_the_same_way_stand_together() -> None:
+    bad = [
+        fabricated_throughput(n, "ovs", parse_frame_mix(size), 1.0, status=MeasurementStatus.INVALID, reasons=(f"sent {n} %",))
+        for n, size in enumerate(("512", "64", "64", "64"))
+    ]
+    (group,) = make_view(fabricated_run(capacities_fps={}).model_copy(update={"measurements": tuple(bad)})).status_groups
+    assert (group.count, group.frames, group.why) == (4, ("64", "512"), "sent 0 % / sent 1 % / and 2 more, which stand by the trials")
+
+
+def test_the_picture_names_what_the_scenario_says_of_cables() -> None:
+    assert ">veth</text>" in make_view(fabricated_run()).topology_pictures[0]
+    assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
+
+
 def test_csv_has_every_metric_in_full_precision() -> None:
     record = fabricated_run()
     rows = list(csv.DictReader(io.StringIO(render_csv(record))))
@@ -149,3 +193,4 @@ def test_markdown_tells_the_comparison() -> None:
     text = render_markdown(after, compare_runs(before, after))
     assert "## Comparison" in text
     assert "| regression |" in text
+    assert "The largest regression is throughput of ovs in P2P at " in text

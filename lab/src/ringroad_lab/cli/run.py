@@ -143,7 +143,8 @@ def _carry_out(
         # Before anything is measured: a name that is wrong should not be told after an hour.
         before = results.get_run(results.resolve(baseline)) if baseline else None
         console.print(
-            f"{record.name}: {len(expected_s)} measurements, about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
+            f"{record.name}: {len(expected_s)} measurements, "
+            f"about {duration(sum(expected_s.values()), decimals=0)}; run {record.run_id[:8]}",
             highlight=False,
         )
         if pages_mib := max(huge_pages_mib(scenario) for scenario in scenarios):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import html
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ringroad_lab.comparison import RunComparison
+from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
-from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, frames_text, has_figure, metric_title
+from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
+_LONGEST_NAME = 70
+_MOST_LINE_TO_FIGURE = 3
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
 
@@ -37,15 +40,19 @@ class Chart:
 
 def style_index(record: RunRecord) -> dict[str, int]:
     """Return the number of each device: it has the same colour everywhere."""
-    return {dut.label: index for index, dut in enumerate(record.duts)}
+    return {label: index for index, label in enumerate(dut_labels(record))}
 
 
 def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) -> Chart:
     """Draw a headline metric by frame size: bars of the medians, from the least to the greatest repetition."""
-    medians = [cell.median or 0.0 for cell in grid.cells.values()]
     lines = {mix.name: _line_rate(grid, mix.name, link_bps) for mix in grid.frames}
-    scale = scale_for([*medians, *(rate for rate in lines.values() if rate is not None)], grid.unit)
+    greatest = max((value for cell in grid.cells.values() for value in cell.values), default=0.0)
+    greatest_line = max((rate for rate in lines.values() if rate is not None), default=0.0)
+    # Links far faster than every device would make all bars look alike.
+    is_cut = 0 < _MOST_LINE_TO_FIGURE * greatest < greatest_line
+    scale = scale_for([greatest] if is_cut else [greatest, greatest_line], grid.unit)
     frames = [mix.name for mix in grid.frames]
+    categories = _categories(frames)
     data: list[dict[str, Any]] = []
     for dut in grid.duts:
         cells = [grid.cells.get((dut, name)) for name in frames]
@@ -57,8 +64,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
         data.append(
             {
                 "type": "bar",
-                "name": _plain(dut),
-                "x": [_plain(name) for name in frames],
+                "name": _name(dut),
+                "x": categories,
                 "y": values,
                 "error_y": {"type": "data", "array": above, "arrayminus": below, "thickness": 1, "width": 3, "color": "#8c8c8c"},
                 "marker": {"color": _colour(style)},
@@ -68,8 +75,8 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "hovertext": [
                     ""
                     if cell is None
-                    else _plain(f"{dut}, frames {cell.frame.name}: {_value_text(cell.median, grid.unit)} ({cell.status})")
-                    for cell in cells
+                    else _plain(f"{dut}, {frames_text(name)}: {_value_text(cell.median, lines[name], grid.unit)} ({cell.status})")
+                    for name, cell in zip(frames, cells, strict=True)
                 ],
                 "hoverinfo": "text",
             }
@@ -77,49 +84,56 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     if any(rate is not None for rate in lines.values()):
         rates = [None if lines[name] is None else (lines[name] or 0) / scale.divisor for name in frames]
         symbol = {"symbol": "line-ew-open", "size": 46, "color": "#8c8c8c", "line": {"width": 2, "color": "#8c8c8c"}}
-        data.append(
-            {"type": "scatter", "mode": "markers", "name": "line rate", "x": [_plain(n) for n in frames], "y": rates, "marker": symbol}
-        )
+        data.append({"type": "scatter", "mode": "markers", "name": "line rate", "x": categories, "y": rates, "marker": symbol})
     what = metric_title(grid.metric) if grid.metric else grid.title
     layout = _layout("frame size, bytes", f"{what}, {scale.unit}") | {"barmode": "group", "bargap": 0.25 if len(frames) > 2 else 0.6}
     layout["xaxis"] |= {"type": "category"}
+    if is_cut:
+        layout["yaxis"] |= {"range": [0, 1.25 * greatest / scale.divisor]}
     return Chart(
         f"{what} in {scale.unit}",
         {"data": data, "layout": layout},
         "Medians of the repetitions; the lines reach from the least to the greatest. \u2265 marks a lower bound, ? an inconclusive figure, "
-        "\u00d7 that there is none.",
+        "\u00d7 that there is none." + (" Line rates beyond the axis stand in the table." if is_cut else ""),
     )
 
 
-def latency_chart(record: RunRecord, styles: Mapping[str, int]) -> Chart | None:
-    """Draw the latency's percentiles of each device, frame size and load; None where none was measured."""
+def latency_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
+    """Draw the latency's percentiles of all devices, a chart for each topology and frame size."""
     lines = latency_lines(record)
-    if not lines:
-        return None
     scale = latency_scale(lines)
-    percentiles = sorted({percentile for line in lines for percentile in line.percentiles_ns})
-    variants = list(dict.fromkeys((line.frame, line.load) for line in lines))
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": _plain(line.title),
-            "x": [f"{percentile:g} %" for percentile in line.percentiles_ns],
-            "y": [value / scale.divisor for value in line.percentiles_ns.values()],
-            **_line_style(styles.get(line.dut, 0), variants.index((line.frame, line.load))),
-        }
-        for line in lines
-    ]
-    layout = _layout("part of the frames that were at least as fast", f"one-way latency, {scale.unit}")
-    layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [f"{percentile:g} %" for percentile in percentiles]}
-    layout["yaxis"] |= {"type": "log", "rangemode": "normal"}
-    return Chart("Latency percentiles", {"data": data, "layout": layout}, "The medians of the repetitions. The scale is logarithmic.")
+    loads = list(dict.fromkeys(line.load for line in lines))
+    groups: dict[tuple[str, str], list[LatencyLine]] = {}
+    for line in lines:
+        groups.setdefault((line.topology, line.frame), []).append(line)
+    charts = []
+    for (topology, frame), members in groups.items():
+        percentiles = sorted({percentile for line in members for percentile in line.percentiles_ns})
+        data = [
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": _name(f"{line.dut}, {line.load_text}" if len(loads) > 1 else line.dut),
+                "x": [f"{percentile:g} %" for percentile in line.percentiles_ns],
+                "y": [value / scale.divisor for value in line.percentiles_ns.values()],
+                **_line_style(styles.get(line.dut, 0), loads.index(line.load)),
+            }
+            for line in members
+        ]
+        layout = _layout("part of the frames that were at least as fast", f"one-way latency, {scale.unit}")
+        layout["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [f"{each:g} %" for each in percentiles]}
+        layout["yaxis"] |= {"type": "log", "rangemode": "normal"}
+        load = f" {loads[0].removeprefix('latency ')}" if len(loads) == 1 else ""
+        title = f"Latency percentiles{load}, {frames_text(frame)} ({topology})"
+        charts.append(Chart(title, {"data": data, "layout": layout}, "The medians of the repetitions. The scale is logarithmic."))
+    return charts
 
 
 @dataclass(frozen=True)
 class LatencyLine:
     """The latency of a device with one frame size at one load."""
 
+    topology: str
     dut: str
     frame: str
     load: str
@@ -128,24 +142,33 @@ class LatencyLine:
     """Median of the repetitions by percentile, in order."""
 
     @property
-    def title(self) -> str:
+    def load_text(self) -> str:
         """For people."""
-        return f"{self.dut}, {self.frame}, {self.load.removeprefix('latency ')}"
+        return self.load.removeprefix("latency ")
 
 
 def latency_lines(record: RunRecord) -> list[LatencyLine]:
-    """Return the latencies that have percentiles."""
-    groups: dict[tuple[str, str, str], dict[float, list[float]]] = {}
-    for measurement in record.measurements:
-        for curve in measurement.outcome.curves:
-            if has_figure(measurement) and is_latency(curve):
-                by_percentile = groups.setdefault((measurement.dut, measurement.frame.name, curve.name), {})
+    """Return the latencies that have percentiles: devices beside each other, by topology, frame size and load."""
+    groups: dict[tuple[str, FrameMix, str, str], dict[float, list[float]]] = {}
+    for m in record.measurements:
+        for curve in m.outcome.curves:
+            if has_figure(m) and not m.is_noise_floor and is_latency(curve) and curve.points:
+                by_percentile = groups.setdefault((m.topology, m.frame, curve.name, m.dut), {})
                 for percentile, value in curve.points:
                     by_percentile.setdefault(percentile, []).append(value)
+    topologies, loads = (list(dict.fromkeys(key[place] for key in groups)) for place in (0, 2))
+    duts = dut_labels(record)
+
+    def place(key: tuple[str, FrameMix, str, str]) -> tuple[int, tuple[int, float], int, int]:
+        topology, frame, load, dut = key
+        return topologies.index(topology), frame_order(frame), loads.index(load), duts.index(dut)
+
     return [
-        LatencyLine(dut, frame, load, {percentile: statistics.median(values) for percentile, values in sorted(found.items())})
-        for (dut, frame, load), found in groups.items()
-        if found
+        LatencyLine(
+            topology, dut, frame.name, load, {percentile: statistics.median(values) for percentile, values in sorted(groups[key].items())}
+        )
+        for key in sorted(groups, key=place)
+        for topology, frame, load, dut in (key,)
     ]
 
 
@@ -169,7 +192,12 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
                 key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
                 groups.setdefault(key, []).append((measurement, curve))
     charts = []
-    for (topology, method, name, frame), members in groups.items():
+    duts = dut_labels(record)
+    kinds = list(dict.fromkeys(key[:3] for key in groups))
+    in_order = sorted(groups.items(), key=lambda item: (kinds.index(item[0][:3]), frame_order(item[1][0][0].frame)))
+    for (topology, method, name, frame), members in in_order:
+        # Not in the order in which devices took turns.
+        members.sort(key=lambda member: duts.index(member[0].dut))
         first = members[0][1]
         x_scale = scale_for([x for _, curve in members for x, _ in curve.points], first.x_unit)
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
@@ -182,7 +210,7 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
                 {
                     "type": "scatter",
                     "mode": "lines" if measurement.dut in repeated else "lines+markers",
-                    "name": _plain(measurement.dut),
+                    "name": _name(measurement.dut),
                     "legendgroup": _plain(measurement.dut),
                     "showlegend": measurement.dut not in told,
                     "x": [x / x_scale.divisor for x, _ in points],
@@ -212,7 +240,7 @@ def series_charts(record: RunRecord) -> list[Chart]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": _plain(series.subject),
+                "name": _name(series.subject),
                 "x": [time - record.started_at for time, _ in series.points],
                 "y": [value / scale.divisor for _, value in series.points],
                 "line": {"color": _colour(index), "width": 1.5, "shape": "hv"},
@@ -229,7 +257,8 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
     rows = [row for row in comparison.rows if row.is_headline and row.comparison.ratio is not None]
     if not rows:
         return None
-    names = [_plain(f"{row.key.dut}, {row.key.method}, {frames_text(row.key.frame)}") for row in rows]
+    many = len({row.key.topology for row in rows}) > 1
+    names = _categories(f"{row.key.dut}, {row.key.method}, {frames_text(row.key.frame)}{f', {row.key.topology}' * many}" for row in rows)
     changes = [100 * ((row.comparison.ratio or 1) - 1) for row in rows]
     intervals = [row.comparison.interval or (row.comparison.ratio or 1,) * 2 for row in rows]
     floors = [(name, row.noise_floor) for name, row in zip(names, rows, strict=True) if row.noise_floor]
@@ -263,7 +292,7 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
         },
     ]
     layout = _layout("change to the baseline, %", "") | {"barmode": "overlay", "height": 150 + 26 * len(rows)}
-    layout["yaxis"] |= {"type": "category", "autorange": "reversed", "showgrid": False}
+    layout["yaxis"] |= {"type": "category", "range": [len(rows) - 0.5, -0.5], "showgrid": False}
     layout["xaxis"] |= {"zeroline": True, "showgrid": True}
     return Chart("Change of the headline metrics", {"data": data, "layout": layout})
 
@@ -272,7 +301,7 @@ def _layout(x_title: str, y_title: str) -> dict[str, Any]:
     return {
         "xaxis": {"title": {"text": _plain(x_title)}, "automargin": True},
         "yaxis": {"title": {"text": _plain(y_title)}, "automargin": True, "rangemode": "tozero"},
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
         "margin": {"l": 56, "r": 16, "t": 24, "b": 48},
         "height": 360,
     }
@@ -296,8 +325,10 @@ def _mark(cell: Cell) -> str:
     return {MeasurementStatus.LOWER_BOUND: "\u2265", MeasurementStatus.INCONCLUSIVE: "?"}.get(cell.status, "")
 
 
-def _value_text(value: float | None, unit: str) -> str:
-    return "no figure" if value is None else quantity(value, unit)
+def _value_text(value: float | None, line_rate: float | None, unit: str) -> str:
+    if value is None:
+        return "no figure"
+    return quantity(value, unit) + (f", {100 * value / line_rate:.3g} % of the line rate" if line_rate else "")
 
 
 def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
@@ -307,6 +338,20 @@ def _line_rate(grid: Grid, frame: str, link_bps: float | None) -> float | None:
     if grid.unit == FRAME_RATE:
         return mix.line_rate_fps(link_bps)
     return mix.line_rate_fps(link_bps) * 8 * mix.mean_bytes if grid.unit == "bit/s" else None
+
+
+def _name(text: str) -> str:
+    """Return the name of a line, no longer than a legend has room for."""
+    return _plain(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}\u2026")
+
+
+def _categories(texts: Iterable[str]) -> list[str]:
+    """Return names of places on an axis: short, and each another, for those of one name are one place."""
+    names: list[str] = []
+    for text in texts:
+        name = _name(text)
+        names.append(name if name not in names else f"{name} ({len(names) + 1})")
+    return names
 
 
 def _plain(text: str) -> str:

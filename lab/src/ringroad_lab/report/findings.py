@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
-from ringroad_lab.report.quantity import duration, quantity
+from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.statistics.verdict import Verdict
 
 FRAME_RATE = "frames/s"
 # What a clock may be off before a rate beyond the line rate is one.
 _LINE_RATE_TOLERANCE = 1.001
 _SEVERITY = list(MeasurementStatus)
+_REASONS_TOLD = 2
 _OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
 _VERDICTS = {
     Verdict.REGRESSION: ("regression", "regressions"),
@@ -79,6 +81,26 @@ class StatusLine:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class StatusGroup:
+    """Measurements of a device by a method that are not simply right, in the same way."""
+
+    status: MeasurementStatus
+    dut: str
+    method: str
+    topology: str
+    frames: tuple[str, ...]
+    count: int
+    reasons: tuple[str, ...]
+    """All different ones."""
+
+    @property
+    def why(self) -> str:
+        """For people: the first reasons."""
+        more = len(self.reasons) - _REASONS_TOLD
+        return " / ".join(self.reasons[:_REASONS_TOLD]) + (f" / and {more} more, which stand by the trials" if more > 0 else "")
+
+
 def sentence_case(text: str) -> str:
     """Return a name of the lab as the beginning of a sentence."""
     return text.replace("-", " ").replace("_", " ").capitalize()
@@ -105,6 +127,16 @@ def headline_grids(record: RunRecord) -> list[Grid]:
     return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
 
 
+def dut_labels(record: RunRecord) -> list[str]:
+    """Return the labels of all devices; a run that was killed has measurements of some that it has no record of."""
+    return list(dict.fromkeys((*(dut.label for dut in record.duts), *(m.dut for m in record.measurements))))
+
+
+def frame_order(mix: FrameMix) -> tuple[int, float]:
+    """Return what sorts frame sizes: mixes last."""
+    return len(mix.parts), mix.mean_bytes
+
+
 def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[Measurement]) -> Grid:
     headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
     measured = {m.dut for m in measurements}
@@ -112,6 +144,8 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
     cells = {}
     for measurement in measurements:
         key = (measurement.dut, measurement.frame.name)
+        if key in cells:
+            continue
         same = [m for m in measurements if (m.dut, m.frame.name) == key]
         cells[key] = Cell(
             dut=measurement.dut,
@@ -126,8 +160,8 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
         method=method,
         metric=headline,
         unit=units[0] if units else "",
-        duts=tuple(dut.label for dut in record.duts if dut.label in measured),
-        frames=tuple(sorted(frames.values(), key=lambda mix: (len(mix.parts), mix.mean_bytes))),
+        duts=tuple(label for label in dut_labels(record) if label in measured),
+        frames=tuple(sorted(frames.values(), key=frame_order)),
         cells=cells,
     )
 
@@ -163,6 +197,23 @@ def status_lines(record: RunRecord) -> list[StatusLine]:
     return sorted(lines, key=lambda line: -_SEVERITY.index(line.measurement.outcome.status))
 
 
+def status_groups(record: RunRecord) -> list[StatusGroup]:
+    """Return the same, those of one device and method together: the reasons of each stand by its trials."""
+    groups: dict[tuple[MeasurementStatus, str, str, str], list[StatusLine]] = {}
+    for line in status_lines(record):
+        m = line.measurement
+        groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(line)
+    return [
+        StatusGroup(
+            *key,
+            frames=tuple(mix.name for mix in sorted({line.measurement.frame for line in lines}, key=frame_order)),
+            count=len(lines),
+            reasons=tuple(dict.fromkeys("; ".join(line.reasons) or "no reason was recorded" for line in lines)),
+        )
+        for key, lines in groups.items()
+    ]
+
+
 def warnings(record: RunRecord) -> list[str]:
     """Return what cannot be right, or speaks against the figures, a sentence each."""
     found = []
@@ -177,19 +228,26 @@ def warnings(record: RunRecord) -> list[str]:
 
 
 def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
-    greatest: dict[tuple[str, str, str], tuple[float, FrameMix]] = {}
-    for measurement in record.measurements:
-        key = (measurement.method, measurement.dut, measurement.frame.name)
-        rates = [metric.value for metric in measurement.outcome.metrics.values() if metric.unit == FRAME_RATE]
-        before, _ = greatest.get(key, (0.0, measurement.frame))
-        greatest[key] = (max(before, *rates), measurement.frame) if rates else (before, measurement.frame)
-    for (method, dut, frame), (rate, mix) in greatest.items():
-        line_fps = mix.line_rate_fps(link_bps)
-        if rate > line_fps * _LINE_RATE_TOLERANCE:
-            yield (
-                f"{sentence_case(method)} of {dut} at {frames_text(frame)} is {quantity(rate, FRAME_RATE)}, "
-                f"beyond the line rate of {quantity(line_fps, FRAME_RATE)}: the figure or the speed of the links is wrong."
-            )
+    """Tell of each device and method that is faster than the links, and where it is so the most."""
+    found: dict[tuple[str, str, str], dict[FrameMix, float]] = {}
+    for m in record.measurements:
+        line_fps = m.frame.line_rate_fps(link_bps)
+        for metric in m.outcome.metrics.values() if has_figure(m) else ():
+            if metric.unit == FRAME_RATE and metric.value > line_fps * _LINE_RATE_TOLERANCE:
+                rates = found.setdefault((m.topology, m.method, m.dut), {})
+                rates[m.frame] = max(metric.value, rates.get(m.frame, 0.0))
+    for (topology, method, dut), rates in found.items():
+        worst = max(rates, key=lambda mix: rates[mix] / mix.line_rate_fps(link_bps))
+        yield (
+            f"{sentence_case(method)} of {dut} in {topology} with frames of {_sizes(sorted(rates, key=frame_order))} is beyond the line "
+            f"rate: {quantity(rates[worst], FRAME_RATE)} at {frames_text(worst.name)}, where the links have room for "
+            f"{quantity(worst.line_rate_fps(link_bps), FRAME_RATE)}. The figure or the speed of the links is wrong."
+        )
+
+
+def _sizes(frames: Sequence[FrameMix]) -> str:
+    names = dict.fromkeys(mix.name for mix in frames)
+    return _listed(names) + (" bytes" if all(name.isdigit() for name in names) else "")
 
 
 def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
@@ -199,8 +257,7 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         return [f"Nothing was measured in {duration(record.ended_at - record.started_at)}."]
     methods = _listed(dict.fromkeys(grid.method.replace("-", " ") for grid in grids))
     duts = list(dict.fromkeys(dut for grid in grids for dut in grid.duts))
-    frames = {mix.name: mix for grid in grids for mix in grid.frames}
-    sizes = _listed(frames) + (" bytes" if all(name.isdigit() for name in frames) else "")
+    sizes = _sizes([mix for grid in grids for mix in grid.frames])
     repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
     sentences = [
         f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with frames of {sizes}"
@@ -220,8 +277,23 @@ def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
         sentences.append(f"At {frames_text(first.frames[0].name)}, {ranked[0].dut} has {_cell_text(ranked[0], first.unit)}.")
     if comparison is not None:
         told = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
-        sentences.append(f"Compared with {comparison.baseline}: {told}.")
+        sentences.append(f"Compared with {comparison.baseline}: {told}.{_worst_regression(comparison)}")
     return sentences
+
+
+def _worst_regression(comparison: RunComparison) -> str:
+    found = [
+        (abs(math.log(row.comparison.ratio)), row)
+        for row in comparison.rows
+        if row.is_headline and row.comparison.verdict is Verdict.REGRESSION and row.comparison.ratio
+    ]
+    if not found:
+        return ""
+    _, row = max(found, key=lambda each: each[0])
+    return (
+        f" The largest regression is {metric_title(row.key.metric).lower()} of {row.key.dut} in {row.key.topology} "
+        f"at {frames_text(row.key.frame)}, {percent_change(row.comparison.ratio or 1)}."
+    )
 
 
 def headline_metric(measurement: Measurement) -> Metric | None:

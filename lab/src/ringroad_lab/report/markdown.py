@@ -33,20 +33,25 @@ def render_markdown(record: RunRecord, comparison: RunComparison | None = None) 
     blocks.append("## Results")
     blocks += [block for part in view.grids for block in _grid_blocks(part)]
     if view.latency_lines:
-        percentiles = view.latency_percentiles
+        percentiles, scale = view.latency_percentiles, view.latency_scale
         rows = [
-            [line.dut, line.frame, line.load, *(_figure(view.latency_scale, line.percentiles_ns.get(p)) for p in percentiles)]
+            [
+                line.topology,
+                line.dut,
+                line.frame,
+                line.load_text,
+                *(_figure(scale, line.percentiles_ns.get(p)) for p in percentiles),
+            ]
             for line in view.latency_lines
         ]
-        head = ["Device", "Frames", f"Load; figures in {view.latency_scale.unit}", *(f"{p:g} %" for p in percentiles)]
-        blocks += ["### Latency percentiles", _table(head, rows, numbers_from=3)]
-    if view.status_lines:
+        head = ["Topology", "Device", "Frames", f"Load; figures in {scale.unit}", *(f"{p:g} %" for p in percentiles)]
+        blocks += ["### Latency percentiles", _table(head, rows, numbers_from=4)]
+    if view.status_groups:
         rows = [
-            [str(m.outcome.status), m.dut, m.method, m.frame.name, str(m.repetition + 1), "; ".join(line.reasons)]
-            for line in view.status_lines
-            for m in (line.measurement,)
+            [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
+            for group in view.status_groups
         ]
-        blocks += ["## Not simply right", _table(["Status", "Device", "Method", "Frames", "Repetition", "Why"], rows)]
+        blocks += ["## Not simply right", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
     blocks.append("## Set-up")
     blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
     facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]

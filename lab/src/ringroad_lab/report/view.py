@@ -15,7 +15,7 @@ from ringroad_lab.report.charts import (
     comparison_chart,
     curve_charts,
     grid_chart,
-    latency_chart,
+    latency_charts,
     latency_lines,
     latency_scale,
     series_charts,
@@ -24,16 +24,20 @@ from ringroad_lab.report.charts import (
 from ringroad_lab.report.findings import (
     FRAME_RATE,
     Grid,
-    StatusLine,
+    StatusGroup,
+    dut_labels,
+    frame_order,
     headline_grids,
     in_bits,
     overview,
     status_counts,
-    status_lines,
+    status_groups,
     warnings,
 )
 from ringroad_lab.report.quantity import Scale, scale_for
 from ringroad_lab.report.topology_picture import topology_picture
+
+_BARS_OF_HALF_A_PAGE = 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class GridSection:
     grid: Grid
     scale: Scale
     charts: tuple[Chart, ...]
+    is_wide: bool
+    """Whether there are more bars than two charts beside each other have room for."""
     line_rates: dict[str, float]
     """Frames/s by name of the frame size; empty where the links have no speed."""
 
@@ -67,9 +73,9 @@ class ReportView:
     sentences: tuple[str, ...]
     warnings: tuple[str, ...]
     status_counts: dict[MeasurementStatus, int]
-    status_lines: tuple[StatusLine, ...]
+    status_groups: tuple[StatusGroup, ...]
     grids: tuple[GridSection, ...]
-    latency_chart: Chart | None
+    latency_charts: tuple[Chart, ...]
     latency_lines: tuple[LatencyLine, ...]
     latency_scale: Scale
     curve_charts: tuple[Chart, ...]
@@ -97,9 +103,9 @@ def make_view(record: RunRecord, comparison: RunComparison | None = None) -> Rep
         sentences=tuple(overview(record, comparison)),
         warnings=tuple(warnings(record)),
         status_counts=status_counts(record),
-        status_lines=tuple(status_lines(record)),
+        status_groups=tuple(status_groups(record)),
         grids=tuple(_grid_section(grid, styles, record.link_bps) for grid in headline_grids(record)),
-        latency_chart=latency_chart(record, styles),
+        latency_charts=tuple(latency_charts(record, styles)),
         latency_lines=tuple(lines),
         latency_scale=latency_scale(lines),
         curve_charts=tuple(curve_charts(record, styles)),
@@ -117,14 +123,18 @@ def _grid_section(grid: Grid, styles: dict[str, int], link_bps: float | None) ->
         charts.append(grid_chart(in_bits(grid), styles, link_bps))
         line_rates = {mix.name: mix.line_rate_fps(link_bps) for mix in grid.frames} if link_bps else {}
     values = [value for cell in grid.cells.values() for value in cell.values]
-    return GridSection(grid, scale_for([*values, *line_rates.values()], grid.unit), tuple(charts), line_rates)
+    is_wide = len(grid.duts) * len(grid.frames) > _BARS_OF_HALF_A_PAGE
+    return GridSection(grid, scale_for([*values, *line_rates.values()], grid.unit), tuple(charts), is_wide, line_rates)
 
 
 def _pictures(record: RunRecord) -> list[str]:
-    topologies = dict.fromkeys(m.topology for m in record.measurements) or {str(record.scenario.get("topology", "P2P")): None}
-    names = ", ".join(dut.label for dut in record.duts)
-    details = [str(record.scenario.get(key) or "") for key in ("physical", "guest", "guest_cables")]
-    return [topology_picture(topology, names, *details) for topology in topologies]
+    # A record may be from elsewhere, and have any scenario.
+    found = record.scenario.get("scenarios")
+    scenarios = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    details = {str(each.get("topology")): [str(each.get(key) or "") for key in ("physical", "guest", "guest_cables")] for each in scenarios}
+    topologies = dict.fromkeys(m.topology for m in record.measurements) or details or {"P2P": None}
+    names = ", ".join(dut_labels(record))
+    return [topology_picture(topology, names, *details.get(topology, ("", "", ""))) for topology in topologies]
 
 
 def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
@@ -143,7 +153,7 @@ def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
                 addresses=", ".join(sorted({load.addresses for load in loads})),
             )
         )
-    return sorted(kinds, key=lambda kind: (len(kind.frame.parts), kind.frame.mean_bytes))
+    return sorted(kinds, key=lambda kind: frame_order(kind.frame))
 
 
 def dut_facts(dut: DutRecord) -> list[tuple[str, str]]:

@@ -114,4 +114,3 @@ def describe(measurement: Measurement) -> str:
         f"{escape(f'{measurement.dut:<16}')} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
         f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(reasons)}"
     )
-
