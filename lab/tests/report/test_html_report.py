@@ -16,7 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
-from ringroad_lab.frame_size import parse_frame_mix
+from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.record import DutRecord, LogExcerpt, MeasurementStatus, RunRecord
 from ringroad_lab.report.html import render_html
 from ringroad_lab.report.topology_picture import topology_picture
@@ -105,7 +105,7 @@ def luminance(browser: webdriver.Chrome, expression: str) -> float:
 
 def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, tmp_path: Path) -> None:
     page, chart = "getComputedStyle(document.body).backgroundColor", "getComputedStyle(document.querySelector('.xtick text')).fill"
-    open_report(browser, render_html(fabricated_run()), tmp_path)
+    open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
     wait = WebDriverWait(browser, WAIT_S)
     wait.until(lambda _: luminance(browser, chart) > 0.7 and luminance(browser, page) < 0.2)
@@ -133,6 +133,19 @@ def test_printed_all_is_unfolded_and_light(browser: webdriver.Chrome, tmp_path: 
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
     assert browser.find_element(By.TAG_NAME, "html").get_attribute("data-theme") == "dark"
     assert browser.get_log("browser") == []
+
+
+def test_a_word_without_an_end_hides_nothing_and_logs_are_whole(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    word = "W" * 10_000
+    mix = FrameMix(name=word, parts=((64, 1),))
+    measurement = fabricated_throughput(0, word, mix, 1e6, reasons=(word,), status=MeasurementStatus.INCONCLUSIVE)
+    record = fabricated_run(name=word, capacities_fps={}, labels={word: word}, logs=[LogExcerpt(source=word, text=word)])
+    dut = DutRecord(label=word, driver=word, settings={word: word})
+    record = record.model_copy(update={"measurements": (measurement,), "duts": (dut,)})
+    open_report(browser, render_html(record, compare_runs(record, record)), tmp_path)
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.execute_script("return document.getElementById('overview').scrollHeight") < 5000
+    assert len(str(browser.find_element(By.CSS_SELECTOR, "#logs pre").get_attribute("textContent"))) == len(word)
 
 
 def test_hostile_names_and_logs_stay_text(browser: webdriver.Chrome, tmp_path: Path) -> None:

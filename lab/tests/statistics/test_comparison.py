@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def measured(kind: str, change: float, pairs: int, seed: int, *, is_interleaved:
     return samples["baseline"], samples["candidate"]
 
 
+@cache
 def verdicts(kind: str, change: float, pairs: int = DEFAULT_PAIRS) -> list[Comparison]:
     """Return what comparisons at the default effort say."""
     return [compare(*measured(kind, change, pairs, seed), better=Better.HIGHER, is_paired=True) for seed in range(COMPARISONS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from enum import StrEnum
@@ -83,11 +84,21 @@ def write_report(text: str, output: Path) -> None:
     if output == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
-    unfinished = output.with_name(f".{output.name}.unfinished")
     try:
-        unfinished.write_text(text, encoding="utf-8", errors="replace")
-        unfinished.replace(output)
+        if output.exists() and not output.is_file():
+            # A device or a pipe is written to, and stays what it is; of a folder the error tells.
+            output.write_text(text, encoding="utf-8", errors="replace")
+        else:
+            _replace(output.resolve(), text)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise ReportError(f"report {output} cannot be written: {error.strerror}") from error
     typer.echo(output)
+
+
+def _replace(file: Path, text: str) -> None:
+    unfinished = file.with_name(f".ringroad-lab-{os.getpid()}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)

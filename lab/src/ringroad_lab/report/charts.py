@@ -299,8 +299,8 @@ def comparison_chart(comparison: RunComparison) -> Chart | None:
 
 def _layout(x_title: str, y_title: str) -> dict[str, Any]:
     return {
-        "xaxis": {"title": {"text": _plain(x_title)}, "automargin": True},
-        "yaxis": {"title": {"text": _plain(y_title)}, "automargin": True, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": _name(x_title)}, "automargin": True},
+        "yaxis": {"title": {"text": _name(y_title)}, "automargin": True, "rangemode": "tozero"},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
         "margin": {"l": 56, "r": 16, "t": 24, "b": 48},
         "height": 360,

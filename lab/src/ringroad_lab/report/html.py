@@ -15,18 +15,26 @@ from ringroad_lab.report import quantity
 from ringroad_lab.report.findings import frames_text, headline_metric, metric_title, sentence_case
 from ringroad_lab.report.view import dut_facts, make_view
 
+_LONGEST_TEXT = 1000
 
-def report_environment() -> Environment:
-    """Return the templates of reports, with the functions they use; the web page shows runs with the same."""
+
+def render_html(record: RunRecord, comparison: RunComparison | None = None) -> str:
+    """Render a report: everything it needs is inside."""
+    template = _environment().get_template("report.html.j2")
+    style, script = _own_file("report.css"), _own_file("report.js")
+    return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("ringroad_lab.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("ringroad_lab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shortened,
     )
-    add_report_functions(environment)
-    return environment
-
-
-def add_report_functions(environment: Environment) -> None:
-    """Give an environment what `sections.html.j2` calls."""
     environment.filters |= {
         "quantity": quantity.quantity,
         "count_text": quantity.count,
@@ -40,17 +48,13 @@ def add_report_functions(environment: Environment) -> None:
         "sentence_case": sentence_case,
     }
     environment.globals |= {"headline_metric": headline_metric, "dut_facts": dut_facts, "scale_for": quantity.scale_for}
+    return environment
 
 
-def render_html(record: RunRecord, comparison: RunComparison | None = None) -> str:
-    """Render a report: everything it needs is inside."""
-    environment = report_environment()
-    return environment.get_template("report.html.j2").render(
-        view=make_view(record, comparison),
-        style=_own_file("report.css"),
-        script=_own_file("report.js"),
-        plotly=_plotly(),
-    )
+def _shortened(value: object) -> object:
+    """Cut a text that would hide the rest of the page; what is escaped already, as logs are, stays whole."""
+    is_long = isinstance(value, str) and not isinstance(value, Markup) and len(value) > _LONGEST_TEXT
+    return f"{str(value)[:_LONGEST_TEXT]}\u2026" if is_long else value
 
 
 @cache

@@ -19,8 +19,9 @@ DEFAULT_PAIRS = 12
 """Pairs that find a difference of 5 % in 9 of 10 cases where single measurements have a standard deviation of up to 2.5 %."""
 # Aims a little higher than the 9 of 10 that are promised: the spread of so few samples is itself only known roughly.
 _POWER = 0.95
-# Ratios of what is smaller, or larger than its inverse, are beyond what can be calculated with.
+# Ratios of what is smaller or greater are beyond what can be calculated with.
 _LEAST_SAMPLE = 1e-30
+_GREATEST_SAMPLE = 1e30
 
 
 def compare(
@@ -70,13 +71,12 @@ def compare(
     if not baseline or not candidate:
         sides = [name for name, side in (("baseline", baseline), ("candidate", candidate)) if not side]
         return say(Verdict.INVALID, f"no valid figure of the {' and the '.join(sides)}")
-    if not all(sample == 0 or _LEAST_SAMPLE <= sample <= 1 / _LEAST_SAMPLE for sample in samples):
+    if not all(sample == 0 or _LEAST_SAMPLE <= sample <= _GREATEST_SAMPLE for sample in samples):
         return say(Verdict.INVALID, "a sample is negative, or no number that was measured")
     needed, fewest = needed_samples(confidence), min(len(baseline), len(candidate))
     if fewest < needed:
-        return say(
-            Verdict.INCONCLUSIVE, f"{fewest} samples; an interval of {confidence:.0%} needs {needed}, finding 5 % needs {DEFAULT_PAIRS}"
-        )
+        sentence = f"{fewest} samples; an interval of {100 * confidence:g} % needs {needed}, finding 5 % needs {DEFAULT_PAIRS}"
+        return say(Verdict.INCONCLUSIVE, sentence)
     if not all(samples):
         if not any(samples):
             return say(Verdict.NO_DIFFERENCE, "all samples are 0")
