@@ -10,7 +10,7 @@ import pytest
 from fabricated_runs import HOSTILE, fabricated_latency, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.record import MeasurementStatus, RunState
+from ringroad_lab.record import MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, render_csv
 from ringroad_lab.report.findings import headline_grids, in_bits, overview, warnings
@@ -159,6 +159,19 @@ def test_measurements_that_are_not_right_in_the_same_way_stand_together() -> Non
 def test_the_picture_names_what_the_scenario_says_of_cables() -> None:
     assert ">veth</text>" in make_view(fabricated_run()).topology_pictures[0]
     assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
+
+
+def test_hours_and_threads_over_time_stay_readable() -> None:
+    points = tuple((1e9 + second, float(second % 4)) for second in range(4000))
+    series = tuple(Series(name="processor time", subject=f"thread {number}", unit="processors", points=points) for number in range(13))
+    few, many = (
+        make_view(fabricated_run(started_at=1e9).model_copy(update={"series": series[:count]})).series_charts[0] for count in (2, 13)
+    )
+    assert [chart.figure["layout"]["showlegend"] for chart in (few, many)] == [True, False]
+    assert many.caption == "13 lines: pointing at one names it."
+    (line, _) = few.figure["data"]
+    # Means of four samples each.
+    assert (len(line["x"]), line["x"][:3], set(line["y"])) == (1000, [0, 4, 8], {1.5})
 
 
 def test_csv_has_every_metric_in_full_precision() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_
 # Of Okabe and Ito's palette, which colour-blind people tell apart, those that are seen on white and on black.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c8c8c")
 _LONGEST_NAME = 70
+_MOST_IN_LEGEND = 12
+_MOST_POINTS = 1000
 _MOST_LINE_TO_FIGURE = 3
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
@@ -71,6 +74,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "marker": {"color": _colour(style)},
                 "text": ["" if cell is None else _mark(cell) for cell in cells],
                 "textposition": "outside",
+                "textangle": 0,
                 "cliponaxis": False,
                 "hovertext": [
                     ""
@@ -236,20 +240,33 @@ def series_charts(record: RunRecord) -> list[Chart]:
     charts = []
     for (name, unit), members in groups.items():
         scale = scale_for([value for series in members for _, value in series.points], unit)
-        data = [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": _name(series.subject),
-                "x": [time - record.started_at for time, _ in series.points],
-                "y": [value / scale.divisor for _, value in series.points],
-                "line": {"color": _colour(index), "width": 1.5, "shape": "hv"},
-            }
-            for index, series in enumerate(members)
-        ]
+        data = []
+        for index, series in enumerate(members):
+            points = list(_thinned(series.points))
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": _name(series.subject),
+                    "x": [round(time - record.started_at, 3) for time, _ in points],
+                    "y": [float(f"{value / scale.divisor:.6g}") for _, value in points],
+                    "line": {"color": _colour(index), "width": 1.5, "shape": "hv"},
+                }
+            )
         title = name[:1].upper() + name[1:]
-        charts.append(Chart(title, {"data": data, "layout": _layout("time since the start, s", f"{name}, {scale.unit}")}))
+        layout = _layout("time since the start, s", f"{name}, {scale.unit}")
+        layout |= {"showlegend": 1 < len(members) <= _MOST_IN_LEGEND, "hoverlabel": {"namelength": -1}}
+        caption = f"{len(members)} lines: pointing at one names it." if len(members) > _MOST_IN_LEGEND else ""
+        charts.append(Chart(title if len(members) > 1 else f"{title} of {members[0].subject}", {"data": data, "layout": layout}, caption))
     return charts
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Yield means of as many points as it takes for a line not to have more than a screen can show: hours have very many."""
+    size = math.ceil(len(points) / _MOST_POINTS)
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        yield part[0][0], statistics.fmean(value for _, value in part)
 
 
 def comparison_chart(comparison: RunComparison) -> Chart | None:
