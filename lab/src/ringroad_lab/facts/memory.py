@@ -50,7 +50,8 @@ def huge_page_facts(files: Mapping[str, str]) -> dict[str, str]:
     for path, count in sorted(files.items()):
         if found := re.fullmatch(rf"{PAGES}/hugepages/hugepages-(\d+)kB/nr_hugepages", path):
             free = fact(files, path.replace("nr_hugepages", "free_hugepages"))
-            facts[f"{int(found[1]) // 1024} MiB"] = f"{count}, {free} free"
+            kib = int(found[1])
+            facts[f"{kib // 1024} MiB" if kib >= 1024 else f"{kib} KiB"] = f"{count}, {free} free"
     facts["transparent"] = _chosen(fact(files, f"{PAGES}/transparent_hugepage/enabled"))
     facts["transparent, defragmentation"] = _chosen(fact(files, f"{PAGES}/transparent_hugepage/defrag"))
     return facts
