@@ -46,6 +46,8 @@ def build(folder: Path) -> None:
     (folder / "config").write_text(
         f"ListenAddress {FAR}\nPort {PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\n"
         "UsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        # To bash it is the sign of a shell in a shell: what the user's start file does would take longer than all else here.
+        "SetEnv SHLVL=2\n"
     )
     # Where sshd puts itself before anybody has logged in.
     Path("/run/sshd").mkdir(parents=True, exist_ok=True)

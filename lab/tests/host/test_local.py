@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -13,7 +15,8 @@ import pytest
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import HostError, MissingProgramError
-from ringroad_lab.host.local import OUTPUT_KEPT_BYTES, LocalHost
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.output import OUTPUT_KEPT_BYTES
 
 
 @pytest.fixture
@@ -34,11 +37,26 @@ def test_a_failed_command_is_an_error_with_what_it_said(host: LocalHost) -> None
     assert host.run(["sh", "-c", "exit 3"], check=False).status == 3
 
 
-def test_a_command_that_does_not_end_is_killed_with_its_children(host: LocalHost) -> None:
-    marker = "86399.25"
+@pytest.fixture
+def marker() -> str:
+    """A time to sleep that no other test on the machine has."""
+    return f"86399.{uuid.uuid4().int % 10**9}"
+
+
+def sleepers(marker: str) -> list[int]:
+    return [process.pid for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == ["sleep", marker]]
+
+
+@pytest.mark.parametrize("end", ["wait", "exit 0"])
+def test_a_command_that_does_not_end_is_killed_with_its_children(host: LocalHost, marker: str, end: str) -> None:
     with pytest.raises(HostError, match=r"did not end within 0\.2 s"):
-        host.run(["sh", "-c", f"sleep {marker} & sleep {marker}"], timeout_s=0.2)
-    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", marker]]
+        host.run(["sh", "-c", f"sleep {marker} & {end}"], timeout_s=0.2)
+    assert wait_until(lambda: not sleepers(marker), 10)
+
+
+def test_system_folders_are_looked_through_for_every_program(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert host.run(["sh", "-c", "command -v ip"]).stdout == f"{host.require('ip', 'iproute2')}\n"
 
 
 def test_a_program_that_is_not_there_is_named(host: LocalHost) -> None:
@@ -50,12 +68,14 @@ def test_a_program_that_is_not_there_is_named(host: LocalHost) -> None:
         host.require("ringroad-no-such", "ringroad-pkg")
 
 
-def test_output_is_awaited_and_kept_in_a_log(host: LocalHost) -> None:
+def test_output_is_awaited(host: LocalHost) -> None:
     process = host.start("talker", ["sh", "-c", "echo ready; exec sleep 100"])
     assert process.wait_output("ready", 10)
     assert process.is_running()
     assert not process.wait_output("never said", 0.05)
-    assert host.read_text(host.folder / "talker.log") == "ready\n"
+    assert process.output() == "ready\n"
+    assert process.why_silent("ready", 10) is process.death() is None
+    assert process.why_silent("never said", 0.05) == "is not ready after 0.05 s: ready"
 
 
 def test_waiting_ends_with_the_process(host: LocalHost) -> None:
@@ -64,13 +84,28 @@ def test_waiting_ends_with_the_process(host: LocalHost) -> None:
     assert not process.is_running()
     assert process.output() == "broken\n"
     assert process.stop() == 4
+    assert process.why_silent("ready", 60) == process.death() == "ended with status 4: broken"
 
 
-def test_a_child_that_holds_the_output_open_does_not_hide_the_end(host: LocalHost) -> None:
-    process = host.start("parent", ["sh", "-c", "sleep 86399.5 & echo left; exit 0"])
+def test_a_process_whose_end_is_seen_has_said_all(host: LocalHost) -> None:
+    for _ in range(20):
+        process = host.start("short", ["sh", "-c", "echo last words"])
+        assert wait_until(lambda process=process: not process.is_running(), 10, 0.0)  # type: ignore[misc]
+        assert process.output() == "last words\n"
+
+
+def test_a_child_that_holds_the_output_open_does_not_hide_the_end(host: LocalHost, marker: str) -> None:
+    process = host.start("parent", ["sh", "-c", f"sleep {marker} & echo left; exit 0"])
     assert not process.wait_output("ready", 60)
+    # It goes with its parent, before anybody asks for its end.
+    assert wait_until(lambda: not sleepers(marker), 10)
     assert process.stop() == 0
-    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "86399.5"]]
+
+
+def test_a_child_that_left_the_session_and_goes_on_speaking_does_not_hide_the_end(host: LocalHost) -> None:
+    process = host.start("parent", ["sh", "-c", "setsid yes & exit 3"])
+    assert not process.wait_output("never said", 60)
+    assert process.stop() == 3
 
 
 def test_a_process_that_closes_its_output_still_ends(host: LocalHost) -> None:
@@ -120,20 +155,23 @@ def test_closing_ends_processes_and_removes_the_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_process_dies_with_a_lab_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.002, 0.005, 0.01, 1.0])
+def test_a_lab_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path, marker: str, after_s: float) -> None:
     source = (
-        "import sys, time, pathlib\n"
+        "import sys, pathlib\n"
         "from ringroad_lab.host.local import LocalHost\n"
-        "process = LocalHost(pathlib.Path(sys.argv[1])).start('left', ['sh', '-c', 'echo ready; exec sleep 100'])\n"
-        "process.wait_output('ready', 30)\n"
-        "print(process.pid, flush=True)\n"
-        "time.sleep(100)\n"
+        "print('begun', flush=True)\n"
+        "host = LocalHost(pathlib.Path(sys.argv[1]))\n"
+        "host.write_text(host.folder / 'some' / 'file', '')\n"
+        "host.start('left', ['sleep', sys.argv[2]])\n"
+        "host.run(['sleep', sys.argv[2]], timeout_s=100)\n"
     )
-    lab = subprocess.Popen([sys.executable, "-c", source, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    lab = subprocess.Popen([sys.executable, "-c", source, str(tmp_path), marker], stdout=subprocess.PIPE, text=True)
     assert lab.stdout is not None
     with lab.stdout:
-        pid = int(lab.stdout.readline())
-        assert psutil.pid_exists(pid)
+        assert lab.stdout.readline() == "begun\n"
+        # Some moment of its start, or when all is there.
+        time.sleep(after_s)
         lab.kill()
         lab.wait()
-    assert wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 10)
+    assert wait_until(lambda: not sleepers(marker) and not list(tmp_path.iterdir()), 10)

@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from ringroad_lab.errors import MissingProgramError
+from ringroad_lab.host.output import Output
+
+LAST_WORDS_CHARACTERS = 2000
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -22,21 +27,40 @@ class Process(ABC):
     """A process that the lab started, and ends."""
 
     name: str
-    """For people, and for its log: `ovs-vswitchd`."""
+    """For people: `ovs-vswitchd`."""
     pid: int
     """On its host."""
 
-    @abstractmethod
-    def is_running(self) -> bool:
-        """Whether it lives."""
+    def __init__(self, name: str) -> None:
+        """Name it."""
+        self.name = name
+        self._said = Output()
 
-    @abstractmethod
+    def is_running(self) -> bool:
+        """Whether it lives. Once it does not, all that it said is there."""
+        return self._said.status is None
+
     def output(self) -> str:
         """Return what it said so far, standard output and error together; the last 64 KiB of it."""
+        return self._said.text()
 
-    @abstractmethod
     def wait_output(self, text: str, timeout_s: float) -> bool:
         """Wait until it said `text`; False where it ended or the time ran out before."""
+        return self._said.wait_text(text, timeout_s)
+
+    def last_words(self) -> str:
+        """Return the end of what it said, for an error."""
+        return self.output().strip()[-LAST_WORDS_CHARACTERS:] or "it said nothing"
+
+    def death(self) -> str | None:
+        """Return how it ended, with its last words; None while it lives."""
+        return None if self.is_running() else f"ended with status {self.stop()}: {self.last_words()}"
+
+    def why_silent(self, text: str, timeout_s: float) -> str | None:
+        """Wait until it said `text`; return why it did not: that it ended, or that the time ran out, with its last words. None if it did."""
+        if self.wait_output(text, timeout_s):
+            return None
+        return self.death() or f"is not ready after {timeout_s:g} s: {self.last_words()}"
 
     @abstractmethod
     def stop(self, timeout_s: float = 5.0) -> int:
@@ -68,7 +92,7 @@ class Host(ABC):
 
     @abstractmethod
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
-        """Start a process, bound to some processors where they are named; its log lies in `folder`."""
+        """Start a process, bound to some processors where they are named."""
 
     @abstractmethod
     def write_text(self, path: PurePosixPath, text: str) -> None:
@@ -92,8 +116,6 @@ class Host(ABC):
         Raises:
             MissingProgramError: it is not; the Debian package that has it is named.
         """
-        from ringroad_lab.errors import MissingProgramError
-
         path = self.find_program(program)
         if path is None:
             raise MissingProgramError(program, package, self.name)

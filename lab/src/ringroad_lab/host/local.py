@@ -10,29 +10,36 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Completed, Host, Process
+from ringroad_lab.tied import tied
 
-# What is kept in memory of what a process said; its log file has all.
-OUTPUT_KEPT_BYTES = 64 * 1024
 # Where Debian keeps programs that are not in everybody's PATH.
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")
+
+
+# Makes the folder, and removes it when standard input ends, which it does with the lab. The lab's processes end then too, and may still write.
+_KEEP_FOLDER = """\
+trap '' HUP INT TERM PIPE
+folder=$(mktemp -d "$0/ringroad-lab-XXXXXXXX") || exit 1
+echo "$folder" 2>/dev/null && read -r _
+for _ in 1 2 3 4 5; do rm -rf "$folder" && break; sleep 0.1; done
+"""
+_READ_BYTES = 64 * 1024
 
 
 class LocalProcess(Process):
     """A process on this machine, in a session of its own. The kernel kills it when the thread that started it ends."""
 
-    def __init__(self, name: str, argv: Sequence[str], log_file: Path, env: Mapping[str, str] | None, cpus: frozenset[int] | None) -> None:
-        """Start it, its standard output and error into `log_file`."""
-        self.name = name
-        # Both replace themselves by what they start, so that the process keeps its number.
-        wrapped = ["setpriv", "--pdeathsig", "KILL", "--"]
-        if cpus:
-            wrapped += ["taskset", "--cpu-list", ",".join(str(cpu) for cpu in sorted(cpus))]
+    def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None, cpus: frozenset[int] | None) -> None:
+        """Start it."""
+        super().__init__(name)
+        bound = ["taskset", "--cpu-list", ",".join(str(cpu) for cpu in sorted(cpus))] if cpus else []
         self._popen = subprocess.Popen(
-            [*wrapped, *argv],
+            tied([*bound, *argv]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -40,77 +47,88 @@ class LocalProcess(Process):
             start_new_session=True,
         )
         self.pid = self._popen.pid
-        self._kept = bytearray()
-        self._changed = threading.Condition()
-        self._has_ended = False
-        self._reader = threading.Thread(target=self._read, args=(log_file, os.pidfd_open(self.pid)), name=f"output of {name}", daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(os.pidfd_open(self.pid),), name=f"output of {name}", daemon=True)
         self._reader.start()
 
-    def _read(self, log_file: Path, pidfd: int) -> None:
+    def _read(self, pidfd: int) -> None:
+        """Read what it says to its end, and collect it: nobody else does, so that its number is its own until then."""
         pipe = self._popen.stdout
         assert pipe is not None
         os.set_blocking(pipe.fileno(), False)
-        with pipe, log_file.open("ab", buffering=0) as log, selectors.DefaultSelector() as selector:
+        with pipe, selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             selector.register(pidfd, selectors.EVENT_READ)
-            ended = False
-            while not ended:
-                # A child of the process may hold the pipe open longer: the end is that of the process itself.
-                ended = any(key.fd == pidfd for key, _ in selector.select())
-                while said := _read_available(pipe.fileno()):
-                    log.write(said)
-                    with self._changed:
-                        self._kept = (self._kept + said)[-OUTPUT_KEPT_BYTES:]
-                        self._changed.notify_all()
-                if said is not None and not ended:
+            # A child of the process may hold the pipe open longer: the end is that of the process itself.
+            while not any(key.fd == pidfd for key, _ in selector.select()):
+                if not self._keep_available(pipe.fileno()):
                     selector.unregister(pipe)
-                    ended = bool(selector.select())
+            # What it left behind in its session.
+            _kill_group(self.pid)
+            if pipe.fileno() in selector.get_map():
+                self._keep_available(pipe.fileno())
         os.close(pidfd)
-        self._popen.wait()
-        with self._changed:
-            self._has_ended = True
-            self._changed.notify_all()
+        self._said.end(self._popen.wait())
+
+    def _keep_available(self, descriptor: int) -> bool:
+        """Read what is there now; whether more may come."""
+        try:
+            # As much as a pipe holds: who left the session and goes on speaking does not hold the reader up.
+            for _ in range(16):
+                said = os.read(descriptor, _READ_BYTES)
+                if not said:
+                    return False
+                self._said.add(said)
+        except BlockingIOError:
+            pass
+        return True
 
     def is_running(self) -> bool:
-        """Whether it lives."""
-        return self._popen.poll() is None
-
-    def output(self) -> str:
-        """Return what it said so far; the last 64 KiB of it."""
-        with self._changed:
-            return self._kept.decode(errors="replace")
-
-    def wait_output(self, text: str, timeout_s: float) -> bool:
-        """Wait until it said `text`; False where it ended or the time ran out before."""
-        wanted = text.encode()
-        with self._changed:
-            self._changed.wait_for(lambda: wanted in self._kept or self._has_ended, timeout_s)
-            return wanted in self._kept
+        """Whether it lives. Once it does not, all that it said is there."""
+        if not super().is_running():
+            return False
+        try:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return True
+        except ChildProcessError:
+            pass
+        self._reader.join()
+        return False
 
     def stop(self, timeout_s: float = 5.0) -> int:
         """End it by SIGTERM, then all of its session by SIGKILL; return its status."""
-        if self._popen.poll() is None:
-            self._popen.terminate()
-            try:
-                self._popen.wait(timeout_s)
-            except subprocess.TimeoutExpired:
+        if self.is_running():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            if self._said.wait_end(timeout_s) is None:
                 _kill_group(self.pid)
-                self._popen.wait()
-        # What it left behind in its session.
-        _kill_group(self.pid)
         self._reader.join()
         return self._popen.returncode
 
 
 class LocalHost(Host):
-    """This machine. Processes end with the thread that started them: start them from one that lasts."""
+    """This machine. Processes end with the thread that started them: start them from one that lasts. So does the folder."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """Make the private folder, below `parent` or the system's folder for temporary files."""
+        """Make the private folder, below `parent` or the system's folder for temporary files.
+
+        Raises:
+            HostError: it cannot be made.
+        """
         self.name = "this machine"
-        self._folder = Path(tempfile.mkdtemp(prefix="ringroad-lab-", dir=parent))
-        self.folder = PurePosixPath(self._folder)
         self._processes: list[LocalProcess] = []
+        place = parent or tempfile.gettempdir()
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", _KEEP_FOLDER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        with self._keeper.stdout as said:
+            folder = said.readline().strip()
+        if not folder:
+            self._keeper.stdin.close()
+            self._keeper.wait()
+            raise HostError(f"no folder for the run can be made below {place}")
+        self.folder = PurePosixPath(folder)
 
     def run(
         self,
@@ -127,9 +145,12 @@ class LocalHost(Host):
             HostError: it could not start, took too long, or, with `check`, ended with another status than 0.
         """
         command = " ".join(argv)
+        program = self.find_program(argv[0])
+        if program is None:
+            raise HostError(f"cannot run {command}: there is no program {argv[0]}")
         try:
             popen = subprocess.Popen(
-                argv,
+                tied([program, *argv[1:]]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -140,14 +161,16 @@ class LocalHost(Host):
             )
         except OSError as error:
             raise HostError(f"cannot run {command}: {error.strerror}") from error
-        try:
-            stdout, stderr = popen.communicate(stdin, timeout_s)
-        except subprocess.TimeoutExpired:
-            raise HostError(f"{command} did not end within {timeout_s:g} s") from None
-        finally:
-            if popen.poll() is None:
+        # Closes the pipes, whoever still holds their other ends.
+        with popen:
+            try:
+                stdout, stderr = popen.communicate(stdin, timeout_s)
+            except BaseException as error:
+                # It may have ended, and a child of it hold its output open.
                 _kill_group(popen.pid)
-                popen.communicate()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise HostError(f"{command} did not end within {timeout_s:g} s") from None
+                raise
         completed = Completed(tuple(argv), popen.returncode, stdout, stderr)
         if check and completed.status:
             said = (stderr.strip() or stdout.strip() or "it said nothing")[-2000:]
@@ -157,10 +180,10 @@ class LocalHost(Host):
     def start(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None
     ) -> LocalProcess:
-        """Start a process, bound to some processors where they are named; its log lies in `folder`.
+        """Start a process, bound to some processors where they are named.
 
         Raises:
-            HostError: there is no such program, or no such processor.
+            HostError: there is no such program, or no such processor, or it cannot be started.
         """
         program = self.find_program(argv[0])
         if program is None:
@@ -168,8 +191,10 @@ class LocalHost(Host):
         missing = (cpus or frozenset()) - os.sched_getaffinity(0)
         if missing:
             raise HostError(f"cannot start {name} on processors {sorted(missing)}: usable are {sorted(os.sched_getaffinity(0))}")
-        log_file = self._folder / f"{name.replace('/', '-')}.log"
-        process = LocalProcess(name, [program, *argv[1:]], log_file, env, cpus)
+        try:
+            process = LocalProcess(name, [program, *argv[1:]], env, cpus)
+        except OSError as error:
+            raise HostError(f"cannot start {name}: {error.strerror}") from error
         self._processes.append(process)
         return process
 
@@ -198,27 +223,24 @@ class LocalHost(Host):
 
     def find_program(self, program: str) -> str | None:
         """Path of a program: of a name in PATH or the system folders, or of an absolute path that exists."""
-        folders = [*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS]
-        return shutil.which(program, path=os.pathsep.join(filter(None, folders)))
+        return shutil.which(program, path=_path())
 
     def close(self) -> None:
         """End what still runs, the latest first, and remove the folder."""
         while self._processes:
             self._processes.pop().stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        self._keeper.wait()
 
 
 def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
     # What programs say is read: it has to be in the language of the code.
-    return {**os.environ, "LC_ALL": "C.UTF-8", **(added or {})}
+    return {**os.environ, "PATH": _path(), "LC_ALL": "C.UTF-8", **(added or {})}
 
 
-def _read_available(descriptor: int) -> bytes | None:
-    """Read what is there: nothing at the end of the pipe, None where there is nothing yet."""
-    try:
-        return os.read(descriptor, OUTPUT_KEPT_BYTES)
-    except BlockingIOError:
-        return None
+def _path() -> str:
+    return os.pathsep.join(filter(None, (*os.environ.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS)))
 
 
 def _kill_group(pid: int) -> None:

@@ -20,7 +20,7 @@ from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.scenario.model import SiteHost
 
-OUTPUT_KEPT_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
 # What an answer may take longer than the command itself.
 ANSWER_LIMIT_S = 10.0
@@ -56,11 +56,8 @@ class SshProcess(Process):
 
     def __init__(self, host: SshHost, name: str, command: str) -> None:
         """Start it."""
-        self.name = name
+        super().__init__(name)
         self._host = host
-        self._kept = bytearray()
-        self._changed = threading.Condition()
-        self._status: int | None = None
         self._remote: Any = None
         self.pid = host.wait(self._start(command), CONNECT_LIMIT_S)
 
@@ -76,50 +73,25 @@ class SshProcess(Process):
 
     async def _read(self) -> None:
         try:
-            while said := await self._remote.stdout.read(OUTPUT_KEPT_BYTES):
-                with self._changed:
-                    self._kept = (self._kept + said)[-OUTPUT_KEPT_BYTES:]
-                    self._changed.notify_all()
+            while said := await self._remote.stdout.read(READ_BYTES):
+                self._said.add(said)
             await self._remote.wait_closed()
             status = self._remote.returncode
         except (asyncssh.Error, OSError) as error:
             status = None
-            with self._changed:
-                self._kept += f"\nthe connection to {self._host.name} was lost: {error}\n".encode()
-        with self._changed:
-            # The shell tells a signal as 128 + its number; Python, and so the lab, as a negative one.
-            self._status = -1 if status is None else 128 - status if status > 128 else status
-            self._changed.notify_all()
-
-    def is_running(self) -> bool:
-        """Whether it lives."""
-        with self._changed:
-            return self._status is None
-
-    def output(self) -> str:
-        """Return what it said so far; the last 64 KiB of it."""
-        with self._changed:
-            return self._kept.decode(errors="replace")
-
-    def wait_output(self, text: str, timeout_s: float) -> bool:
-        """Wait until it said `text`; False where it ended or the time ran out before."""
-        wanted = text.encode()
-        with self._changed:
-            self._changed.wait_for(lambda: wanted in self._kept or self._status is not None, timeout_s)
-            return wanted in self._kept
+            self._said.add(f"\nthe connection to {self._host.name} was lost: {error}\n".encode())
+        # The shell tells a signal as 128 + its number; Python, and so the lab, as a negative one.
+        self._said.end(-1 if status is None else 128 - status if status > 128 else status)
 
     def stop(self, timeout_s: float = 5.0) -> int:
         """End it by SIGTERM, then all of its session by SIGKILL; return its status."""
         if self.is_running():
             self._host.signal(self.pid, "TERM")
-        with self._changed:
-            has_ended = self._changed.wait_for(lambda: self._status is not None, timeout_s)
-        if not has_ended:
+        status = self._said.wait_end(timeout_s)
+        if status is None:
             self._host.signal(-self.pid, "KILL")
-            with self._changed:
-                self._changed.wait_for(lambda: self._status is not None, ANSWER_LIMIT_S)
-        with self._changed:
-            return -1 if self._status is None else self._status
+            status = self._said.wait_end(ANSWER_LIMIT_S)
+        return -1 if status is None else status
 
 
 class SshHost(Host):
@@ -245,7 +217,8 @@ class SshHost(Host):
 
     def signal(self, pid: int, name: str) -> None:
         """Send a signal to a process, or to a group of them (a negative number); one that ended is no error."""
-        self.run(["kill", "-s", name, "--", str(pid)], check=False)
+        # The shell's own: procps takes a group of a small number for a signal.
+        self.run(["sh", "-c", 'kill -s "$1" -- "$2"', "sh", name, str(pid)], check=False)
 
     def write_text(self, path: PurePosixPath, text: str) -> None:
         """Write a file, with its folders."""
