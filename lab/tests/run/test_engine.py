@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ringroad_lab.errors import DutError, RunStoppedError
+from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
@@ -19,7 +19,7 @@ from ringroad_lab.method.registry import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import Better, DutRecord, GeneratorCeiling, LogExcerpt, Measurement, MeasurementStatus, Metric, Outcome, Series
 from ringroad_lab.run.engine import Bed, Engine, Stations
-from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone
+from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone, Warned
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
@@ -104,11 +104,15 @@ class Lab:
         self._deaths = deaths or {}
         self._stopped = False
         self.open_beds = 0
+        self.no_stations = ""
+        self.no_end = ""
         self.engine = Engine(schedule((asked,)), partial(make_method, methods=METHODS), self, self._tell, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice) -> Iterator[Stations]:
         assert scenario.topology is Topology.P2P
+        if self.no_stations:
+            raise DutError(self.no_stations)
         self.open_beds += 1
         yield SimulatedStations(choice.label)
         self.open_beds -= 1
@@ -124,6 +128,8 @@ class Lab:
             yield SimulatedBed(choice.label, dies_at)
         finally:
             self.open_beds -= 1
+        if self.no_end:
+            raise HostError(self.no_end)
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
@@ -214,3 +220,23 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on()
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
     assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
     assert not [m for m in lab.measurements() if m.method == FrameLossMethod.name and m.outcome.status is MeasurementStatus.INVALID]
+
+
+def test_stations_that_cannot_be_made_are_invalid_and_the_rest_is_measured() -> None:
+    lab = Lab(scenario(repetitions=1, methods=("message-size", ThroughputMethod.name)))
+    lab.no_stations = "slow is on another machine"
+    lab.engine.run()
+    assert [m.number for m in lab.measurements()] == list(range(6))
+    invalid = [m for m in lab.measurements() if m.outcome.status is MeasurementStatus.INVALID]
+    assert {m.method for m in invalid} == {"message-size"}
+    assert {m.outcome.reasons for m in invalid} == {("slow is on another machine",)}
+
+
+def test_a_device_that_died_and_is_not_taken_down_is_started_anew_all_the_same() -> None:
+    lab = Lab(scenario(repetitions=1), {"slow": [3]})
+    lab.no_end = "the other machine does not answer"
+    lab.engine.run()
+    first, second = [m.outcome for m in lab.measurements() if m.dut == "slow"]
+    assert first.reasons == ("slow ended: out of memory",)
+    assert second.status is MeasurementStatus.OK
+    assert "slow: the other machine does not answer" in [event.text for event in lab.events if isinstance(event, Warned)]

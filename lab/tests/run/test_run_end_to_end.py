@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -22,8 +24,6 @@ PROGRAM = (sys.executable, "-m", "ringroad_lab.cli.main")
 # Only a failure takes so long.
 PATIENCE_S = 240.0
 QUICK = ("--layer", "quick", "--set", "frames=[64, 1518]")
-# Four ends of two cables are what a bed of these leaves on a machine, if anything.
-POOL = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 
 
 class Lab:
@@ -32,22 +32,37 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.store = folder / "results.db"
         self.report = folder / "report.html"
-        self._folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.marker = uuid.uuid4().hex
+        self._env = {**os.environ, "TMPDIR": str(self.temporary), "RINGROAD_LAB_TEST": self.marker}
 
     def command(self, verb: str, *arguments: str) -> list[str]:
         return [*PROGRAM, verb, *arguments, "--store", str(self.store)]
 
     def run(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Run it to its end; its status, and what it says as JSON."""
-        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=PATIENCE_S, env=self._env)
         assert done.stdout, done.stderr
         said: dict[str, Any] = json.loads(done.stdout)
         return done.returncode, said
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command("run", *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+            self.command("run", *arguments),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=self._env,
         )
+
+    def family(self) -> list[int]:
+        """All processes that came of it, in whatever session and namespace."""
+        return [process.pid for process in psutil.process_iter(["environ"]) if self._is_its_own(process)]
+
+    def _is_its_own(self, process: psutil.Process) -> bool:
+        return (process.info["environ"] or {}).get("RINGROAD_LAB_TEST") == self.marker
 
     def record(self) -> RunRecord:
         with ResultStore(str(self.store)) as results:
@@ -56,9 +71,9 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    pages = POOL.read_text()
-    yield Lab(tmp_path)
-    assert POOL.read_text() == pages
+    made = Lab(tmp_path)
+    yield made
+    assert wait_until(lambda: not made.family() and not list(made.temporary.iterdir()), 10)
 
 
 def await_first_measurement(said: IO[str] | None) -> str:
@@ -131,16 +146,12 @@ def test_a_run_that_is_stopped_keeps_what_is_measured_and_goes_on(lab: Lab) -> N
 def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
     process = lab.start("RINGROAD_MEMIF", *QUICK, "--set", "repetitions=3")
     await_first_measurement(process.stderr)
-    family = psutil.Process(process.pid).children(recursive=True)
-    names = {member.name() for member in family}
+    names = {psutil.Process(pid).name() for pid in lab.family()}
     assert {"ringroad", "ringroadd"} <= names, names
-    namespaces = {os.readlink(f"/proc/{member.pid}/ns/net") for member in family}
     process.kill()
     process.communicate(timeout=PATIENCE_S)
-    assert wait_until(lambda: not any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family), PATIENCE_S)
-    own = os.readlink("/proc/self/ns/net")
-    left = {link for pid in psutil.pids() if (link := network_of(pid))} & (namespaces - {own})
-    assert not left
+    # Interfaces, mounts and namespaces go with the last process that is in them.
+    assert wait_until(lambda: not lab.family(), PATIENCE_S)
     killed = lab.record()
     assert killed.measurements
     status, said = lab.run("resume", "latest", "--json")
@@ -148,12 +159,27 @@ def test_a_run_that_is_killed_leaves_nothing_but_its_results(lab: Lab) -> None:
     assert len(lab.record().measurements) == 6
 
 
-def network_of(pid: int) -> str | None:
-    """Network namespace of a process, while there is one."""
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:
-        return None
+@pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9, 1.2, 1.5, 1.8])
+def test_a_run_that_is_killed_while_it_starts_leaves_nothing(lab: Lab, after_s: float) -> None:
+    process = lab.start("RINGROAD_MEMIF", *QUICK)
+    time.sleep(after_s)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+
+
+def test_a_second_signal_stops_at_once_and_keeps_what_is_measured(lab: Lab) -> None:
+    process = lab.start("BRIDGE_VETH", *QUICK, "--set", "repetitions=3", "--set", "method.throughput.search_s=60")
+    assert process.stderr is not None
+    assert process.stderr.readline()
+    # The trial that it would wait for is the longest of all.
+    assert wait_until(lambda: any(psutil.Process(pid).name() == "ringroad" for pid in lab.family()), PATIENCE_S)
+    process.send_signal(signal.SIGINT)
+    assert "once more stops at once" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert lab.record().state is RunState.STOPPED
 
 
 def test_a_device_that_dies_is_no_zero(lab: Lab) -> None:

@@ -57,7 +57,7 @@ class Process(ABC):
         return None if self.is_running() else f"ended with status {self.stop()}: {self.last_words()}"
 
     def why_silent(self, text: str, timeout_s: float) -> str | None:
-        """Wait until it said `text`; return why it did not: that it ended, or that the time ran out, with its last words. None if it did."""
+        """Wait until it said `text`, and return None; where it did not, why: it ended, or the time ran out, with its last words."""
         if self.wait_output(text, timeout_s):
             return None
         return self.death() or f"is not ready after {timeout_s:g} s: {self.last_words()}"

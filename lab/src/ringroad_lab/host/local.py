@@ -21,7 +21,7 @@ from ringroad_lab.tied import tied
 SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin")
 
 
-# Makes the folder, and removes it when standard input ends, which it does with the lab. The lab's processes end then too, and may still write.
+# Makes the folder, and removes it when standard input ends, which it does with the lab. Processes that end with it may still write.
 _KEEP_FOLDER = """\
 trap '' HUP INT TERM PIPE
 folder=$(mktemp -d "$0/ringroad-lab-XXXXXXXX") || exit 1

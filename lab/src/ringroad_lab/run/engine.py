@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, ScenarioError
+from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, SandboxError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
@@ -188,13 +188,16 @@ class Engine:
                     self._tell(BedEnded(series=tuple(bed.watched()), logs=tuple(bed.logs())))
         except RunStoppedError:
             raise
-        except (DutError, GuestError, GeneratorError, HostError) as error:
-            if done < len(todo):
-                # Not even started: what is left of the round would fare no better.
-                for step in todo[done:]:
-                    self._give(planned, step, begun_at, _invalid(str(error)), (), {})
-                return []
-            self._tell(Warned(text=f"{planned.dut.label}: {error}"))
+        except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
+            if done:
+                # What was measured is told already; it was not taken down as it should be.
+                self._tell(Warned(text=f"{planned.dut.label}: {error}"))
+                return todo[done:]
+            # Not even started: what is left of the round would fare no better, or was of its own kind.
+            failed = todo[:1] if todo[0].is_between_stations else [step for step in todo if not step.is_between_stations]
+            for step in failed:
+                self._give(planned, step, begun_at, _invalid(str(error)), (), {})
+            return [step for step in todo if step not in failed]
         return todo[done:]
 
     def _run_between_stations(self, planned: Round, step: Step) -> None:

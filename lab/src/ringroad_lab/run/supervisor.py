@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
 from pydantic import ValidationError
 
-from ringroad_lab.errors import SandboxError
+from ringroad_lab.errors import RunStoppedError
 from ringroad_lab.record import (
     DutRecord,
     GeneratorCeiling,
     LogExcerpt,
     Measurement,
-    MeasurementStatus,
     NoiseFloor,
     RunRecord,
     RunState,
@@ -89,17 +88,20 @@ class Supervisor:
         if not is_resumed:
             self._keeper.begin_run(record)
         tally = _Tally(record)
-        with tempfile.TemporaryDirectory(prefix="ringroad-lab-") as folder:
-            errors = Path(folder) / "inside.log"
-            job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements))
+        job = Job(scenarios=scenarios, measured=tuple(measurement.number for measurement in record.measurements))
+        # Without a name, so that it goes with this process, however that ends.
+        with tempfile.TemporaryFile() as errors:
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors)
             try:
-                with self._stopping(sandbox):
+                with self._stopping(sandbox) as is_killed:
                     ended = self._follow(sandbox, job, tally, record.run_id)
             finally:
                 sandbox.close()
-            if ended is None:
-                last_words = errors.read_text(errors="replace")[-_LAST_WORDS_BYTES:].strip()
+            if ended is None and is_killed():
+                ended = Ended(is_stopped=True, exit_status=RunStoppedError.exit_status)
+            elif ended is None:
+                errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                last_words = errors.read().decode(errors="replace").strip()
                 ended = Ended(failure=f"the measuring process ended early: {last_words or 'it said nothing'}", exit_status=1)
         state = RunState.STOPPED if ended.is_stopped else RunState.FAILED if ended.failure else RunState.FINISHED
         whole = tally.record(state, ended.failure)
@@ -118,7 +120,7 @@ class Supervisor:
             try:
                 event = EVENTS.validate_json(line)
             except ValidationError as error:
-                raise SandboxError(f"the measuring process said what it may not: {line[:200]!r}: {error}") from error
+                return Ended(failure=f"the measuring process said what it may not: {line[:200]!r}: {error}", exit_status=1)
             if isinstance(event, MeasurementDone):
                 self._keeper.add_measurement(run_id, event.measurement)
             tally.take(event)
@@ -128,26 +130,25 @@ class Supervisor:
         return None
 
     @contextmanager
-    def _stopping(self, sandbox: Sandbox) -> Iterator[None]:
-        """Have signals stop the run: the first kindly, the second at once."""
-        told = False
+    def _stopping(self, sandbox: Sandbox) -> Iterator[Callable[[], bool]]:
+        """Have signals stop the run: the first kindly, the second at once. Gives whether there was a second."""
+        signals = 0
 
         def stop(_number: int, _frame: FrameType | None) -> None:
-            nonlocal told
-            if told:
-                sandbox.close(timeout_s=0)
+            nonlocal signals
+            signals += 1
+            if signals > 1:
+                # Its output ends with it; nothing is closed here, since this may come while it is read.
+                sandbox.kill()
                 return
-            told = True
             self._on_stop()
-            try:
+            with suppress(BrokenPipeError, ValueError):
                 sandbox.stdin.write(STOP_LINE)
                 sandbox.stdin.flush()
-            except (BrokenPipeError, ValueError):
-                return
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            yield
+            yield lambda: signals > 1
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -207,8 +208,3 @@ def _joined(series: list[Series]) -> tuple[Series, ...]:
     return tuple(
         Series(name=name, subject=subject, unit=unit, points=tuple(sorted(points))) for (name, subject, unit), points in joined.items()
     )
-
-
-def worst_status(record: RunRecord) -> int:
-    """Exit status that the measurements ask for: 4 where one is invalid, else 0."""
-    return 4 if any(m.outcome.status is MeasurementStatus.INVALID for m in record.measurements) else 0

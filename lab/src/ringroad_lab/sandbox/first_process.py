@@ -7,10 +7,8 @@ namespace, and with the last of them go the network, the mounts and the interfac
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from types import FrameType
 
 # Where tools keep what belongs to a machine: network namespaces by name, DPDK's and Open vSwitch's sockets, temporary files.
 PRIVATE_FOLDER = "/run"
@@ -31,24 +29,15 @@ def main(argv: list[str]) -> int:
             return 125
     temporary = f"{PRIVATE_FOLDER}/tmp"
     os.mkdir(temporary, 0o1777)
-    children: list[int] = []
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        if not children:
-            sys.exit(128 + number)
-        os.kill(children[0], number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, forward)
     try:
-        children.append(subprocess.Popen(argv, env={**os.environ, "TMPDIR": temporary}).pid)
+        command = subprocess.Popen(argv, env={**os.environ, "TMPDIR": temporary})
     except OSError as error:
         print(f"cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         return 127
     # Whatever loses its parent in here becomes a child of this process.
     while True:
         pid, status = os.wait()
-        if pid == children[0]:
+        if pid == command.pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
 

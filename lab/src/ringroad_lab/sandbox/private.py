@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO
 
-import psutil
-
 from ringroad_lab.errors import MissingProgramError, SandboxError
+from ringroad_lab.tied import tied
 
 _NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--propagation", "private", "--")
 
@@ -30,23 +27,22 @@ class Sandbox:
     stdout: IO[str]
     """Lines of text; the end of the file is the end of the command."""
 
-    def __init__(self, popen: subprocess.Popen[str], is_private: bool) -> None:
+    def __init__(self, popen: subprocess.Popen[str]) -> None:
         """Take what `start` made."""
         assert popen.stdin is not None
         assert popen.stdout is not None
         self._popen = popen
-        self._is_private = is_private
         self.stdin = popen.stdin
         self.stdout = popen.stdout
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], *, private: bool = True, stderr: Path | None = None, env: Mapping[str, str] | None = None
+        cls, argv: Sequence[str], *, private: bool = True, stderr: IO[bytes] | None = None, env: Mapping[str, str] | None = None
     ) -> Sandbox:
         """Start `argv`; its standard error goes into the file `stderr`, or where this process's goes.
 
-        It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it;
-        `interrupt` does. In a private sandbox `/run` is empty, and temporary files are kept there.
+        It ends with the thread that calls this, at the latest: call it from one that lasts. A terminal's Ctrl-C does not reach it.
+        In a private sandbox `/run` is empty, and temporary files are kept there.
 
         Raises:
             SandboxError: namespaces cannot be made: the user is not root, or the kernel refuses.
@@ -57,33 +53,24 @@ class Sandbox:
         for program, package in (("setpriv", "util-linux"), ("unshare", "util-linux"), ("mount", "mount"), ("ip", "iproute2")):
             if shutil.which(program) is None:
                 raise MissingProgramError(program, package)
-        wrapped = ["setpriv", "--pdeathsig", "KILL", "--"]
-        if private:
-            wrapped += [*_NAMESPACES, sys.executable, "-m", "ringroad_lab.sandbox.first_process"]
-        with stderr.open("ab") if stderr else open(os.dup(2), "wb") as errors:
-            popen = subprocess.Popen(
-                [*wrapped, *argv],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, **(env or {})},
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                bufsize=1,
-                start_new_session=True,
-            )
-        return cls(popen, private)
+        wrapped = [*_NAMESPACES, sys.executable, "-m", "ringroad_lab.sandbox.first_process"] if private else []
+        popen = subprocess.Popen(
+            tied([*wrapped, *argv]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, **(env or {})},
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+        )
+        return cls(popen)
 
-    def interrupt(self) -> None:
-        """Send SIGINT to the command, as Ctrl-C would; nothing where it has ended."""
-        try:
-            # `unshare` waits and takes no signals itself; what it started passes them on.
-            targets = psutil.Process(self._popen.pid).children() if self._is_private else [psutil.Process(self._popen.pid)]
-            for target in targets:
-                target.send_signal(signal.SIGINT)
-        except psutil.NoSuchProcess:
-            return
+    def kill(self) -> None:
+        """End it at once; nothing where it has ended."""
+        self._popen.kill()
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait for its end and return its status; None where the time ran out. A status above 128 is a signal's number more."""
@@ -99,7 +86,7 @@ class Sandbox:
             self.stdin.close()
         status = self.wait(timeout_s)
         if status is None:
-            self._popen.kill()
+            self.kill()
             status = self.wait()
         self.stdout.close()
         assert status is not None
