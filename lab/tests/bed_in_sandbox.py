@@ -5,19 +5,17 @@ Reads a scenario and its loads as JSON from standard input; writes what came of 
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.dut.registry import DUTS
-from ringroad_lab.errors import LabError
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.testbed import Ceilings, TestBed
 from ringroad_lab.trial import Load, TrialRequest
+from sandboxed import answer
 
 
 class CutBridge(LinuxBridge):
@@ -66,13 +64,5 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def main() -> None:
-    try:
-        told = offer(json.load(sys.stdin))
-    except LabError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    answer(offer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -21,17 +20,17 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import GeneratorCeiling
-from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.testbed import TestBed, WatchedGenerator
 from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
+from sandboxed import ask_in_sandbox
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_dpdk = pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="dpdk-testpmd is not installed (dpdk-dev)")
 
 FRAME_64 = {"name": "64", "parts": [[64, 1]]}
 IMIX = {"name": "imix", "parts": [[64, 7], [594, 4], [1518, 1]]}
-TIMEOUT_S = 120
+PROGRAM = Path(__file__).parent / "bed_in_sandbox.py"
 
 
 def bed(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -46,19 +45,7 @@ def bed(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, 
         "huge_pages": False,
         **more.pop("scenario", {}),
     }
-    program = Path(__file__).parent / "bed_in_sandbox.py"
-    sandbox = Sandbox.start([sys.executable, str(program)], env=env)
-    try:
-        sandbox.stdin.write(json.dumps({"scenario": scenario, "loads": loads, "duration_s": 0.2, **more}))
-        sandbox.stdin.close()
-        line = sandbox.stdout.readline()
-        assert line, "the program ended without a word"
-        assert sandbox.wait(TIMEOUT_S) == 0
-        told = json.loads(line)
-        assert isinstance(told, dict)
-        return told
-    finally:
-        sandbox.close(0.0)
+    return ask_in_sandbox(PROGRAM, {"scenario": scenario, "loads": loads, "duration_s": 0.2, **more}, env)
 
 
 def assert_forwards(told: dict[str, Any], *, ways: int = 2) -> None:
@@ -199,18 +186,29 @@ def processes_with(marker: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, 2.0])
-def test_a_lab_that_is_killed_leaves_nothing_of_a_bed(after_s: float) -> None:
+def name_of(pid: int) -> str:
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+# None: once the generator runs.
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, None])
+def test_a_lab_that_is_killed_leaves_nothing_of_a_bed(after_s: float | None) -> None:
     marker = uuid.uuid4().hex
     lab = subprocess.Popen(
-        [sys.executable, "-c", KILLED_LAB, str(Path(__file__).parent / "bed_in_sandbox.py")],
+        [sys.executable, "-c", KILLED_LAB, str(PROGRAM)],
         env={**os.environ, "RINGROAD_LAB_TEST": marker},
         start_new_session=True,
     )
     try:
         assert wait_until(lambda: len(processes_with(marker)) > 1, 60)
-        # Some moment of the building or of the trials: any will do.
-        time.sleep(after_s)
+        if after_s is None:
+            assert wait_until(lambda: "ringroad" in map(name_of, processes_with(marker)), 60)
+        else:
+            # Some moment of the building or of the trials: any will do.
+            time.sleep(after_s)
     finally:
         lab.kill()
         lab.wait()
@@ -218,13 +216,12 @@ def test_a_lab_that_is_killed_leaves_nothing_of_a_bed(after_s: float) -> None:
 
 
 KILLED_LAB = """
-import json, sys
-from ringroad_lab.sandbox.private import Sandbox
+import pathlib, sys
+program = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(program.parent))
+from sandboxed import ask_in_sandbox
 frame = {"name": "64", "parts": [[64, 1]]}
 scenario = {"name": "test", "duts": [{"label": "bridge", "driver": "linux-bridge"}], "physical": "veth",
             "methods": [{"name": "throughput"}], "frames": [frame], "huge_pages": False}
-sandbox = Sandbox.start([sys.executable, sys.argv[1]])
-sandbox.stdin.write(json.dumps({"scenario": scenario, "loads": 1000 * [{"frame": frame, "rate_fps": 1000}], "duration_s": 0.2}))
-sandbox.stdin.close()
-sandbox.wait()
+ask_in_sandbox(program, {"scenario": scenario, "loads": 1000 * [{"frame": frame, "rate_fps": 1000}], "duration_s": 0.2})
 """

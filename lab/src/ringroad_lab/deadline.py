@@ -14,3 +14,15 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float =
             return False
         time.sleep(pause_s)
     return True
+
+
+def wait_until_none(left: Callable[[], list[str]], timeout_s: float, pause_s: float = 0.02) -> list[str]:
+    """Ask again and again what is left to wait for; return that of the last answer: nothing, or the time ran out."""
+    last: list[str] = []
+
+    def is_none() -> bool:
+        last[:] = left()
+        return not last
+
+    wait_until(is_none, timeout_s, pause_s)
+    return last

@@ -17,7 +17,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.dut.interface import Dut, DutPort, Placement
+from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
 from ringroad_lab.dut.registry import DUTS
 from ringroad_lab.errors import DutError, GeneratorError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
@@ -59,6 +59,19 @@ def find_dut(driver: str) -> type[Dut]:
     if driver not in DUTS:
         raise ScenarioError(f"there is no device {driver!r}: there are {', '.join(sorted(DUTS))}")
     return DUTS[driver]
+
+
+def read_settings(choice: DutChoice) -> DutSettings:
+    """Return a device's settings, checked.
+
+    Raises:
+        ScenarioError: there is no such device, or one of them is not what it may be.
+    """
+    try:
+        return find_dut(choice.driver).settings_type.model_validate(choice.settings)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {problems}") from error
 
 
 def find_guest(kind: str) -> type[Guest]:
@@ -120,11 +133,7 @@ class TestBed:
         self.cable_kind = scenario.physical_by_dut.get(choice.label, scenario.physical)
         if self.cable_kind not in self._dut_type.carries:
             raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}: {_kinds(self._dut_type.carries)}")
-        try:
-            self._settings = self._dut_type.settings_type.model_validate(choice.settings)
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-            raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {problems}") from error
+        self._settings = read_settings(choice)
         self._wiring: Wiring = wire(scenario.topology)
         self._stack = ExitStack()
         self._guests: list[Guest] = []

@@ -5,7 +5,6 @@ Writes what came of each check, by its name, as one line of JSON.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.scenario.model import Scenario, SiteHost
 from ringroad_lab.testbed import TestBed
 from ringroad_lab.trial import Load, TrialRequest
+from sandboxed import answer
 
 NEAR, FAR, PORT = "192.0.2.1", "192.0.2.2", 2222
 NETNS = "far"
@@ -135,7 +135,7 @@ def check_bed(place: SiteHost) -> dict[str, Any]:
         host.close()
 
 
-def main() -> None:
+def check(_asked: object) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(folder)
@@ -144,7 +144,7 @@ def main() -> None:
         def refused(**changed: object) -> str:
             return error_of(lambda: SshHost(place.model_copy(update=changed)))
 
-        told = {
+        return {
             "refused": refused(port=PORT + 1),
             "unknown": refused(known_hosts_file=str(folder / "nobody")),
             "stranger": refused(key_file=str(folder / "stranger")),
@@ -154,8 +154,7 @@ def main() -> None:
             "lost": check_lost_connection(place),
             "bed": check_bed(place),
         }
-    print(json.dumps(told))
 
 
 if __name__ == "__main__":
-    main()
+    answer(check)

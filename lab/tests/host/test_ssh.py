@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringroad_lab.sandbox.private import Sandbox
+from sandboxed import ask_in_sandbox
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not os.path.exists("/usr/sbin/sshd") or shutil.which("ssh-keygen") is None,
     reason="needs root and openssh-server",
 )
-TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
-    sandbox = Sandbox.start([sys.executable, str(Path(__file__).parent / "ssh_in_sandbox.py")])
-    try:
-        sandbox.stdin.close()
-        line = sandbox.stdout.readline()
-        assert line, "the program ended without a word"
-        sandbox.wait(TIMEOUT_S)
-        said = json.loads(line)
-        assert isinstance(said, dict)
-        return said
-    finally:
-        sandbox.close(0.0)
+    return ask_in_sandbox(Path(__file__).parent / "ssh_in_sandbox.py", {})
 
 
 def test_it_says_why_a_machine_cannot_be_used(told: dict[str, Any]) -> None:

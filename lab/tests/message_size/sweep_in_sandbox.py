@@ -5,18 +5,16 @@ Reads driver, settings and processors as JSON from standard input; writes what c
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.dut.registry import DUTS
-from ringroad_lab.errors import LabError
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.message_size.sweep import sweep_message_sizes
 from ringroad_lab.method.message_size import MessageSizeSettings
+from sandboxed import answer
 
 
 def sweep(asked: dict[str, Any]) -> dict[str, Any]:
@@ -35,13 +33,5 @@ def sweep(asked: dict[str, Any]) -> dict[str, Any]:
         host.close()
 
 
-def main() -> None:
-    try:
-        told = sweep(json.load(sys.stdin))
-    except LabError as error:
-        told = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    answer(sweep)

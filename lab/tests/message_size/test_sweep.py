@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ringroad_lab.message_size.sweep import sockperf_sizes
-from ringroad_lab.sandbox.private import Sandbox
+from sandboxed import ask_in_sandbox
 
 needs_programs = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("NPtcp", "sockperf", "ethtool"))), reason="needs root, netpipe-tcp, sockperf, ethtool"
 )
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
-TIMEOUT_S = 120
 
 
 def sweep(driver: str, **settings: Any) -> dict[str, Any]:  # noqa: ANN401
-    sandbox = Sandbox.start([sys.executable, str(Path(__file__).parent / "sweep_in_sandbox.py")])
-    try:
-        sandbox.stdin.write(json.dumps({"driver": driver, "dut_settings": {}, "settings": settings}))
-        sandbox.stdin.close()
-        line = sandbox.stdout.readline()
-        assert line, "the program ended without a word"
-        assert sandbox.wait(TIMEOUT_S) == 0
-        told = json.loads(line)
-        assert isinstance(told, dict)
-        return told
-    finally:
-        sandbox.close(0.0)
+    asked = {"driver": driver, "dut_settings": {}, "settings": settings}
+    return ask_in_sandbox(Path(__file__).parent / "sweep_in_sandbox.py", asked)
 
 
 @needs_programs

@@ -32,3 +32,14 @@ def test_figures_read_as_in_the_report_and_brackets_are_text() -> None:
     assert "at least 4.102 Mframes/s  lower-bound: ceiling " + BRACKETS in shown
     assert f"warning: steal {BRACKETS}" in shown
     assert BRACKETS in shown.partition("at least")[0]
+
+
+def test_what_programs_said_steers_nothing() -> None:
+    shown = io.StringIO()
+    foreign = "in /usr/lib: failed\x1b[2J"
+    failed = fabricated_throughput(0, "dut", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID, reasons=(foreign,))
+    with RunProgress({0: 1.0}, Console(file=shown, width=40)) as progress:
+        progress.watch(Warned(text=foreign))
+        progress.watch(MeasurementDone(measurement=failed))
+    # Not in lines of the console's width either: whoever reads it from a file looks for whole sentences.
+    assert shown.getvalue().count("in /usr/lib: failed\ufffd[2J\n") == 2

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ringroad_lab.cable.interface import CableKind
-from ringroad_lab.deadline import wait_until
+from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
@@ -105,8 +105,8 @@ class LinuxBridge(Dut):
                 if (links.get(port.cable.dut_end, {}).get("linkinfo", {}).get("info_slave_data", {}).get("state")) != "forwarding"
             ]
 
-        if not wait_until(lambda: not down(), timeout_s):
-            raise DutError(f"{self.title}: port {', '.join(down())} does not forward after {timeout_s:g} s: is its other end up?")
+        if left := wait_until_none(down, timeout_s):
+            raise DutError(f"{self.title}: port {', '.join(left)} does not forward after {timeout_s:g} s: is its other end up?")
 
     def check(self) -> None:
         """Check that the bridges and their ports are there."""

@@ -28,7 +28,6 @@ DPDK_DAEMON = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 DATAPATH_TAP = "ovs-netdev"
 # Of DPDK: six ports of four queues have room in it.
 MEMORY_MIB = 1024
-LOG_END_CHARS = 2000
 LOG_END_LINES = 12
 
 
@@ -76,7 +75,8 @@ class OpenVSwitch(Dut):
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
         self._bridges: tuple[str, ...] = ()
-        self._had_datapath_tap = False
+        # Until it is looked for: what may be the machine's own is left alone.
+        self._had_datapath_tap = True
         self._database: Process | None = None
         self._switch: Process | None = None
 
@@ -200,7 +200,7 @@ class OpenVSwitch(Dut):
             down = [
                 f"port {port.number} ({port.cable.kind.value} {port.cable.dut_end})"
                 for name, port in names.items()
-                if rows[name].get("link_state") != "up"
+                if rows.get(name, {}).get("link_state") != "up"
             ]
             if not down:
                 return
@@ -208,9 +208,11 @@ class OpenVSwitch(Dut):
 
     def check(self) -> None:
         """Check that database and switch live."""
+        if not self.processes():
+            raise DutError(f"{self.title} was not started")
         for process in self.processes():
-            if not process.is_running():
-                raise DutError(f"{process.name} of {self.title} ended\n{process.output()[-LOG_END_CHARS:]}")
+            if why := process.death():
+                raise DutError(f"{process.name} of {self.title} {why}")
 
     def stop(self) -> None:
         """End both daemons; bridges, taps and files go with them."""
@@ -227,7 +229,7 @@ class OpenVSwitch(Dut):
                 self._host.run(["ip", "link", "delete", name], check=False)
         if self._database is not None:
             self._host.run(["rm", "-rf", str(self._folder)], check=False)
-        self._bridges = ()
+        self._bridges, self._had_datapath_tap = (), True
 
     # What it tells
 
@@ -257,7 +259,7 @@ class OpenVSwitch(Dut):
         rows = self._interface_rows()
         result = {}
         for port in self._ports:
-            row = rows[self._interface(port)[0]]
+            row = rows.get(self._interface(port)[0], {})
             status = row.get("status") or {}
             told = [f"{name} {status[name]}" for name in ("mode", "xdp-mode", "driver_name", "num_of_vrings", "n_rxq") if name in status]
             result[str(port.number)] = ", ".join([f"{port.cable.kind.value} as {row.get('type') or 'system'}", *told])
@@ -301,8 +303,8 @@ class OpenVSwitch(Dut):
 
     def _failure(self, what: str, error: HostError) -> DutError:
         for process in self.processes():
-            if not process.is_running():
-                return DutError(f"{self.title} {what}: {process.name} ended\n{process.output()[-LOG_END_CHARS:]}")
+            if why := process.death():
+                return DutError(f"{self.title} {what}: {process.name} {why}")
         return DutError(f"{self.title} {what}: {error}\n{self._log_end()}")
 
 

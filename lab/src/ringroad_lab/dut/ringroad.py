@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ringroad_lab.cable.interface import Cable, CableKind
-from ringroad_lab.deadline import wait_until
+from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed, Process
@@ -17,7 +17,6 @@ from ringroad_lab.record import LogExcerpt
 from ringroad_lab.ringroad_program import require_ringroad
 
 START_TIMEOUT_S = 15.0
-LOG_END_CHARS = 2000
 
 
 class RingroadSettings(DutSettings):
@@ -68,8 +67,8 @@ class RingroadSwitch(Dut):
             self._daemon = self._host.start("ringroadd", argv, cpus=self.placement.cpus)
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
-        if not self._daemon.wait_output("is ready", START_TIMEOUT_S):
-            raise DutError(f"{self.title} did not start: {self._log_end()}")
+        if why := self._daemon.why_silent("is ready", START_TIMEOUT_S):
+            raise DutError(f"{self.title} did not start: its daemon {why}")
 
     def configure(self, ports: Sequence[DutPort], rules: Sequence[Rule]) -> None:
         """Attach the ports to switches."""
@@ -93,16 +92,16 @@ class RingroadSwitch(Dut):
             found = {port["name"]: port for port in self._status().get("ports", [])}
             return [f"{port.number} ({port.cable.dut_end})" for name, port in self._ports.items() if not _is_up(found.get(name, {}))]
 
-        if not wait_until(lambda: not down(), timeout_s, 0.05):
+        if left := wait_until_none(down, timeout_s, 0.05):
             self.check()
-            raise DutError(f"{self.title}: port {', '.join(down())} is not up after {timeout_s:g} s: is its other end there?")
+            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end there?")
 
     def check(self) -> None:
         """Check that the daemon lives, and that no port of it failed."""
         found = {port["name"]: port for port in self._status().get("ports", [])}
         for name, port in self._ports.items():
             if name not in found:
-                raise DutError(f"{self.title}: port {port.number} is gone: {self._log_end()}")
+                raise DutError(f"{self.title}: port {port.number} is gone: {self._daemon.last_words() if self._daemon else ''}")
             if found[name].get("error"):
                 raise DutError(f"{self.title}: port {port.number} failed: {found[name]['error']}")
 
@@ -126,7 +125,7 @@ class RingroadSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the daemon's version."""
-        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.split()[-1]}
+        return {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}
 
     def port_modes(self) -> dict[str, str]:
         """Return what the daemon says of each port."""
@@ -151,9 +150,8 @@ class RingroadSwitch(Dut):
 
     def _status(self) -> dict[str, Any]:
         # The client would start another daemon in place of one that ended.
-        if self._daemon is None or not self._daemon.is_running():
-            status = f" with status {self._daemon.stop()}" if self._daemon else ""
-            raise DutError(f"{self.title}: its daemon ended{status}: {self._log_end()}")
+        if why := self._daemon.death() if self._daemon else "was not started":
+            raise DutError(f"{self.title}: its daemon {why}")
         try:
             told = json.loads(self._ask("status").stdout)
         except (HostError, json.JSONDecodeError) as error:
@@ -161,9 +159,6 @@ class RingroadSwitch(Dut):
         if not isinstance(told, dict):
             raise DutError(f"{self.title}: its daemon answers nonsense: {str(told)[:200]}")
         return told
-
-    def _log_end(self) -> str:
-        return self._daemon.output().strip()[-LOG_END_CHARS:] if self._daemon else "it was not started"
 
 
 def _driver(cable: Cable) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ringroad_lab.cable.interface import Cable, CableKind
-from ringroad_lab.deadline import wait_until
+from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Process
@@ -19,7 +19,6 @@ from ringroad_lab.record import LogExcerpt
 
 MEMORY_MIB = 256
 START_TIMEOUT_S = 60.0
-LOG_END_CHARS = 2000
 # Names of `rte_eth_stats`, and those that every device's counters have.
 COUNTERS = {
     "ipackets": "rx_frames",
@@ -81,6 +80,7 @@ class Testpmd(Dut):
     def prepare(self) -> None:
         """Look for testpmd and for the client of its counters."""
         self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
+        self._host.require("stdbuf", "coreutils")
         self._telemetry = self._host.require("dpdk-telemetry.py", "dpdk")
 
     def start(self) -> None:
@@ -101,9 +101,8 @@ class Testpmd(Dut):
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
         # testpmd says so when it polls its ports, whether or not their other ends are there.
-        if not self._process.wait_output("packet forwarding - ports=", START_TIMEOUT_S):
-            self.check()
-            raise DutError(f"{self.title} does not forward after {START_TIMEOUT_S:g} s: {self._log_end()}")
+        if why := self._process.why_silent("packet forwarding - ports=", START_TIMEOUT_S):
+            raise DutError(f"{self.title} did not start: it {why}")
 
     def _command(self) -> list[str]:
         cpus = sorted(self.placement.cpus)
@@ -114,6 +113,9 @@ class Testpmd(Dut):
         # DPDK refuses both at once. A back end or a peer maps few regions, so that memory must not be in many pieces.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
+            # Its standard output is no terminal, and would come late.
+            "stdbuf",
+            "-oL",
             self._program,
             f"--lcores={lcores}",
             "--no-pci",
@@ -150,15 +152,13 @@ class Testpmd(Dut):
                 if answer.get("status") != "UP"
             ]
 
-        if not wait_until(lambda: not down(), timeout_s, 0.05):
-            self.check()
-            raise DutError(f"{self.title}: port {', '.join(down())} is not up after {timeout_s:g} s: is its other end there?")
+        if left := wait_until_none(down, timeout_s, 0.05):
+            raise DutError(f"{self.title}: port {', '.join(left)} is not up after {timeout_s:g} s: is its other end there?")
 
     def check(self) -> None:
         """Check that it lives."""
-        if self._process is None or not self._process.is_running():
-            status = f" with status {self._process.stop()}" if self._process else ""
-            raise DutError(f"{self.title} ended{status}: {self._log_end()}")
+        if why := self._process.death() if self._process else "was not started":
+            raise DutError(f"{self.title} {why}")
 
     def collect(self) -> dict[str, int]:
         """Return the counters of its ports."""
@@ -208,9 +208,6 @@ class Testpmd(Dut):
             return [dict(told[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:
             raise DutError(f"{self.title} does not tell its counters: {error}") from error
-
-    def _log_end(self) -> str:
-        return self._process.output().strip()[-LOG_END_CHARS:] if self._process else "it was not started"
 
 
 def _device(number: int, cable: Cable) -> str:

@@ -21,7 +21,6 @@ from ringroad_lab.ringroad_program import require_ringroad
 
 QEMU = "qemu-system-x86_64"
 BOOT_LIMIT_S = 120.0
-LOG_END_CHARS = 2000
 VIRTIO_MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci"),
     *("failover", "net_failover", "virtio_net"),
@@ -95,9 +94,8 @@ class QemuGuest(Guest):
             self._process = self._host.start(self.name, self._command(image, archive, cables), cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
-        if not self._process.wait_output(self.ready_text, BOOT_LIMIT_S):
-            why = f"does not forward after {BOOT_LIMIT_S:g} s" if self._process.is_running() else "ended"
-            raise GuestError(f"guest {self.name} (QEMU) {why}\n{self._process.output()[-LOG_END_CHARS:]}")
+        if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
+            raise GuestError(f"guest {self.name} (QEMU) {why}")
 
     def _command(self, image: str, archive: PurePosixPath, cables: tuple[Cable, Cable]) -> list[str]:
         namespaces = {cable.dut_netns for cable in cables if cable.kind is CableKind.TAP} - {None}
@@ -108,8 +106,8 @@ class QemuGuest(Guest):
         for number, cable in enumerate(cables):
             # Without KVM, QEMU 7.2 crashes with MSI-X interrupts as soon as a vhost-user card comes up.
             vectors = ",vectors=0" if is_emulated else ""
-            mac = f"02:00:00:{zlib.crc32(self.name.encode()) & 0xFFFF:04x}:{number:02x}"
-            mac = f"{mac[:11]}:{mac[11:]}"
+            high, low = (zlib.crc32(self.name.encode()) & 0xFFFF).to_bytes(2)
+            mac = f"02:00:00:{high:02x}:{low:02x}:{number:02x}"
             cards += [
                 *_network_back_end(number, cable),
                 *("-device", f"virtio-net-pci,netdev=n{number},mac={mac},mrg_rxbuf=on,{OFFLOADS_OFF}{vectors}"),
@@ -127,9 +125,8 @@ class QemuGuest(Guest):
 
     def check(self) -> None:
         """Check that it lives."""
-        if self._process is None or not self._process.is_running():
-            said = self._process.output()[-LOG_END_CHARS:] if self._process else ""
-            raise GuestError(f"guest {self.name} (QEMU) does not run\n{said}")
+        if why := self._process.death() if self._process else "was not started":
+            raise GuestError(f"guest {self.name} (QEMU) {why}")
 
     def processes(self) -> Sequence[Process]:
         """Return QEMU."""

@@ -16,7 +16,6 @@ from ringroad_lab.record import LogExcerpt
 MEMORY_MIB = 256
 RING_DESCRIPTORS = 1024
 START_LIMIT_S = 30.0
-LOG_END_CHARS = 2000
 
 
 class TestpmdGuest(Guest):
@@ -50,9 +49,8 @@ class TestpmdGuest(Guest):
             self._process = self._host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
-        if not self._process.wait_output(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
-            why = f"does not forward after {START_LIMIT_S:g} s" if self._process.is_running() else "ended"
-            raise GuestError(f"guest {self.name} (testpmd) {why}\n{self._process.output()[-LOG_END_CHARS:]}")
+        if why := self._process.why_silent(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
+            raise GuestError(f"guest {self.name} (testpmd) {why}")
 
     def _command(self, cables: tuple[Cable, Cable]) -> list[str]:
         cpus = sorted(self.placement.cpus)
@@ -88,9 +86,8 @@ class TestpmdGuest(Guest):
 
     def check(self) -> None:
         """Check that it lives."""
-        if self._process is None or not self._process.is_running():
-            said = self._process.output()[-LOG_END_CHARS:] if self._process else ""
-            raise GuestError(f"guest {self.name} (testpmd) does not run\n{said}")
+        if why := self._process.death() if self._process else "was not started":
+            raise GuestError(f"guest {self.name} (testpmd) {why}")
 
     def processes(self) -> Sequence[Process]:
         """Return testpmd."""

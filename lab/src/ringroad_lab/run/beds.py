@@ -24,7 +24,7 @@ from ringroad_lab.run.engine import Bed, Stations
 from ringroad_lab.run.events import Event, StepNamed
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario
-from ringroad_lab.testbed import Ceilings, TestBed, find_dut
+from ringroad_lab.testbed import Ceilings, TestBed, find_dut, read_settings
 
 # A log is to explain a failure, not to fill a store.
 _LOG_CHARACTERS = 16_384
@@ -95,9 +95,8 @@ class RealStations(Stations):
             LabError: what is missing.
         """
         cpus = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), 1, 0)
-        kind = find_dut(choice.driver)
-        self._settings = kind.settings_type.model_validate(choice.settings)
-        self._dut = kind(self._settings, Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
+        self._settings = read_settings(choice)
+        self._dut = find_dut(choice.driver)(self._settings, Placement(host, cpus.dut, huge_pages=scenario.huge_pages))
         self._dut.prepare()
         self._choice = choice
         self._host = host

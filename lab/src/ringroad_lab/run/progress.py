@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ringroad_lab.record import Measurement, MeasurementStatus
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration, quantity
 from ringroad_lab.run.events import (
     BedReady,
@@ -86,9 +87,9 @@ class RunProgress:
                 self._left_s[event.number] = max(0.0, self._step_until - time.monotonic())
             case MeasurementDone():
                 self._left_s.pop(event.measurement.number, None)
-                self._console.print(describe(event.measurement), highlight=False)
+                self._console.print(describe(event.measurement), highlight=False, soft_wrap=True)
             case Warned():
-                self._console.print(f"warning: {event.text}", style="yellow", markup=False, highlight=False)
+                self._console.print(f"warning: {_steerless(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
             case _:
                 pass
         left_s = sum(self._left_s.values())
@@ -111,6 +112,12 @@ def describe(measurement: Measurement) -> str:
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
     return (
+        # Labels are people's and reasons quote programs: brackets in them are no markup.
         f"{escape(f'{measurement.dut:<16}')} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
-        f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(reasons)}"
+        f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(_steerless(reasons))}"
     )
+
+
+def _steerless(text: str) -> str:
+    """Return a text, of any number of lines, without what could steer a terminal."""
+    return "\n".join(map(printable, text.split("\n")))
