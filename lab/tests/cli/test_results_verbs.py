@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
-from ringroad_lab.cli import compare, report, store
+from ringroad_lab.cli import compare, judge, report, store
 from ringroad_lab.cli.status import REGRESSION
 from ringroad_lab.errors import LabError, ReportError, StoreError
 from ringroad_lab.record import RunRecord
@@ -39,7 +39,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def lab(*arguments: str, status: int = 0) -> Result:
     """Run the program with these arguments."""
     app = typer.Typer()
-    for verb in (report, compare, store):
+    for verb in (report, compare, store, judge):
         verb.register(app)
     result = CliRunner().invoke(app, arguments)
     if isinstance(result.exception, LabError):
@@ -101,6 +101,37 @@ def test_a_regression_can_be_a_status() -> None:
     lab("compare", "1111", "0000", "--fail-on-regression")
     content = json.loads(lab("compare", "0000", "1111", "--format", "json").stdout)
     assert content["verdict"] == "regression"
+
+
+@pytest.mark.usefixtures("location")
+def test_a_verdict_makes_a_run_the_last_stable_one_and_keeps_what_was_said_before() -> None:
+    with pytest.raises(StoreError, match="no finished run"):
+        lab("compare", "last-stable", "latest")
+    assert (
+        lab("judge", "0000", "needs rerun", "--comment", "noisy", "--bug", "https://bugs.example/1").stdout
+        == f"{OLD.run_id}: needs rerun\n"
+    )
+    told = json.loads(lab("judge", "0000", "pass", "--json").stdout)
+    assert told.pop("changed_at") > EPOCH
+    assert told == {
+        "run_id": OLD.run_id,
+        "verdict": "pass",
+        "comment": "noisy",
+        "bug_link": "https://bugs.example/1",
+        "tester": "command line",
+    }
+    assert "**regression**" in lab("compare", "last-stable", "latest").stdout
+    assert json.loads(lab("judge", "0000", "pass", "--bug", "", "--json").stdout)["bug_link"] == ""
+
+
+@pytest.mark.usefixtures("location")
+def test_what_is_no_verdict_is_refused_and_nothing_is_said() -> None:
+    assert "'needs rerun'" in lab("judge", "0000", "superb", status=2).output
+    assert "bug_link: a bug link begins with" in lab("judge", "0000", "pass", "--bug", "javascript:x", status=2).output
+    with pytest.raises(StoreError, match="no run"):
+        lab("judge", "9999", "pass")
+    with pytest.raises(StoreError, match="no finished run"):
+        lab("report", "last-stable")
 
 
 @pytest.mark.usefixtures("location")

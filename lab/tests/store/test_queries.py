@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from fabricated_runs import EPOCH, fabricated_run
@@ -10,6 +14,7 @@ from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.store import queries
 from ringroad_lab.store.queries import MetricFilter, RunFilter
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review, read_review
 
 OLD = fabricated_run(run_id="aaaa0000-old", started_at=EPOCH, labels={"version": "1.0"}, versions={"ovs": "2.17"})
 NEW = fabricated_run(run_id="aaaa1111-new", started_at=EPOCH + 1e6, labels={"version": "2.0%"}, supersedes="aaaa0000-old", seed=2)
@@ -107,23 +112,52 @@ def test_a_baseline_can_be_given_to_another_run(filled: ResultStore) -> None:
             filled.set_baseline(name, OLD.run_id)
 
 
+def judge(store: ResultStore, run_id: str, verdict: queries.TesterVerdict) -> None:
+    """Say something of a run, after all that was said before."""
+    change_review(store, run_id, Review(verdict=verdict), "user ann", read_review(store, run_id).last_change)
+
+
 def test_the_last_stable_run_is_the_newest_finished_one_that_a_tester_passed(filled: ResultStore) -> None:
     with pytest.raises(StoreError, match="no finished run"):
         filled.resolve("last-stable")
-    filled.judge(OLD.run_id, queries.TesterVerdict.PASS, "ann")
-    filled.judge(OTHER.run_id, queries.TesterVerdict.PASS, "ann")
+    judge(filled, OLD.run_id, queries.TesterVerdict.PASS)
+    judge(filled, OTHER.run_id, queries.TesterVerdict.PASS)
     assert filled.last_stable() is None, "one was superseded, the other failed"
-    filled.judge(NEW.run_id, queries.TesterVerdict.PASS, "ann")
+    judge(filled, NEW.run_id, queries.TesterVerdict.PASS)
     assert filled.resolve("last-stable") == NEW.run_id
     assert filled.last_stable("other") is None
-    filled.judge(NEW.run_id, queries.TesterVerdict.FAIL, "bob")
-    assert filled.last_stable() is None
-    assert [(entry.tester, entry.verdict) for entry in filled.judgements(NEW.run_id)] == [("ann", "pass"), ("bob", "fail")]
-    assert filled.summaries(RunFilter(verdict=queries.TesterVerdict.FAIL))[0].run_id == NEW.run_id
+    newest = fabricated_run(run_id="cccc0000-newest", started_at=EPOCH + 3e6)
+    filled.add_run(newest)
+    judge(filled, newest.run_id, queries.TesterVerdict.PASS)
+    assert filled.resolve("last-stable") == newest.run_id
+    judge(filled, newest.run_id, queries.TesterVerdict.FAIL)
+    assert filled.resolve("last-stable") == NEW.run_id
+    assert filled.summaries(RunFilter(verdict=queries.TesterVerdict.FAIL))[0].run_id == newest.run_id
 
 
-def test_a_run_that_has_not_ended_cannot_be_judged(store: ResultStore) -> None:
+def test_a_run_that_has_not_ended_has_neither_verdict_nor_figures(store: ResultStore) -> None:
     store.begin_run(OLD.model_copy(update={"measurements": ()}))
-    with pytest.raises(StoreError, match="not ended"):
-        store.judge(OLD.run_id, queries.TesterVerdict.PASS, "ann")
+    store.add_measurement(OLD.run_id, OLD.measurements[0])
+    with pytest.raises(RunNotEndedError, match="not ended"):
+        judge(store, OLD.run_id, queries.TesterVerdict.PASS)
     assert store.metric_points(MetricFilter()) == []
+
+
+def test_of_two_who_judge_at_once_one_is_refused(filled: ResultStore) -> None:
+    both_have_looked = threading.Barrier(2)
+
+    def clock() -> float:
+        # Asked once it is settled that nobody was faster. The other comes here only where it should not.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_have_looked.wait(0.3)
+        return EPOCH
+
+    def say(verdict: queries.TesterVerdict) -> bool:
+        try:
+            change_review(filled, OLD.run_id, Review(verdict=verdict), "user ann", 0, clock)
+        except ReviewChangedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor() as pool:
+        assert sorted(pool.map(say, (queries.TesterVerdict.PASS, queries.TesterVerdict.FAIL))) == [False, True]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_report
-from ringroad_lab.cli.store_options import RUN_HELP, StoreOption
+from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.store.exchange import read_record_file, write_records
@@ -79,7 +79,7 @@ def import_runs(
 
 def set_baseline(
     name: Annotated[str, typer.Argument(help="The name: letters, digits, dots, dashes, underscores.")],
-    run: Annotated[str, typer.Argument(help=RUN_HELP.replace(", or a file FILE.json", ""))],
+    run: Annotated[str, typer.Argument(help=STORED_RUN_HELP)],
     store: StoreOption = None,
 ) -> None:
     """Give a name to a run; another run that has it loses it."""

@@ -21,6 +21,7 @@ StoreOption = Annotated[
         show_default="your own",
     ),
 ]
+STORED_RUN_HELP = "Id of a run or the beginning of it, a baseline, latest or last-stable."
 RUN_HELP = "Id of a run or the beginning of it, a baseline, latest, last-stable, or a file FILE.json."
 
 

@@ -125,13 +125,3 @@ class BaselineEntry:
     name: str
     run_id: str
     set_at: float
-
-
-@dataclass(frozen=True)
-class JudgementEntry:
-    """What a tester said of a run."""
-
-    run_id: str
-    verdict: TesterVerdict
-    tester: str
-    judged_at: float

@@ -21,7 +21,6 @@ from ringroad_lab.store.location import parse_location
 from ringroad_lab.store.queries import (
     BaselineEntry,
     Choices,
-    JudgementEntry,
     MetricFilter,
     MetricPoint,
     RunFilter,
@@ -291,7 +290,7 @@ class ResultStore:
                 metrics=distinct(models.StoredMetric.name),
             )
 
-    # Baselines and judgements
+    # Baselines
 
     def set_baseline(self, name: str, run_id: str) -> None:
         """Give a name to a run; it may have been another's before.
@@ -314,25 +313,6 @@ class ResultStore:
         query = select(models.Baseline).where(models.Baseline.id.in_(newest)).order_by(models.Baseline.name)
         with self.reading() as session:
             return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
-
-    def judge(self, run_id: str, verdict: TesterVerdict, tester: str) -> JudgementEntry:
-        """Store what a tester says of a run; what was said before stays.
-
-        Raises:
-            StoreError: the run is not there, or has not ended.
-        """
-        entry = JudgementEntry(run_id, verdict, tester, time.time())
-        with self.writing() as session:
-            if not existing_run(session, run_id).is_ended:
-                raise StoreError(f"run {run_id} has not ended: it cannot be judged yet")
-            session.add(models.Judgement(run_id=run_id, verdict=verdict, tester=tester, judged_at=entry.judged_at))
-        return entry
-
-    def judgements(self, run_id: str) -> list[JudgementEntry]:
-        """Return all that testers said of a run, the last at the end."""
-        query = select(models.Judgement).filter_by(run_id=run_id).order_by(models.Judgement.id)
-        with self.reading() as session:
-            return [JudgementEntry(row.run_id, TesterVerdict(row.verdict), row.tester, row.judged_at) for row in session.scalars(query)]
 
     def last_stable(self, name: str | None = None) -> str | None:
         """Return the id of the newest finished run, of this name where one is given, whose last judgement is `pass`; None without one."""

@@ -24,9 +24,10 @@ def indexed(text: str) -> str:
     return text.replace("\0", "\ufffd")[:_INDEXED_CHARACTERS]
 
 
-def existing_run(session: Session, run_id: str) -> models.Run:
-    """Return the row of a run, or raise StoreError."""
-    run = session.get(models.Run, run_id)
+def existing_run(session: Session, run_id: str, *, is_locked: bool = False) -> models.Run:
+    """Return the row of a run, or raise StoreError; locked, other processes wait to change the run until this transaction ends."""
+    # SQLite has one writer at a time anyway.
+    run = session.get(models.Run, run_id, with_for_update=is_locked)
     if run is None:
         raise StoreError(f"no run {run_id} in the result store")
     return run
@@ -34,7 +35,7 @@ def existing_run(session: Session, run_id: str) -> models.Run:
 
 def unfinished_run(session: Session, run_id: str) -> models.Run:
     """Return the row of a run that measurements can still be added to, or raise StoreError."""
-    run = existing_run(session, run_id)
+    run = existing_run(session, run_id, is_locked=True)
     if run.is_ended and run.state == RunState.FINISHED:
         raise StoreError(f"run {run_id} is finished: nothing can be added; a new run can supersede it")
     return run

@@ -50,8 +50,7 @@ def api(site: Site) -> APIRouter:
     def review(request: Request, run_id: str) -> dict[str, Any]:
         """Return what testers say of a run."""
         site.api_reader(request)
-        stored = read_review(store, check_run(store, run_id))
-        return {**stored.review.model_dump(mode="json"), "tester": stored.tester, "changed_at": stored.changed_at}
+        return read_review(store, check_run(store, run_id)).as_json()
 
     @router.get("/comparison")
     def comparison(request: Request, query: Annotated[ComparisonQuery, Query()]) -> RunComparison:

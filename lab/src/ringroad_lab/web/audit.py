@@ -1,4 +1,4 @@
-"""The audit log: every change that was made by the web page, its API and the commands that make users."""
+"""The audit log: what testers said of runs, runs that were sent in, and users and tokens that came and went."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 
 from ringroad_lab.web.tables import AuditEntry
 
+# Who did something: `user NAME`, `token NAME`, or
 COMMAND_LINE = "command line"
+USER_PREFIX = "user "
 
 
 class Action(StrEnum):

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ringroad_lab.web.audit import entries
+from ringroad_lab.web.audit import USER_PREFIX, entries
 from ringroad_lab.web.result_pages import check_run
-from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review
+from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review, review_problems
 from ringroad_lab.web.run_query import MAX_PAGE
 from ringroad_lab.web.site import Site
 
@@ -45,10 +45,9 @@ def review_pages(site: Site) -> APIRouter:
 
         try:
             wanted = Review.model_validate({"verdict": form.verdict or None, "comment": form.comment, "bug_link": form.bug_link})
-            change_review(site.store, run_id, wanted, visitor.user or "", form.last_change, site.settings.clock)
+            change_review(site.store, run_id, wanted, f"{USER_PREFIX}{visitor.user}", form.last_change, site.settings.clock)
         except ValidationError as error:
-            problems = [f"{one['loc'][0]}: {one['msg'].removeprefix('Value error, ')}" for one in error.errors()]
-            return refused(400, "This review cannot be taken", problems)
+            return refused(400, "This review cannot be taken", review_problems(error))
         except ReviewChangedError:
             problem = "Somebody else changed it since you opened the page. Copy what you need from below, and open the run again."
             return refused(409, "The review has changed", [problem])

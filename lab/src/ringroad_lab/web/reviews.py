@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time
+from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import field_validator
+from pydantic import ValidationError, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from ringroad_lab.errors import LabError
 from ringroad_lab.store.models import Judgement
 from ringroad_lab.store.queries import TesterVerdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.store.rows import existing_run
 from ringroad_lab.trial import Frozen
-from ringroad_lab.web.audit import Action, append, last_change
+from ringroad_lab.web.audit import USER_PREFIX, Action, append, last_change
 from ringroad_lab.web.tables import Annotation
 
 MAX_COMMENT_CHARACTERS = 10_000
 MAX_LINK_CHARACTERS = 2_000
 
 
-class ReviewChangedError(Exception):
+class ReviewChangedError(LabError):
     """Somebody else changed the review meanwhile."""
 
 
-class RunNotEndedError(Exception):
+class RunNotEndedError(LabError):
     """A run that has not ended can have no verdict."""
 
 
@@ -66,6 +69,15 @@ class StoredReview(Frozen):
     last_change: int = 0
     """Number of the last entry of the audit log about the run."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as programs read it."""
+        return {**self.review.model_dump(mode="json"), "tester": self.tester, "changed_at": self.changed_at}
+
+
+def review_problems(error: ValidationError) -> list[str]:
+    """Return why something is no review, a sentence each."""
+    return [f"{one['loc'][0]}: {one['msg'].removeprefix('Value error, ')}" for one in error.errors()]
+
 
 def is_web_link(link: str) -> bool:
     """Whether a text is an address of the web, which can be put into a page as a link."""
@@ -89,8 +101,8 @@ def read_review(store: ResultStore, run_id: str) -> StoredReview:
         return _read(database, run_id)
 
 
-def change_review(store: ResultStore, run_id: str, review: Review, tester: str, seen_change: int, clock: Callable[[], float]) -> None:
-    """Write what a tester says of a run, where it is something else than before.
+def change_review(store: ResultStore, run_id: str, review: Review, actor: str, seen_change: int, clock: Callable[[], float] = time) -> None:
+    """Write what a tester says of a run, where it is something else than before; the actor is as in the audit log.
 
     Raises:
         StoreError: the run is not there.
@@ -98,14 +110,14 @@ def change_review(store: ResultStore, run_id: str, review: Review, tester: str, 
         ReviewChangedError: it was changed since `seen_change`.
     """
     with store.writing() as database:
-        run = existing_run(database, run_id)
+        run = existing_run(database, run_id, is_locked=True)
         stored = _read(database, run_id)
         if stored.last_change != seen_change:
-            raise ReviewChangedError
-        old, now, actor = stored.review, clock(), f"user {tester}"
+            raise ReviewChangedError(f"somebody else changed what is said of run {run_id} meanwhile: look at it, and try again")
+        old, now, tester = stored.review, clock(), actor.removeprefix(USER_PREFIX)
         if review.verdict is not None and review.verdict is not old.verdict:
             if not run.is_ended:
-                raise RunNotEndedError(f"run {run_id} has not ended")
+                raise RunNotEndedError(f"run {run_id} has not ended: it cannot be judged yet")
             database.add(Judgement(run_id=run_id, verdict=review.verdict, tester=tester, judged_at=now))
             append(database, now, actor, Action.VERDICT, run_id=run_id, old=old.verdict or "", new=review.verdict)
         if (review.comment, review.bug_link) != (old.comment, old.bug_link):
