@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -63,8 +64,8 @@ def postgres_socket() -> Iterator[Path]:
             time.sleep(0.05)
         yield address
     finally:
-        # Ends its own children, and their connections.
-        server.terminate()
+        # Ends its own children, and their connections; at once, as nothing is kept.
+        server.send_signal(signal.SIGQUIT)
         try:
             server.wait(30)
         finally:
@@ -86,11 +87,13 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "results.db")
     address = request.getfixturevalue("postgres_socket")
-    database = f"lab_{uuid.uuid4().hex}"
+    # Whoever logs in works in the schema of that name, which is there sooner than a database.
+    user = f"lab_{uuid.uuid4().hex}"
     connection = pg8000.native.Connection("lab", unix_sock=str(address), database="postgres")
-    connection.run(f"CREATE DATABASE {database}")
+    connection.run(f"CREATE ROLE {user} LOGIN")
+    connection.run(f"CREATE SCHEMA AUTHORIZATION {user}")
     connection.close()
-    return f"postgresql://lab@/{database}?unix_sock={address}"
+    return f"postgresql://{user}@/postgres?unix_sock={address}"
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import argon2
 import pytest
 from web_visitor import PASSWORD, TESTER, Clock, WebVisitor
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web import passwords
 from ringroad_lab.web.accounts import set_password
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
@@ -19,9 +21,10 @@ from ringroad_lab.web.settings import WebSettings
 
 @pytest.fixture(scope="session")
 def store_with_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store to copy: hashing a password takes its time."""
+    """A store to copy. Its password is checked fast: how hard it is to guess lies in its hash."""
     path = tmp_path_factory.mktemp("store") / "results.db"
-    with ResultStore(str(path)) as store:
+    with pytest.MonkeyPatch.context() as patch, ResultStore(str(path)) as store:
+        patch.setattr(passwords, "_HASHER", argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
         set_password(store, TESTER, PASSWORD)
     return path
 

@@ -17,6 +17,7 @@ from ringroad_lab.cli import serve, token, user
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import log_in, token_name, user_names
+from ringroad_lab.web.tables import User
 
 # What main.py does with these verbs.
 SERVER = """
@@ -52,6 +53,8 @@ def test_a_user_is_added_and_removed(path: str) -> None:
     assert run("user", "list", "--store", path) == "alice\n"
     with ResultStore(path) as store:
         assert log_in(store, "alice", PASSWORD)
+        with store.reading() as database:
+            assert database.get_one(User, "alice").password_hash.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
         assert PASSWORD.encode() not in Path(path).read_bytes()
     run("user", "remove", "alice", "--store", path)
     with ResultStore(path) as store:
