@@ -87,6 +87,12 @@ def test_an_unreachable_database_is_told_without_its_password() -> None:
     assert "secret" not in str(told.value)
 
 
+def test_a_parameter_of_the_url_that_is_none_is_told() -> None:
+    with pytest.raises(StoreError, match="sslmode") as told:
+        ResultStore("postgresql://u:secret@127.0.0.1:1/d?sslmode=require")
+    assert "secret" not in str(told.value)
+
+
 def test_the_default_store_lies_where_the_user_keeps_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_path() == tmp_path / "ringroad-lab" / "results.db"

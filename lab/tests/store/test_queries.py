@@ -91,6 +91,8 @@ def test_runs_are_named_by_id_beginning_or_baseline(filled: ResultStore) -> None
     assert filled.resolve(OLD.run_id) == OLD.run_id
     assert filled.resolve("bbbb") == OTHER.run_id
     assert filled.resolve("latest") == OTHER.run_id
+    filled.add_run(fabricated_run(run_id="latest", started_at=EPOCH))
+    assert filled.resolve("latest") == OTHER.run_id
     with pytest.raises(StoreError, match="several runs"):
         filled.resolve("aaaa")
     with pytest.raises(StoreError, match="no run or baseline"):

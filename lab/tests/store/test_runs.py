@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import multiprocessing
 import signal
 
 import pytest
+from sqlalchemy import select, text
 
 from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
 from ringroad_lab.errors import StoreError
 from ringroad_lab.frame_size import IMIX
-from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunState, Series
+from ringroad_lab.store.models import StoredMeasurement
+from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.store.rows import indexed
 from store_writers import append, head_of, measure_until_killed
 
 
@@ -21,7 +27,6 @@ def test_a_whole_run_comes_out_as_it_went_in(store: ResultStore) -> None:
     )
     assert store.add_run(record)
     assert store.get_run(record.run_id) == record
-    assert RunRecord.model_validate_json(store.get_raw_run(record.run_id)) == record
 
 
 def test_the_same_run_again_is_no_error_and_other_content_is(store: ResultStore) -> None:
@@ -94,6 +99,58 @@ def test_what_does_not_fit_a_run_is_refused(store: ResultStore) -> None:
     twice = record.model_copy(update={"run_id": "twice", "measurements": record.measurements[:1] * 2})
     with pytest.raises(StoreError, match="of one number"):
         store.add_run(twice)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"started_at": math.nan},
+        {"ended_at": math.inf},
+        {"scenario": {"limit": math.inf}},
+        {"series": (Series(name="steal", subject="machine", unit="s", points=((1.0, math.nan),)),)},
+    ],
+    ids=str,
+)
+def test_what_would_come_out_otherwise_than_it_went_in_is_refused(store: ResultStore, values: dict[str, object]) -> None:
+    with pytest.raises(StoreError, match="not finite"):
+        store.add_run(fabricated_run().model_copy(update=values))
+    assert store.count() == 0
+
+
+@pytest.mark.parametrize("field", ["number", "repetition"])
+@pytest.mark.parametrize("value", [2**31, 10**30])
+def test_a_number_that_no_database_holds_is_refused(store: ResultStore, field: str, value: int) -> None:
+    record = fabricated_run()
+    measurement = record.measurements[0].model_copy(update={field: value})
+    with pytest.raises(StoreError, match=str(2**31 - 1)):
+        store.add_run(record.model_copy(update={"measurements": (measurement,)}))
+    assert store.count() == 0
+
+
+def test_hostile_texts_of_any_length_are_found_by_their_beginning(store: ResultStore) -> None:
+    for seed, (label, driver) in enumerate((("x" * 300, "long"), ("nul", "nul\0" * 100))):
+        record = fabricated_run(capacities_fps={label: 1e6}, latency=False, seed=seed)
+        record = record.model_copy(update={"duts": tuple(dut.model_copy(update={"driver": driver}) for dut in record.duts)})
+        store.add_run(record)
+        assert store.get_run(record.run_id) == record
+        assert store.count(RunFilter(dut=label)) == store.count(RunFilter(dut=driver)) == 1
+        with store.reading() as session:
+            drivers = session.scalars(select(StoredMeasurement.driver).filter_by(run_id=record.run_id))
+            assert set(drivers) == {indexed(driver)}
+
+
+def test_a_text_that_is_not_unicode_is_told(store: ResultStore) -> None:
+    with pytest.raises(StoreError, match="surrogates"):
+        store.resolve("\udcff" * 4)
+
+
+def test_a_database_that_was_restarted_is_connected_to_again(location: str, store: ResultStore) -> None:
+    assert store.count() == 0
+    if location.startswith("postgresql"):
+        with ResultStore(location) as other, contextlib.suppress(StoreError), other.reading() as session:
+            # Ends the connections of both.
+            session.execute(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = current_user"))
+    assert store.add_run(fabricated_run())
 
 
 def test_a_killed_run_keeps_what_it_measured(location: str) -> None:

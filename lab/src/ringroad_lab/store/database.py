@@ -15,6 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ringroad_lab.errors import StoreError
 
+# What a database fails with; the second is for texts that are no Unicode.
+DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError)
 # How long a process waits for another that writes, ms.
 BUSY_TIMEOUT_MS = 30_000
 # Any number, the same in every process: the lock under which PostgreSQL's tables are brought up to date.
@@ -32,9 +34,10 @@ def open_database(url: URL) -> Engine:
     """
     shown = url.database if url.drivername == "sqlite" else url.render_as_string()
     try:
-        if url.drivername == "sqlite" and url.database and url.database != ":memory:":
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = sqlalchemy.create_engine(url)
+        if url.drivername == "sqlite":
+            Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+        # A run takes hours, in which the other end may have gone and come again.
+        engine = sqlalchemy.create_engine(url, pool_pre_ping=True)
         if url.drivername == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin)
@@ -42,7 +45,7 @@ def open_database(url: URL) -> Engine:
             _upgrade(connection, str(shown))
     except StoreError:
         raise
-    except (SQLAlchemyError, OSError) as error:
+    except (*DATABASE_ERRORS, OSError) as error:
         raise StoreError(f"result store {shown}: {why(error)}") from error
     return engine
 
@@ -54,11 +57,13 @@ def for_writing(engine: Engine) -> Engine:
 
 def why(error: Exception) -> str:
     """Return what the database said, without SQLAlchemy's additions."""
-    return str(getattr(error, "orig", None) or error)
+    said = getattr(error, "orig", None) or error
+    # PostgreSQL's messages have parts, of which M is for people.
+    parts = said.args[0] if said.args else None
+    return str(parts["M"] if isinstance(parts, dict) and "M" in parts else said)
 
 
-def migration_scripts(connection: Connection | None = None) -> Config:
-    """Return Alembic's configuration; of the migrations of this package, for one connection."""
+def _migration_scripts(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -87,7 +92,7 @@ def _begin(connection: Connection) -> None:
 def _upgrade(connection: Connection, shown: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-    config = migration_scripts(connection)
+    config = _migration_scripts(connection)
     scripts = ScriptDirectory.from_config(config)
     tables = inspect(connection).get_table_names()
     if tables and _VERSION_TABLE not in tables:

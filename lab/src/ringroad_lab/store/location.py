@@ -10,6 +10,9 @@ from sqlalchemy.exc import ArgumentError
 
 from ringroad_lab.errors import StoreError
 
+# Where PostgreSQL listens on this machine.
+_SOCKET = "unix_sock"
+
 
 def default_path() -> Path:
     """Return the file of SQLite that is used unless another is named."""
@@ -36,6 +39,8 @@ def parse_location(location: str | None) -> URL:
     except (ArgumentError, ValueError):
         # Its text may hold a password.
         raise StoreError("the URL of the result store cannot be read: write postgresql://USER:PASSWORD@HOST/DATABASE") from None
+    if unknown := set(url.query) - {_SOCKET}:
+        raise StoreError(f"the URL of the result store has a parameter {min(unknown)!r}: there is no other than {_SOCKET}")
     if url.drivername in ("postgresql", "postgres", "postgresql+pg8000"):
         return url.set(drivername="postgresql+pg8000")
     if url.drivername == "sqlite" and url.database:

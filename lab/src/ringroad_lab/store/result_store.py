@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
-from ringroad_lab.store.database import for_writing, open_database, why
+from ringroad_lab.store.database import DATABASE_ERRORS, for_writing, open_database, why
 from ringroad_lab.store.location import parse_location
 from ringroad_lab.store.queries import (
     BaselineEntry,
@@ -28,6 +27,8 @@ from ringroad_lab.store.queries import (
     TesterVerdict,
 )
 from ringroad_lab.store.rows import (
+    RunConflictError,
+    RunRefusedError,
     by_number,
     existing_run,
     in_order,
@@ -46,7 +47,7 @@ _SHORTEST_PREFIX = 4
 
 
 class ResultStore:
-    """Runs, and what is said of them. Safe for several processes at once; one object is for one thread at a time.
+    """Runs, and what is said of them. Safe for several processes and threads at once.
 
     Every method raises StoreError where the database fails.
     """
@@ -84,7 +85,7 @@ class ResultStore:
         try:
             with Session(self._engine) as session:
                 yield session
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             raise StoreError(f"result store {self.location}: {why(error)}") from error
 
     @contextmanager
@@ -93,7 +94,7 @@ class ResultStore:
         try:
             with Session(self._writing_engine) as session, session.begin():
                 yield session
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             raise StoreError(f"result store {self.location}: {why(error)}") from error
 
     # Runs
@@ -122,8 +123,7 @@ class ResultStore:
             taken = select(models.StoredMeasurement.id).filter_by(run_id=run_id, number=measurement.number)
             if session.scalar(taken) is not None:
                 raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
-            drivers = {dut.label: dut.driver for dut in run.duts}
-            session.add(measurement_row(run_id, measurement, drivers))
+            session.add(measurement_row(run, measurement))
 
     def end_run(self, record: RunRecord) -> None:
         """Store how a run ended, with all that is known of it now. One that was stopped or failed may go on, and end again.
@@ -143,7 +143,8 @@ class ResultStore:
         """Store a whole run; False where the very same one is there already.
 
         Raises:
-            StoreError: its id is there with other content.
+            RunConflictError: its id is there with other content.
+            RunRefusedError: it is no run.
         """
         return self.add_runs((record,)) == 1
 
@@ -151,22 +152,22 @@ class ResultStore:
         """Store whole runs, all or none; return how many were not there yet.
 
         Raises:
-            StoreError: an id is there with other content.
+            RunConflictError: an id is there with other content.
+            RunRefusedError: what is given is no run.
         """
         added = 0
         with self.writing() as session:
             for record in records:
                 numbers = [measurement.number for measurement in record.measurements]
                 if len(set(numbers)) < len(numbers):
-                    raise StoreError(f"run {record.run_id} has several measurements of one number")
+                    raise RunRefusedError(f"run {record.run_id} has several measurements of one number")
                 if session.get(models.Run, record.run_id) is None:
-                    write_head(session, record, is_ended=True)
-                    drivers = {dut.label: dut.driver for dut in record.duts}
-                    session.add_all(measurement_row(record.run_id, measurement, drivers) for measurement in record.measurements)
+                    run = write_head(session, record, is_ended=True)
+                    session.add_all(measurement_row(run, measurement) for measurement in record.measurements)
                     session.flush()
                     added += 1
                 elif in_order(record) != read_run(session, record.run_id):
-                    raise StoreError(
+                    raise RunConflictError(
                         f"run {record.run_id} is in the store with other content; a run is never edited: "
                         f"give the new one an id of its own, and name this one in its `supersedes`"
                     )
@@ -181,33 +182,27 @@ class ResultStore:
         with self.reading() as session:
             return read_run(session, run_id)
 
-    def get_raw_run(self, run_id: str) -> str:
-        """Return a run as JSON.
-
-        Raises:
-            StoreError: it is not there.
-        """
-        return self.get_run(run_id).model_dump_json()
-
     def resolve(self, text: str) -> str:
         """Return the id of a run that is named by its id, the beginning of it, a baseline, `latest` or `last-stable`.
 
         Raises:
             StoreError: none is, or several are.
         """
+        if text == LATEST:
+            latest = self.summaries(limit=1)
+            if not latest:
+                raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
+            return latest[0].run_id
+        if text == LAST_STABLE:
+            stable = self.last_stable()
+            if stable is None:
+                raise StoreError(
+                    "no finished run has a tester's verdict `pass`, so there is no last stable one: `ringroad-lab judge RUN pass` makes one"
+                )
+            return stable
         with self.reading() as session:
             if session.get(models.Run, text) is not None:
                 return text
-            if text == LATEST:
-                latest = session.scalar(select(models.Run.run_id).order_by(models.Run.started_at.desc(), models.Run.run_id).limit(1))
-                if latest is None:
-                    raise StoreError(f"result store {self.location} is empty: measure with `ringroad-lab run`, or import results")
-                return latest
-            if text == LAST_STABLE:
-                stable = self.last_stable()
-                if stable is None:
-                    raise StoreError("no finished run has a tester's verdict `pass`, so there is no last stable one")
-                return stable
             named = session.scalar(select(models.Baseline.run_id).filter_by(name=text).order_by(models.Baseline.id.desc()).limit(1))
             if named is not None:
                 return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -16,6 +17,16 @@ from ringroad_lab.store import models
 _RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 # PostgreSQL indexes no longer texts. The raw JSON has them whole.
 _INDEXED_CHARACTERS = 250
+# Of PostgreSQL's integers.
+_GREATEST_NUMBER = 2**31 - 1
+
+
+class RunRefusedError(StoreError):
+    """What is given to the store is no run that it can hold."""
+
+
+class RunConflictError(RunRefusedError):
+    """The id of a run is in the store with other content."""
 
 
 def indexed(text: str) -> str:
@@ -41,13 +52,13 @@ def unfinished_run(session: Session, run_id: str) -> models.Run:
     return run
 
 
-def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> None:
-    """Write all of a run but its measurements, and index it."""
+def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models.Run:
+    """Write all of a run but its measurements, and index it; return its row."""
     head = record.model_copy(update={"measurements": ()})
     run = session.get(models.Run, record.run_id)
     if run is None:
         if not _RUN_ID.fullmatch(record.run_id):
-            raise StoreError(
+            raise RunRefusedError(
                 f"{record.run_id[:80]!r} cannot be the id of a run: it has to be a UUID, or letters, digits and dashes, up to 64"
             )
         run = models.Run(run_id=record.run_id)
@@ -60,7 +71,7 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> None:
     run.lab_version = indexed(record.lab_version)
     run.generator_version = indexed(record.generator_version)
     run.supersedes = indexed(record.supersedes)[:64] if record.supersedes else None
-    run.heads.append(models.RunHead(sequence=len(run.heads), raw=head.model_dump_json()))
+    run.heads.append(models.RunHead(sequence=len(run.heads), raw=_raw(head)))
     # The index is made anew: labels and versions may be known by now that were not before.
     run.labels.clear()
     run.duts.clear()
@@ -78,17 +89,20 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> None:
             )
         )
     session.flush()
+    return run
 
 
-def measurement_row(run_id: str, measurement: Measurement, drivers: dict[str, str]) -> models.StoredMeasurement:
-    """Return a measurement as a row; the drivers are those of the run's devices, by label."""
-    outcome = measurement.outcome
+def measurement_row(run: models.Run, measurement: Measurement) -> models.StoredMeasurement:
+    """Return a measurement of a run as a row."""
+    if max(measurement.number, measurement.repetition) > _GREATEST_NUMBER:
+        raise RunRefusedError(f"run {run.run_id} has a measurement whose number or repetition is greater than {_GREATEST_NUMBER}")
+    outcome, label = measurement.outcome, indexed(measurement.dut)
     metrics = {indexed(name): metric for name, metric in outcome.metrics.items()}
     return models.StoredMeasurement(
-        run_id=run_id,
+        run_id=run.run_id,
         number=measurement.number,
-        dut=indexed(measurement.dut),
-        driver=drivers.get(indexed(measurement.dut), ""),
+        dut=label,
+        driver=next((dut.driver for dut in run.duts if dut.label == label), ""),
         topology=indexed(measurement.topology),
         method=indexed(measurement.method),
         frame=indexed(measurement.frame.name),
@@ -97,12 +111,21 @@ def measurement_row(run_id: str, measurement: Measurement, drivers: dict[str, st
         elapsed_s=measurement.elapsed_s,
         status=measurement.outcome.status,
         headline=indexed(outcome.headline),
-        raw=measurement.model_dump_json(),
+        raw=_raw(measurement),
         metrics=[
             models.StoredMetric(name=name, value=metric.value, unit=indexed(metric.unit), better=metric.better)
             for name, metric in metrics.items()
         ],
     )
+
+
+def _raw(value: RunRecord | Measurement) -> str:
+    try:
+        # In the JSON below these would be null, which no figure can be read from.
+        json.dumps(value.model_dump(), allow_nan=False, default=str)
+    except ValueError as error:
+        raise RunRefusedError("a run holds a number that is not finite, which cannot be stored") from error
+    return value.model_dump_json()
 
 
 def by_number(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:

@@ -11,9 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
 from ringroad_lab.comparison import RunComparison
-from ringroad_lab.errors import ReportError, StoreError
+from ringroad_lab.errors import ReportError
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.queries import RunSummary
+from ringroad_lab.store.rows import RunConflictError, RunRefusedError, indexed
 from ringroad_lab.web.audit import Action, append
 from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
 from ringroad_lab.web.http_guard import RECORD_PATH
@@ -44,7 +45,7 @@ def api(site: Site) -> APIRouter:
     def run(request: Request, run_id: str) -> Response:
         """Return the record of a run, whole."""
         site.api_reader(request)
-        return Response(store.get_raw_run(check_run(store, run_id)), media_type="application/json")
+        return Response(store.get_run(check_run(store, run_id)).model_dump_json(), media_type="application/json")
 
     @router.get("/runs/{run_id}/review")
     def review(request: Request, run_id: str) -> dict[str, Any]:
@@ -95,14 +96,13 @@ def _import(site: Site, token: str, body: bytes) -> Response:
         return JSONResponse({"errors": ["started_at, ended_at: seconds since 1970, up to the year 9000"]}, 400)
     try:
         is_new = site.store.add_run(record)
-    except StoreError as error:
-        if error.__cause__ is not None:
-            # Not the run is to blame, but the database.
-            raise
+    except RunConflictError as error:
         return JSONResponse({"errors": [str(error)]}, 409)
+    except RunRefusedError as error:
+        return JSONResponse({"errors": [str(error)]}, 400)
     if is_new:
         with site.store.writing() as database:
-            append(database, site.settings.clock(), f"token {token}", Action.RUN_IMPORTED, run_id=record.run_id, new=record.name)
+            append(database, site.settings.clock(), f"token {token}", Action.RUN_IMPORTED, run_id=record.run_id, new=indexed(record.name))
     return JSONResponse({"run_id": record.run_id, "is_new": is_new}, 201 if is_new else 200, {"Location": f"/api/runs/{record.run_id}"})
 
 

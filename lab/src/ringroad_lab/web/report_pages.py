@@ -63,7 +63,7 @@ def report_pages(site: Site) -> APIRouter:
     @router.get("/runs/{run_id}/record.json")
     def download_record(request: Request, run_id: str) -> Response:
         site.reader(request)
-        return _download(store.get_raw_run(check_run(store, run_id)), "application/json", f"{run_id}.json")
+        return _download(store.get_run(check_run(store, run_id)).model_dump_json(), "application/json", f"{run_id}.json")
 
     return router
 
