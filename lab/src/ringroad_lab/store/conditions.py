@@ -12,16 +12,12 @@ from ringroad_lab.store.rows import indexed
 
 def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
     """Return what a run has to fulfil."""
-    run, dut, label, measurement = models.Run, models.RunDut, models.RunLabel, models.StoredMeasurement
-    of_run = measurement.run_id == run.run_id
+    run, dut, label = models.Run, models.RunDut, models.RunLabel
     conditions = _equal({run.name: which.name, run.state: which.state})
-    if which.ended is not None:
-        conditions.append(run.is_ended.is_(which.ended))
-    conditions += _between(which.since, which.until)
-    conditions += [
-        exists().where(of_run, condition)
-        for condition in _equal({measurement.topology: which.topology, measurement.method: which.method, measurement.frame: which.frame})
-    ]
+    if which.since is not None:
+        conditions.append(run.started_at >= which.since)
+    if which.until is not None:
+        conditions.append(run.started_at < which.until)
     if which.dut is not None:
         named = or_(dut.label == indexed(which.dut), dut.driver == indexed(which.dut))
         conditions.append(exists().where(dut.run_id == run.run_id, named))
@@ -35,10 +31,6 @@ def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
                 exists().where(label.run_id == run.run_id, of_label),
             )
         )
-    conditions += [
-        exists().where(label.run_id == run.run_id, label.name == indexed(name), label.value == indexed(value))
-        for name, value in which.labels.items()
-    ]
     if which.verdict is not None:
         conditions.append(last_verdict() == which.verdict)
     if not which.superseded:
@@ -52,17 +44,14 @@ def metric_conditions(which: MetricFilter) -> list[ColumnElement[bool]]:
     conditions = _equal(
         {
             run.name: which.name,
-            run.run_id: which.run_id,
+            measurement.dut: which.dut,
             measurement.topology: which.topology,
             measurement.method: which.method,
             measurement.frame: which.frame,
             metric.name: which.metric,
         }
     )
-    conditions += [run.is_ended.is_(True), _has_no_successor(), *_between(which.since, which.until)]
-    if which.dut is not None:
-        conditions.append(or_(measurement.dut == indexed(which.dut), measurement.driver == indexed(which.dut)))
-    return conditions
+    return [*conditions, run.is_ended.is_(True), _has_no_successor()]
 
 
 def last_verdict() -> ScalarSelect[str]:
@@ -73,15 +62,6 @@ def last_verdict() -> ScalarSelect[str]:
 
 def _equal(wanted: dict[InstrumentedAttribute[str], str | None]) -> list[ColumnElement[bool]]:
     return [column == indexed(value) for column, value in wanted.items() if value is not None]
-
-
-def _between(since: float | None, until: float | None) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if since is not None:
-        conditions.append(models.Run.started_at >= since)
-    if until is not None:
-        conditions.append(models.Run.started_at < until)
-    return conditions
 
 
 def _has_no_successor() -> ColumnElement[bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ringroad_lab.record import Better, MeasurementStatus, RunState
@@ -26,20 +26,14 @@ class RunFilter:
     """Label or driver of one of its devices."""
     version: str | None = None
     """Part of the version of one of its devices' programs, or of a label's value."""
-    topology: str | None = None
-    method: str | None = None
-    frame: str | None = None
     state: RunState | None = None
     verdict: TesterVerdict | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
     since: float | None = None
     """Started at or after, seconds since 1970."""
     until: float | None = None
     """Started before, seconds since 1970."""
     superseded: bool = True
     """Whether those that another run took the place of are among them."""
-    ended: bool | None = None
-    """Only those that ended, or only those that did not."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +67,11 @@ class MetricFilter:
     name: str | None = None
     """Of the run."""
     dut: str | None = None
-    """Label or driver."""
+    """Label."""
     topology: str | None = None
     method: str | None = None
     frame: str | None = None
     metric: str | None = None
-    run_id: str | None = None
-    since: float | None = None
-    until: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,18 +79,9 @@ class MetricPoint:
     """A figure of a measurement, for trends: of runs that ended and that none took the place of."""
 
     run_id: str
-    name: str
     run_started_at: float
-    number: int
-    dut: str
-    driver: str
-    topology: str
-    method: str
-    frame: str
     repetition: int
-    started_at: float
     status: MeasurementStatus
-    metric: str
     value: float
     unit: str
     better: Better
@@ -112,10 +94,6 @@ class Choices:
     names: tuple[str, ...]
     duts: tuple[str, ...]
     """Labels and drivers."""
-    topologies: tuple[str, ...]
-    methods: tuple[str, ...]
-    frames: tuple[str, ...]
-    metrics: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -249,18 +249,9 @@ class ResultStore:
             return [
                 MetricPoint(
                     run_id=r.run_id,
-                    name=r.name,
                     run_started_at=r.started_at,
-                    number=m.number,
-                    dut=m.dut,
-                    driver=m.driver,
-                    topology=m.topology,
-                    method=m.method,
-                    frame=m.frame,
                     repetition=m.repetition,
-                    started_at=m.started_at,
                     status=MeasurementStatus(m.status),
-                    metric=v.name,
                     value=v.value,
                     unit=v.unit,
                     better=Better(v.better),
@@ -270,20 +261,12 @@ class ResultStore:
 
     def choices(self) -> Choices:
         """Return what there is to filter by."""
-        measurement = models.StoredMeasurement
         with self.reading() as session:
 
             def distinct(*columns: InstrumentedAttribute[str]) -> tuple[str, ...]:
                 return tuple(sorted({value for column in columns for value in session.scalars(select(column).distinct())}))
 
-            return Choices(
-                names=distinct(models.Run.name),
-                duts=distinct(models.RunDut.label, models.RunDut.driver),
-                topologies=distinct(measurement.topology),
-                methods=distinct(measurement.method),
-                frames=distinct(measurement.frame),
-                metrics=distinct(models.StoredMetric.name),
-            )
+            return Choices(names=distinct(models.Run.name), duts=distinct(models.RunDut.label, models.RunDut.driver))
 
     # Baselines
 
@@ -311,7 +294,7 @@ class ResultStore:
 
     def last_stable(self, name: str | None = None) -> str | None:
         """Return the id of the newest finished run, of this name where one is given, whose last judgement is `pass`; None without one."""
-        which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False, ended=True)
+        which = RunFilter(name=name, state=RunState.FINISHED, verdict=TesterVerdict.PASS, superseded=False)
         found = self.summaries(which, limit=1)
         return found[0].run_id if found else None
 

@@ -14,7 +14,7 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.record import Measurement, RunRecord, RunState
 from ringroad_lab.store import models
 
-_RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 # PostgreSQL indexes no longer texts. The raw JSON has them whole.
 _INDEXED_CHARACTERS = 250
 # Of PostgreSQL's integers.
@@ -57,7 +57,7 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models
     head = record.model_copy(update={"measurements": ()})
     run = session.get(models.Run, record.run_id)
     if run is None:
-        if not _RUN_ID.fullmatch(record.run_id):
+        if not RUN_ID.fullmatch(record.run_id):
             raise RunRefusedError(
                 f"{record.run_id[:80]!r} cannot be the id of a run: it has to be a UUID, or letters, digits and dashes, up to 64"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -13,6 +12,7 @@ from ringroad_lab.report.findings import headline_grids, overview, status_lines,
 from ringroad_lab.store.models import Run
 from ringroad_lab.store.queries import TesterVerdict
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.store.rows import RUN_ID
 from ringroad_lab.web.audit import entries
 from ringroad_lab.web.http_guard import CHART_SECURITY_POLICY
 from ringroad_lab.web.reviews import read_review
@@ -21,7 +21,6 @@ from ringroad_lab.web.site import Site
 from ringroad_lab.web.trend import SUBJECT_FIELDS, TrendQuery, TrendSubject, choose, read_trend
 from ringroad_lab.web.trend_chart import trend_chart
 
-_RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _CHANGES_OF_A_RUN = 20
 
 
@@ -31,7 +30,7 @@ def check_run(store: ResultStore, run_id: str) -> str:
     Raises:
         HTTPException: there is no such run.
     """
-    if _RUN_ID.fullmatch(run_id):
+    if RUN_ID.fullmatch(run_id):
         with store.reading() as database:
             if database.get(Run, run_id) is not None:
                 return run_id

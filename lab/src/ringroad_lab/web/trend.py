@@ -104,21 +104,16 @@ class TrendChoice(Frozen):
 
 def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> Trend | None:
     """Return a trend; None where the store has no such figure."""
-    points = [
-        point
-        for point in store.metric_points(
-            MetricFilter(
-                name=subject.scenario,
-                topology=subject.topology,
-                dut=subject.dut,
-                method=subject.method,
-                frame=subject.frame,
-                metric=subject.metric,
-            )
+    points = store.metric_points(
+        MetricFilter(
+            name=subject.scenario,
+            topology=subject.topology,
+            dut=subject.dut,
+            method=subject.method,
+            frame=subject.frame,
+            metric=subject.metric,
         )
-        # The store's filter takes drivers too.
-        if point.dut == subject.dut
-    ]
+    )
     if not points:
         return None
     # A figure whose unit changed began anew.
