@@ -76,6 +76,13 @@ def test_a_wrong_name_or_password_is_refused_with_the_same_words(visitor: WebVis
     assert visitor.get("/runs").status_code == 303
 
 
+def test_two_login_pages_opened_at_once_both_log_in(visitor: WebVisitor) -> None:
+    first = visitor.form_values("/login")
+    visitor.form_values("/login")
+
+    assert visitor.client.post("/login", data={**first, "name": TESTER, "password": PASSWORD}).status_code == 303
+
+
 def test_guessing_is_stopped_for_a_while(visitor: WebVisitor, clock: Clock) -> None:
     for _ in range(MAX_FAILURES_BY_ADDRESS):
         assert visitor.log_in(password="wrong").status_code == 401

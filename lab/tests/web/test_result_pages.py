@@ -208,6 +208,19 @@ def test_every_answer_is_guarded(tester: WebVisitor, path: str) -> None:
     assert headers["referrer-policy"] == "same-origin"
 
 
+def test_failures_are_guarded(make_visitor: Callable[..., WebVisitor], store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor = make_visitor(public_read=True)
+    visitor.client = type(visitor.client)(visitor.client.app, raise_server_exceptions=False)
+    monkeypatch.setattr(store, "count", lambda _: 1 // 0)
+
+    response = visitor.get("/runs")
+
+    assert response.status_code == 500
+    assert "ZeroDivisionError" not in response.text
+    assert "script-src 'self';" in response.headers["content-security-policy"]
+    assert response.headers["cache-control"] == "no-store"
+
+
 def test_static_files_are_those_of_the_page_alone(visitor: WebVisitor) -> None:
     assert visitor.get("/static/lab.css").status_code == 200
     assert visitor.get("/static/../site.py").status_code == 404

@@ -101,6 +101,14 @@ def test_a_server_that_cannot_start_says_why(path: str, arguments: list[str], wo
         run("serve", "--store", path, "--port", "0", *arguments)
 
 
+def test_a_certificate_that_is_none_is_told(path: str, tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text("nonsense")
+    key.write_text("nonsense")
+    with pytest.raises(LabError, match=r"cert\.pem.*key\.pem.*PEM"):
+        run("serve", "--store", path, "--port", "0", "--cert", str(cert), "--key", str(key))
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> None:
     server = subprocess.Popen(

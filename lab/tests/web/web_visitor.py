@@ -6,8 +6,8 @@ import re
 import warnings
 from html import unescape
 
-from fastapi import FastAPI
 from httpx import Response
+from starlette.types import ASGIApp
 
 with warnings.catch_warnings():
     # It would rather have a client that is not packaged widely yet.
@@ -33,7 +33,7 @@ class Clock:
 class WebVisitor:
     """Opens pages and sends forms."""
 
-    def __init__(self, application: FastAPI) -> None:
+    def __init__(self, application: ASGIApp) -> None:
         """Open the application, and follow no redirect unasked."""
         self.client = TestClient(application, follow_redirects=False)
 
@@ -56,7 +56,5 @@ class WebVisitor:
         """Send the form of a run's page."""
         shown = self.form_values(f"/runs/{run_id}")
         form = {name: shown[name] for name in ("form_token", "last_change")} | {"verdict": "", "comment": "", "bug_link": ""}
-        response: Response = self.client.post(
-            f"/runs/{run_id}/review", data={"verdict": "", "comment": "", "bug_link": "", **form, **values}
-        )
+        response: Response = self.client.post(f"/runs/{run_id}/review", data={**form, **values})
         return response

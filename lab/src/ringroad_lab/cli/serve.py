@@ -67,6 +67,10 @@ def serve(
             ws="none",
             timeout_graceful_shutdown=5,
         )
+        try:
+            config.load()
+        except OSError as error:
+            raise LabError(f"{cert}, {key}: no certificate and its key in PEM ({error.strerror or error})") from error
         # Once it has ended in order, it raises what ended it again.
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])

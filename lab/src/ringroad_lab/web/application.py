@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import StoreError
@@ -32,7 +33,7 @@ _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 _CACHED = {"Cache-Control": "public, max-age=3600"}
 
 
-def make_application(store: ResultStore, settings: WebSettings | None = None) -> FastAPI:
+def make_application(store: ResultStore, settings: WebSettings | None = None) -> ASGIApp:
     """Make the application of a store."""
     site = Site(store, settings or WebSettings())
     # FastAPI's own pages about an API load their scripts from elsewhere.
@@ -50,8 +51,8 @@ def make_application(store: ResultStore, settings: WebSettings | None = None) ->
 
     application.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     _handle_errors(application, site)
-    application.add_middleware(HttpGuard, host_names=site.settings.host_names)
-    return application
+    # Not as a middleware of the application: answers to failures pass those by.
+    return HttpGuard(application, site.settings.host_names)
 
 
 def _handle_errors(application: FastAPI, site: Site) -> None:

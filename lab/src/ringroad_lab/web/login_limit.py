@@ -23,21 +23,22 @@ class LoginLimit:
         self._failures: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait_s(self, address: str, account: str) -> float:
-        """Return how long no further attempt is allowed, s; 0 where one is."""
-        with self._lock:
-            return max(
-                self._wait_s(("address", address), MAX_FAILURES_BY_ADDRESS), self._wait_s(("account", account), MAX_FAILURES_FOR_ACCOUNT)
-            )
+    def attempt(self, address: str, account: str) -> float:
+        """Return how long no attempt is allowed, s; 0 where one is.
 
-    def count_failure(self, address: str, account: str) -> None:
-        """Take note of a failure."""
+        That one counts as a failure from now on, so that many at once are no way around the limit, until it is forgotten.
+        """
+        limits = {("address", address): MAX_FAILURES_BY_ADDRESS, ("account", account): MAX_FAILURES_FOR_ACCOUNT}
         with self._lock:
-            for key in (("address", address), ("account", account)):
+            wait_s = max(self._wait_s(key, limit) for key, limit in limits.items())
+            if wait_s > 0:
+                return wait_s
+            for key in limits:
                 self._failures.setdefault(key, deque(maxlen=MAX_FAILURES_FOR_ACCOUNT)).append(self._clock())
                 self._failures.move_to_end(key)
             while len(self._failures) > _MAX_KEYS:
                 self._failures.popitem(last=False)
+        return 0.0
 
     def forget(self, address: str, account: str) -> None:
         """Forget the failures: the right password was given."""

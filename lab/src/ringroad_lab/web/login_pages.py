@@ -25,7 +25,8 @@ def login_pages(site: Site) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def login_form(request: Request, target: str, *, status: int = 200, problem: str = "", name: str = "") -> HTMLResponse:
-        session = site.cookies.begin()
+        # A session from before the login goes on: another login page of this browser may be open.
+        session = site.visitor(request).session or site.cookies.begin()
         visitor = Visitor(user=None, session=session)
         page = site.page(request, "login.html.j2", visitor, status=status, next=local_path(target), problem=problem, name=name)
         _set_cookie(request, page, session)
@@ -57,14 +58,12 @@ def login_pages(site: Site) -> APIRouter:
     ) -> Response:
         site.check_form(Visitor(None, site.cookies.read(request.cookies.get(COOKIE_NAME))), form_token)
         address = request.client.host if request.client else ""
-        wait_s = site.login_limit.wait_s(address, name)
+        wait_s = site.login_limit.attempt(address, name)
         if wait_s > 0:
             minutes = math.ceil(wait_s / 60)
             page = login_form(request, next, status=429, problem=f"Too many attempts failed. Try again in {minutes} min.", name=name)
             page.headers["Retry-After"] = str(math.ceil(wait_s))
             return page
-        # Counted before, so that many at once are no way around the limit.
-        site.login_limit.count_failure(address, name)
         stamp = log_in(site.store, name, password)
         if stamp is None:
             return login_form(request, next, status=401, problem="Name or password are wrong.", name=name)
