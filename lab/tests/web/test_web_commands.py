@@ -19,19 +19,10 @@ from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import log_in, token_name, user_names
 from ringroad_lab.web.tables import User
 
-# What main.py does with these verbs.
-SERVER = """
-import sys, typer
-from ringroad_lab.cli import serve, user
-app = typer.Typer()
-serve.register(app)
-user.register(app)
-app(sys.argv[1:])
-"""
 PASSWORD = "correct horse battery"
 
 
-def run(*arguments: str, stdin: str = "") -> str:
+def run(*arguments: str, stdin: str | bytes = "") -> str:
     """Run a command; return what it says."""
     app = typer.Typer()
     for verb in (serve, user, token):
@@ -68,6 +59,11 @@ def test_a_user_is_added_and_removed(path: str) -> None:
 def test_a_bad_name_or_password_is_refused(path: str, name: str, password: str) -> None:
     with pytest.raises(LabError, match=r"characters|letters"):
         run("user", "add", "--store", path, "--", name, stdin=password + "\n")
+
+
+def test_a_password_that_is_no_text_is_refused(path: str) -> None:
+    with pytest.raises(LabError, match="UTF-8"):
+        run("user", "add", "alice", "--store", path, stdin=b"\xff" * 20 + b"\n")
 
 
 @pytest.mark.parametrize("noun", ["user", "token"])
@@ -112,7 +108,7 @@ def test_a_certificate_that_is_none_is_told(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_starts_answers_and_ends(path: str, end: signal.Signals) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, "serve", "--store", path, "--port", "0"],
+        [sys.executable, "-m", "ringroad_lab.cli.main", "serve", "--store", path, "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

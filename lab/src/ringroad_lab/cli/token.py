@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from ringroad_lab.cli.store_options import StoreOption
-from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.accounts import add_token, remove_token, token_names
 
@@ -21,12 +20,8 @@ def register(app: typer.Typer) -> None:
 
 def add(name: str, store: StoreOption = None) -> None:
     """Make a token, and print it once: it is not kept."""
-    try:
-        with ResultStore(store) as results:
-            token = add_token(results, name)
-    except ValueError as error:
-        raise LabError(str(error)) from error
-    typer.echo(token)
+    with ResultStore(store) as results:
+        typer.echo(add_token(results, name))
 
 
 def show(store: StoreOption = None) -> None:

@@ -26,13 +26,10 @@ def add(name: str, store: StoreOption = None) -> None:
 
     The password is asked for, or is the first line of standard input.
     """
-    try:
-        check_name(name)
-        password = _read_password()
-        with ResultStore(store) as results:
-            is_new = set_password(results, name, password)
-    except ValueError as error:
-        raise LabError(str(error)) from error
+    # Before the password is asked for.
+    check_name(name)
+    with ResultStore(store) as results:
+        is_new = set_password(results, name, _read_password())
     typer.echo(f"{name} {'can log in now' if is_new else 'has a new password'}.")
 
 
@@ -53,4 +50,7 @@ def remove(name: str, store: StoreOption = None) -> None:
 def _read_password() -> str:
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
-    return sys.stdin.readline().rstrip("\r\n")
+    try:
+        return sys.stdin.buffer.readline().decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise LabError("the password is no text in UTF-8") from error

@@ -10,7 +10,7 @@ from time import time
 
 from sqlalchemy import select
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.audit import COMMAND_LINE, Action, append
 from ringroad_lab.web.passwords import hash_password, is_password
@@ -21,22 +21,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 TOKEN_PREFIX = "ringroad-lab_"
 
 
-def check_name(name: str) -> str:
-    """Return the name of a user or token.
+def check_name(name: str) -> None:
+    """Check the name of a user or token.
 
     Raises:
-        ValueError: it is none.
+        LabError: it is none.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"name {name!r}: up to 64 letters, digits and . _ @ -, beginning with a letter or digit")
-    return name
+        raise LabError(f"name {name!r}: up to 64 letters, digits and . _ @ -, beginning with a letter or digit")
 
 
 def set_password(store: ResultStore, name: str, password: str) -> bool:
     """Add a user, or give one another password, which ends the user's sessions. Return whether the user is new.
 
     Raises:
-        ValueError: name or password are not what they may be.
+        LabError: name or password are not what they may be.
     """
     check_name(name)
     password_hash = hash_password(password)
@@ -97,13 +96,13 @@ def add_token(store: ResultStore, name: str) -> str:
     """Make a token, and return it: it is not kept.
 
     Raises:
-        ValueError: the name is none, or taken.
+        LabError: the name is none, or taken.
     """
     check_name(name)
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     with store.writing() as database:
         if database.get(ApiToken, name) is not None:
-            raise ValueError(f"there is a token {name!r} already: remove it first, or take another name")
+            raise LabError(f"there is a token {name!r} already: remove it first, or take another name")
         database.add(ApiToken(name=name, digest=_digest(token), added_at=time()))
         append(database, time(), COMMAND_LINE, Action.TOKEN_ADDED, new=name)
     return token

@@ -8,6 +8,8 @@ from functools import cache
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from ringroad_lab.errors import LabError
+
 MIN_PASSWORD_CHARACTERS = 10
 # Longer ones only cost time.
 MAX_PASSWORD_CHARACTERS = 1000
@@ -28,10 +30,10 @@ def hash_password(password: str) -> str:
     """Hash a password.
 
     Raises:
-        ValueError: it is too short or too long.
+        LabError: it is too short or too long.
     """
     if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
-        raise ValueError(f"a password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters")
+        raise LabError(f"a password has {MIN_PASSWORD_CHARACTERS} to {MAX_PASSWORD_CHARACTERS} characters")
     with _TURNS:
         return _HASHER.hash(password)
 
