@@ -55,6 +55,11 @@ def test_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
     database.close()
 
 
+def test_a_new_store_is_for_its_owner_alone(path: Path) -> None:
+    ResultStore(str(path)).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("this is no database, but it is long enough to be looked at as one\n" * 100)
@@ -67,7 +72,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(StoreError, match="another program's"):
         ResultStore(str(other))
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="Is a directory"):
         ResultStore(str(tmp_path))
     with pytest.raises(StoreError, match="text"):
         ResultStore(str(text / "below a file" / "results.db"))

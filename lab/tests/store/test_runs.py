@@ -70,7 +70,9 @@ def test_a_run_that_was_stopped_can_go_on_and_a_finished_one_cannot(store: Resul
     store.add_measurement(record.run_id, first)
     store.end_run(head_of(record))
     assert store.get_run(record.run_id).state is RunState.STOPPED
+    assert store.summaries()[0].is_ended
     store.add_measurement(record.run_id, second)
+    assert not store.summaries()[0].is_ended
     finished = record.model_copy(update={"measurements": (first, second)})
     store.end_run(finished)
     assert store.get_run(record.run_id) == finished

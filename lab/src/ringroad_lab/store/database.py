@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,10 @@ def open_database(url: URL) -> Engine:
     shown = url.database if url.drivername == "sqlite" else url.render_as_string()
     try:
         if url.drivername == "sqlite":
-            Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+            path = Path(url.database or "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # It holds hashes of passwords.
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         # A run takes hours, in which the other end may have gone and come again.
         engine = sqlalchemy.create_engine(url, pool_pre_ping=True)
         if url.drivername == "sqlite":

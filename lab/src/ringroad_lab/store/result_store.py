@@ -123,6 +123,7 @@ class ResultStore:
             taken = select(models.StoredMeasurement.id).filter_by(run_id=run_id, number=measurement.number)
             if session.scalar(taken) is not None:
                 raise StoreError(f"run {run_id} has a measurement {measurement.number} already")
+            run.is_ended = False
             session.add(measurement_row(run, measurement))
 
     def end_run(self, record: RunRecord) -> None:
