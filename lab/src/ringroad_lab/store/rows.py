@@ -71,7 +71,7 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models
     run.lab_version = indexed(record.lab_version)
     run.generator_version = indexed(record.generator_version)
     run.supersedes = indexed(record.supersedes)[:64] if record.supersedes else None
-    run.heads.append(models.RunHead(sequence=len(run.heads), raw=_raw(head)))
+    run.heads.append(models.RunHead(sequence=len(run.heads), raw=_raw(f"run {record.run_id}", head)))
     # The index is made anew: labels and versions may be known by now that were not before.
     run.labels.clear()
     run.duts.clear()
@@ -111,7 +111,7 @@ def measurement_row(run: models.Run, measurement: Measurement) -> models.StoredM
         elapsed_s=measurement.elapsed_s,
         status=measurement.outcome.status,
         headline=indexed(outcome.headline),
-        raw=_raw(measurement),
+        raw=_raw(f"measurement {measurement.number} of run {run.run_id}", measurement),
         metrics=[
             models.StoredMetric(name=name, value=metric.value, unit=indexed(metric.unit), better=metric.better)
             for name, metric in metrics.items()
@@ -119,12 +119,12 @@ def measurement_row(run: models.Run, measurement: Measurement) -> models.StoredM
     )
 
 
-def _raw(value: RunRecord | Measurement) -> str:
+def _raw(name: str, value: RunRecord | Measurement) -> str:
     try:
         # In the JSON below these would be null, which no figure can be read from.
         json.dumps(value.model_dump(), allow_nan=False, default=str)
     except ValueError as error:
-        raise RunRefusedError("a run holds a number that is not finite, which cannot be stored") from error
+        raise RunRefusedError(f"{name} has a number that is not finite: it cannot be stored") from error
     return value.model_dump_json()
 
 
