@@ -63,6 +63,18 @@ def test_times_and_trials_are_those_of_the_methods() -> None:
     assert planned.trials == 11
 
 
+def test_only_what_needs_it_waits_for_the_self_test_of_the_generator() -> None:
+    assert plan(scenarios("compare-switches"), REGISTRIES).self_test_s > 0
+    assert plan(scenarios("MESSAGE_SIZES"), REGISTRIES).self_test_s == 0
+    cards = "host.local.nics=[{generator_interface: a, dut_interface: b}, {generator_interface: c, dut_interface: d}]"
+    assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards), REGISTRIES).self_test_s == 0
+
+
+def test_the_time_is_near_what_was_measured() -> None:
+    # Eight to nine minutes on two processors.
+    assert 420 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 540
+
+
 def test_deviations_from_the_rfcs_are_told() -> None:
     assert any("60 s" in sentence for sentence in plan(scenarios("compare-switches"), REGISTRIES).deviations)
 

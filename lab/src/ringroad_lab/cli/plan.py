@@ -89,10 +89,9 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     print()
     print_table([_row(number, start) for number, start in enumerate(planned.starts, 1)])
     print()
-    print(
-        f"{planned.measurements} measurements of about {planned.trials} trials; the generator tests itself first "
-        f"({duration(planned.self_test_s, decimals=0)}). About {duration(planned.expected_s, decimals=0)} in all."
-    )
+    self_test = f"; the generator tests itself first ({duration(planned.self_test_s, decimals=0)})" if planned.self_test_s else ""
+    expected = duration(planned.expected_s, decimals=0)
+    print(f"{planned.measurements} measurements of about {planned.trials} trials{self_test}. About {expected} in all.")
     for program in programs:
         if program.path is None:
             print(f"Missing on {program.host}: {program.program}, of the package {program.package}")

@@ -44,8 +44,12 @@ class ThroughputSettings(WarmUpSettings):
         """Return how long a search is expected to take, s."""
         # Halvings from the greatest rate down to the resolution at a quarter of it; half of them fail and are repeated.
         probes = math.log2(4 / self.resolution) * (1 + self.loss_repeats / 2)
+        # What a short trial passes, a longer one mostly does not: about four fail, and are repeated, until one passes.
+        validations = 1 + 4 * (1 + self.loss_repeats)
         return (
-            self.expected_warm_up_s(trial_overhead_s) + probes * (self.search_s + trial_overhead_s) + self.validation_s + trial_overhead_s
+            self.expected_warm_up_s(trial_overhead_s)
+            + probes * (self.search_s + trial_overhead_s)
+            + validations * (self.validation_s + trial_overhead_s)
         )
 
     def deviations(self) -> tuple[str, ...]:
