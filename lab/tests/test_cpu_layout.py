@@ -37,6 +37,11 @@ def test_what_is_asked_for_is_had() -> None:
         lay_out_cpus(Cpus(dut=cpus(9)), {0, 1}, 1, 0)
 
 
+def test_processors_of_another_machine_are_those_that_are_asked_for() -> None:
+    wanted = Cpus(dut=cpus(9), guests=cpus(10))
+    assert lay_out_cpus(wanted, {0, 1}, 1, 1, is_dut_elsewhere=True) == CpuLayout(cpus(0), cpus(9), (cpus(10),))
+
+
 @given(usable=st.sets(st.integers(0, 63), min_size=1), queues=st.integers(1, 16), guests=st.integers(0, 2))
 def test_every_part_has_a_usable_processor_and_the_generator_its_own(usable: set[int], queues: int, guests: int) -> None:
     layout = lay_out_cpus(Cpus(), usable, queues, guests)

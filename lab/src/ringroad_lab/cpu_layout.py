@@ -19,15 +19,19 @@ class CpuLayout:
     """Of each guest."""
 
 
-def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int) -> CpuLayout:
+def lay_out_cpus(wanted: Cpus, usable: Set[int], queues: int, guests: int, *, is_dut_elsewhere: bool = False) -> CpuLayout:
     """Share the processors out: the generator never shares one with the device where there are two.
 
     The generator has the first, and a second where there are six or more; the device one for each queue, while that leaves one for
-    each guest; guests what is left, and where nothing is left the device's.
+    each guest; guests what is left, and where nothing is left the device's. Where device and guests are on another machine, whose
+    processors are not known here, they have those that are asked for.
 
     Raises:
         ScenarioError: a processor that is asked for is not usable.
     """
+    if is_dut_elsewhere:
+        here = lay_out_cpus(Cpus(generator=wanted.generator), usable, queues, 0)
+        return CpuLayout(here.generator, wanted.dut, tuple(wanted.guests for _ in range(guests)))
     missing = (wanted.generator | wanted.dut | wanted.guests) - usable
     if missing:
         raise ScenarioError(f"processors {sorted(missing)} are not usable here: there are {sorted(usable)}")

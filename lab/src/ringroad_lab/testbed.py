@@ -26,7 +26,7 @@ from ringroad_lab.generator.location import generator_location
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_process import OtgProcess
 from ringroad_lab.generator.self_test import measure_ceiling
-from ringroad_lab.guest.interface import Guest
+from ringroad_lab.guest.interface import GUEST_CABLES, Guest
 from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
@@ -43,8 +43,6 @@ PROBE_S = 0.1
 # one queue.
 GENERATOR_HUGE_PAGES_MIB = 64
 PROBE_TIMEOUT_S = 20.0
-# Cables of guests, where the scenario leaves the choice: shared memory first.
-GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
 
 Ceilings = dict[tuple[CableKind, str], GeneratorCeiling]
 """Of the generator, by transport and name of the frame mix."""
@@ -158,10 +156,15 @@ class TestBed:
         host = LocalHost()
         stack.callback(host.close)
         dut_host = self._dut_host or host
-        cpus = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), scenario.queues, scenario.topology.guests)
-        dut_cpus = cpus.dut if dut_host is host else scenario.cpus.dut
+        cpus = lay_out_cpus(
+            scenario.cpus,
+            os.sched_getaffinity(0),
+            scenario.queues,
+            scenario.topology.guests,
+            is_dut_elsewhere=dut_host is not host,
+        )
 
-        self._dut = self._dut_type(self._settings, Placement(dut_host, dut_cpus, scenario.queues, scenario.huge_pages))
+        self._dut = self._dut_type(self._settings, Placement(dut_host, cpus.dut, scenario.queues, scenario.huge_pages))
         if self._guest_type is not None:
             placements = [Placement(dut_host, guest_cpus, scenario.queues, scenario.huge_pages) for guest_cpus in cpus.guests]
             self._guests = [self._guest_type(f"guest{number}", placement) for number, placement in enumerate(placements, 1)]

@@ -32,6 +32,7 @@ from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.sandbox.huge_pages import huge_pages
+from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
@@ -118,9 +119,13 @@ def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
         ScenarioError: they cannot be read; the run was made by another program.
     """
     try:
-        return tuple(Scenario.model_validate(each) for each in record.scenario.get("scenarios", ()))
+        scenarios = tuple(Scenario.model_validate(each) for each in record.scenario.get("scenarios", ()))
     except ValidationError as error:
-        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {error}") from error
+        what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {what}") from error
+    if not scenarios:
+        raise ScenarioError(f"run {record.run_id} does not say what it was to measure: it cannot be resumed")
+    return scenarios
 
 
 def _carry_out(
@@ -136,6 +141,8 @@ def _carry_out(
     is_resumed: bool = False,
 ) -> NoReturn:
     _require_programs(scenarios, registries)
+    if report:
+        _check_folder(report)
     console = Console(stderr=True, quiet=is_quiet)
     expected_s = _expected_s(scenarios, registries, {m.number for m in record.measurements})
     with ExitStack() as stack:
@@ -162,6 +169,16 @@ def _carry_out(
     if whole.failure:
         print(f"ringroad-lab: {whole.failure}", file=sys.stderr)
     sys.exit(inner_status or _measured_status(whole, comparison))
+
+
+def _check_folder(report: Path) -> None:
+    """Check, before anything is measured, that a report can be written.
+
+    Raises:
+        ReportError: it cannot.
+    """
+    if report.is_dir() or not os.access(report.parent, os.W_OK):
+        raise ReportError(f"cannot write the report {report}: name a file in a folder that is there and can be written to")
 
 
 def _write(path: Path, text: str) -> None:
@@ -235,7 +252,13 @@ def _require_programs(scenarios: Sequence[Scenario], registries: Registries) -> 
 
 def _facts(scenarios: Sequence[Scenario]) -> dict[str, dict[str, str]]:
     scenario = scenarios[0]
-    layout = lay_out_cpus(scenario.cpus, os.sched_getaffinity(0), scenario.queues, max(each.topology.guests for each in scenarios))
+    layout = lay_out_cpus(
+        scenario.cpus,
+        os.sched_getaffinity(0),
+        scenario.queues,
+        max(each.topology.guests for each in scenarios),
+        is_dut_elsewhere=any(dut.host != LOCAL_HOST for dut in scenario.duts),
+    )
     cpus = {"generator": layout.generator, "dut": layout.dut}
     cpus |= {f"guest{number}": guest for number, guest in enumerate(layout.guests, 1)}
     host = LocalHost()

@@ -11,6 +11,9 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.host.interface import Process
 from ringroad_lab.record import LogExcerpt
 
+# Cables of guests, where the scenario leaves the choice: shared memory first.
+GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
+
 
 class Guest(ABC):
     """Forwards every frame between its two cables."""
@@ -18,6 +21,8 @@ class Guest(ABC):
     kind: ClassVar[str]
     """As scenarios name it: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
     carries: ClassVar[frozenset[CableKind]]
+    single_queue: ClassVar[frozenset[CableKind]] = frozenset()
+    """Kinds of cables over which it has one queue pair and no more."""
     is_stand_in: ClassVar[bool]
     """Whether it is a program in place of a virtual machine; the report says so."""
     huge_pages_mib: ClassVar[int] = 0
