@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,12 @@ def test_both_languages_say_the_same_and_on_which_line(parse, text: str, lines: 
         ("a.toml", b"link_bps = inf\n", "link_bps: inf is not a number to measure with"),
         ("a.toml", b"\xff\n", "not UTF-8"),
         ("a.toml", b"#" * (2 << 20), "longer than 1 MiB"),
-        ("a.yaml", b"a: 1\nb: [\n", "a.yaml:3"),
+        ("a.toml", b"flows = " + b"9" * 5000, "Exceeds the limit (4300 digits)"),
+        ("a.yaml", b"flows: " + b"9" * 5000, "Exceeds the limit (4300 digits)"),
+        ("a.yaml", b"a: 1\nb: [\n", "a.yaml:3:1"),
+        ("a.yaml", b'title: "\\ud800"\n', "title: '\\ud800' is half of a character"),
+        ("a.yaml", b'"\\ud800": 1\n', "'\\ud800' is half of a character"),
+        ("a.yaml", b'a: "\x01"\n', "special characters are not allowed"),
         ("a.yaml", b"a: 1\na: 2\n", "duplicate key"),
         ("a.yaml", b"- 1\n", "a table of settings is needed, not a list"),
         ("a.yaml", b"1: 2\n", "the key 1 is not a text"),
@@ -74,6 +80,14 @@ def test_what_is_no_file_of_settings_is_refused(tmp_path: Path, name: str, conte
         read_document(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
     assert told in str(caught.value)
+
+
+def test_aliases_that_stand_for_more_than_anyone_waits_for_are_refused() -> None:
+    text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{below}'] * 10)}]\n" for below, name in pairwise("abcdefgh")
+    )
+    with pytest.raises(ScenarioError, match="more than 100000 values"):
+        parse_yaml(text, "file")
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

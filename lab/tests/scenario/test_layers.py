@@ -57,6 +57,7 @@ def test_values_of_the_command_line() -> None:
         "link_bps=1e10",
         "guest_cables=",
         "labels.a b=x=y",
+        'dut."ovs-3.1".driver=ovs',
     ]
     tree = merge(command_line_layers(arguments)).tree
     assert tree == {
@@ -67,10 +68,11 @@ def test_values_of_the_command_line() -> None:
         "link_bps": 1e10,
         "guest_cables": None,
         "labels": {"a b": "x=y"},
+        "dut": {"ovs-3.1": {"driver": "ovs"}},
     }
 
 
-@pytest.mark.parametrize("argument", ["queues", "=2", "a..b=1", ".a=1", "frames=[64"])
+@pytest.mark.parametrize("argument", ["queues", "=2", "a..b=1", ".a=1", "frames=[64", 'a."b=1', 'a.""=1', 'a."b"c=1'])
 def test_what_sets_nothing_is_refused(argument: str) -> None:
     with pytest.raises(ScenarioError, match="--set"):
         command_line_layers([argument])

@@ -52,6 +52,12 @@ def test_all_layers_lie_in_their_order(folder: Path) -> None:
     assert scenario.repetitions == 3
 
 
+def test_the_layer_of_this_machine_may_choose_what_is_measured(folder: Path) -> None:
+    (folder / "hosts/here.toml").write_text('topologies = ["PVP"]\nduts = ["ovs-dpdk"]\n')
+    scenarios = resolved(folder, 'duts = ["ovs"]').scenarios
+    assert [(each.topology, each.duts[0].driver, each.physical) for each in scenarios] == [(Topology.PVP, "ovs-dpdk", CableKind.VHOST_USER)]
+
+
 def test_the_layer_of_a_device_lies_below_the_scenario(folder: Path) -> None:
     assert resolved(folder, 'duts = ["ovs-dpdk"]').scenarios[0].physical is CableKind.VHOST_USER
     assert resolved(folder, 'duts = ["ovs-dpdk"]\nphysical = "veth"').scenarios[0].physical is CableKind.VETH
@@ -110,7 +116,23 @@ def test_all_problems_are_told_together_with_their_places(folder: Path) -> None:
         ('duts = ["ovz"]', "duts: there is no driver 'ovz'; did you mean 'ovs'?"),
         ('duts = ["new"]\n[dut.new]\ndriver = "ringrod"', "dut.new.driver: there is no driver 'ringrod'; did you mean 'ringroad'?"),
         ('duts = ["ovs", "ovs"]', "duts: ovs is there twice"),
-        ("duts = []", "duts: "),
+        ("duts = []", "duts: needs one at least"),
+        ('duts = ["a name!"]', "scenario mine: duts.0: 'a name!': letters, digits and _ . + - are allowed"),
+        ('[dut."a name!"]\ndriver = "ovs"', "dut.a name!: 'a name!': letters, digits and _ . + - are allowed"),
+        (f'[dut.ringroad]\ndriver = "{"a" * 300}"', "dut.ringroad.driver: String should have at most 64 characters"),
+        ("labels.version = 3.1", """labels.version: has to be a text, not 3.1: write it in quotes, as '"3.1"'"""),
+        (
+            'duts = ["ovs-dpdk"]\nphysical = "veth"\nqueues = 2',
+            "queues: ovs-dpdk over veth has one queue pair, not 2 (scenario, ",
+        ),
+        (
+            'duts = ["ringroad"]\ntopologies = ["PVP"]\nguest = "qemu-testpmd"\nqueues = 2',
+            "queues: guest qemu-testpmd over vhost-user has one queue pair, not 2",
+        ),
+        (
+            'methods = ["message-size"]\ntopologies = ["PVP"]',
+            "topologies: message-size measures between two stations: P2P, not PVP",
+        ),
         ('duts = ["ovs"]\n[dut.osv]\nphysical = "veth"', "dut.osv: describes a device that `duts` does not name; did you mean 'ovs'?"),
         ('duts = ["ovs"]\n[dut.ovs]\nsettngs = {}', "dut.ovs.settngs: no such setting; did you mean 'settings'?"),
         ('duts = ["ovs"]\n[dut.ovs.settings]\nveth_mod = 1', "dut.ovs.settings.veth_mod: no such setting; did you mean 'veth_mode'?"),
@@ -182,11 +204,27 @@ def test_what_may_spoil_the_measurement_is_warned_of(folder: Path) -> None:
     assert resolved(folder, 'duts = ["ovs-dpdk"]\nqueues = 4', cpus=frozenset(range(8))).warnings == ()
 
 
+def test_a_guest_that_no_topology_has_is_warned_of(folder: Path) -> None:
+    told = 'guest testpmd takes no part: P2P has none; topologies = ["PVP"] has (--set guest)'
+    assert resolved(folder, 'duts = ["ovs"]', "guest=testpmd").warnings == (told,)
+    # One that a later layer leaves out by choosing other topologies is not.
+    text = 'topologies = ["PVP"]\nguest = "testpmd"'
+    assert resolved(folder, text, "topologies=[P2P]").warnings == ()
+    (folder / "site.toml").write_text('guest = "testpmd"\n')
+    assert resolved(folder, 'topologies = ["P2P", "PVP"]').warnings == ()
+
+
 def test_warnings_are_of_the_processors_that_the_lab_shares_out(folder: Path) -> None:
     text = 'duts = ["ovs-dpdk"]\ntopologies = ["P2P", "PVP"]'
     told = resolved(folder, text, cpus=frozenset({0, 1})).warnings
     assert told == ("PVP: device and guest 1 share processor 1: they take time from each other",)
     assert resolved(folder, text, cpus=frozenset({0, 1, 2})).warnings == ()
+
+
+def test_a_folder_of_settings_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    library = Library(tmp_path / ("a" * 300), "here")
+    with pytest.raises(ScenarioError, match="File name too long; RINGROAD_LAB_CONFIG names another"):
+        resolve(library, REGISTRIES, "OVS_VANILLA")
 
 
 def test_unknown_names_are_met_with_near_ones(folder: Path) -> None:

@@ -59,6 +59,8 @@ class Dut(ABC):
     settings_type: ClassVar[type[DutSettings]]
     carries: ClassVar[frozenset[CableKind]]
     """Kinds of cables that it has ports for."""
+    single_queue: ClassVar[frozenset[CableKind]] = frozenset()
+    """Those over which it has one queue pair and no more."""
     obeys_rules: ClassVar[bool]
     """Whether it forwards by rules; else it learns addresses, and PVP is a bridge for each pair of ports."""
     serves_sockets: ClassVar[bool] = True

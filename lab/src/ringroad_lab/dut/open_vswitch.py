@@ -342,6 +342,7 @@ class OvsDpdk(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch with DPDK"
     settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.NIC})
+    single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     settings: OvsDpdkSettings
 

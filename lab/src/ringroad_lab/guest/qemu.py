@@ -35,6 +35,7 @@ class QemuGuest(Guest):
     """A virtual machine with a virtio-net card for each cable."""
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
+    single_queue: ClassVar[frozenset[CableKind]] = carries
     is_stand_in: ClassVar[bool] = False
     memory_mib: ClassVar[int]
     kernel_arguments: ClassVar[str] = ""

@@ -23,6 +23,7 @@ class TestpmdGuest(Guest):
 
     kind: ClassVar[str] = "testpmd"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
+    single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     forward_mode: ClassVar[Literal["io", "macswap"]] = "io"

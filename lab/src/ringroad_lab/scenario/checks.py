@@ -7,15 +7,16 @@ from itertools import combinations
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.guest.interface import GUEST_CABLES
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
+from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schema import ScenarioTable
 
-LOCAL_HOST = "local"
 # What the generator has ports for.
 GENERATOR_CABLES = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
 PHYSICAL_PORTS = 2
@@ -30,9 +31,10 @@ def check(
     _check_duts(scenario, table, registries, problems)
     _check_methods(scenario, table, registries, problems)
     _check_guest(scenario, registries, problems)
+    _check_queues(scenario, registries, problems)
     _check_places(scenario, problems)
     problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
-    warnings = _check_cpus(scenario, online_cpus, problems)
+    warnings = [*_idle_guest(table, merged), *_check_cpus(scenario, online_cpus, problems)]
     return problems, warnings
 
 
@@ -75,11 +77,23 @@ def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registr
     for method in scenario.methods:
         if method.name not in registries.methods:
             problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, registries.methods)}"))
+        elif registries.methods[method.name].is_between_stations:
+            _check_stations(scenario, method.name, registries, problems)
     for name, settings in table.method.items():
         if name in registries.methods:
             validate(registries.methods[name].settings_type, settings, ("method", name), problems)
         elif name not in table.methods:
             problems.append(Problem(("method", name), f"there is no such method{suggest(name, registries.methods)}"))
+
+
+def _check_stations(scenario: Scenario, method: str, registries: Registries, problems: list[Problem]) -> None:
+    if scenario.topology.guests:
+        problems.append(Problem(("topologies",), f"{method} measures between two stations: P2P, not {scenario.topology}"))
+    for dut in scenario.duts:
+        if (driver_type := registries.duts.get(dut.driver)) and CableKind.VETH not in driver_type.carries:
+            problems.append(Problem(("duts",), f"{method} joins its stations by veth pairs, and {dut.driver} has no ports for them"))
+        if dut.host != LOCAL_HOST:
+            problems.append(Problem(("dut", dut.label, "host"), f"{method} measures on this machine only"))
 
 
 def _check_guest(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
@@ -106,6 +120,33 @@ def _check_guest(scenario: Scenario, registries: Registries, problems: list[Prob
         elif scenario.guest_cables is not None and scenario.guest_cables not in both:
             text = f"{scenario.guest_cables} does not join {dut.driver} and {scenario.guest}; {_names(both)} does"
             problems.append(Problem(("guest_cables",), text))
+
+
+def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
+    """Warn of a guest that was asked for, by the layer that chose the topologies or a later one, and that none of them has."""
+    asked, chosen = merged.origin(("guest",)), merged.origin(("topologies",))
+    if table.guest is None or asked is None or chosen is None or asked.rank < chosen.rank:
+        return []
+    if any(topology.guests for topology in table.topologies):
+        return []
+    return [f'guest {table.guest} takes no part: {_names(table.topologies)} has none; topologies = ["PVP"] has ({asked})']
+
+
+def _check_queues(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+    if scenario.queues == 1:
+        return
+    guest_type = registries.guests.get(scenario.guest or "")
+    for dut in scenario.duts:
+        if (driver_type := registries.duts.get(dut.driver)) is None:
+            continue
+        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical)}
+        single = {f"{dut.driver} over {kind}" for kind in kinds & driver_type.single_queue}
+        if guest_type is not None:
+            both = driver_type.carries & guest_type.carries
+            kind = scenario.guest_cables or next((kind for kind in GUEST_CABLES if kind in both), None)
+            single |= {f"{dut.driver} over {kind}"} if kind in driver_type.single_queue else set()
+            single |= {f"guest {scenario.guest} over {kind}"} if kind in guest_type.single_queue else set()
+        problems += [Problem(("queues",), f"{part} has one queue pair, not {scenario.queues}") for part in sorted(single)]
 
 
 def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
@@ -145,21 +186,25 @@ def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems
         return []
     missing = {role: wanted - online_cpus for role, wanted in named.items() if not wanted <= online_cpus}
     for role, numbers in missing.items():
-        problems.append(Problem(("cpus", role), f"there is no processor {_names(numbers)} here; there are {_names(online_cpus)}"))
+        problems.append(Problem(("cpus", role), f"there is no {_processors(numbers)} here; there are {_names(online_cpus)}"))
     if missing or not is_local:
         return []
     layout = lay_out_cpus(cpus, online_cpus, scenario.queues, scenario.topology.guests)
     guests = {f"guest {number}": used for number, used in enumerate(layout.guests, 1)}
     roles = {"generator": layout.generator, "device": layout.dut, **guests}
     warnings = [
-        f"{scenario.topology}: {left} and {right} share processor {_names(roles[left] & roles[right])}: they take time from each other"
+        f"{scenario.topology}: {left} and {right} share {_processors(roles[left] & roles[right])}: they take time from each other"
         for left, right in combinations(roles, 2)
         if roles[left] & roles[right]
     ]
     if scenario.queues > len(layout.dut):
-        noun = "processor" if len(layout.dut) == 1 else "processors"
-        warnings.append(f"{scenario.topology}: {scenario.queues} queues, but {len(layout.dut)} {noun} for the device: queues share them")
+        processors = "1 processor" if len(layout.dut) == 1 else f"{len(layout.dut)} processors"
+        warnings.append(f"{scenario.topology}: {scenario.queues} queues, but {processors} for the device: queues share them")
     return warnings
+
+
+def _processors(numbers: frozenset[int]) -> str:
+    return f"processor{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
 
 
 def _repeated(path: KeyPath, names: Iterable[str]) -> list[Problem]:

@@ -22,6 +22,8 @@ KeyPath = tuple[str, ...]
 SUFFIXES = (".toml", ".yaml", ".yml")
 _MAX_DEPTH = 16
 _MAX_BYTES = 1 << 20
+# A few aliases of YAML within each other stand for more values than anyone waits for.
+_MAX_VALUES = 100_000
 _TOML_TABLE = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$")
 _TOML_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _TOML_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
@@ -40,8 +42,8 @@ class Document:
 
 
 def path_text(path: KeyPath) -> str:
-    """Write a path as users do: `dut.ovs-dpdk.driver`."""
-    return ".".join(path)
+    """Write a path as users do: `dut.ovs-dpdk.driver`, `dut."ovs-3.1".driver`."""
+    return ".".join(f'"{part}"' if "." in part else part for part in path)
 
 
 def read_document(path: Path, source: str | None = None) -> Document:
@@ -75,9 +77,9 @@ def parse_toml(text: str, source: str) -> Document:
     """
     try:
         tree = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ScenarioError(f"{source}: not TOML: {error}") from error
-    _check_plain(tree, (), source)
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError(f"{source}: not TOML: {_first_words(error)}") from error
+    _check_plain(tree, source)
     return Document(source, tree, _toml_lines(text))
 
 
@@ -106,30 +108,58 @@ def parse_yaml_value(text: str, source: str) -> Any:  # noqa: ANN401
     try:
         value = YAML(typ="safe", pure=True).load(text)
     except MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ScenarioError(f"{source}{line}: not YAML: {error.problem or error.context}") from error
+        mark = error.problem_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark and "\n" in text else ""
+        raise ScenarioError(f"{source}{place}: not YAML: {error.problem or error.context}") from error
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ScenarioError(f"{source}: not YAML: {error}") from error
-    _check_plain(value, (), source)
+        raise ScenarioError(f"{source}: not YAML: {_first_words(error)}") from error
+    _check_plain(value, source)
     return value
 
 
-def _check_plain(value: Any, path: KeyPath, source: str) -> None:  # noqa: ANN401
-    where = f"{source}: {path_text(path)}: " if path else f"{source}: "
-    if len(path) > _MAX_DEPTH:
-        raise ScenarioError(f"{source}: {path_text(path[:3])}: tables and lists within each other, more than {_MAX_DEPTH} deep")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise ScenarioError(f"{where}the key {key!r} is not a text: quote it")
-            _check_plain(item, (*path, key), source)
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            _check_plain(item, (*path, str(number)), source)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ScenarioError(f"{where}{value} is not a number to measure with")
-    elif value is not None and not isinstance(value, bool | int | float | str):
-        raise ScenarioError(f"{where}{_kind(value)} is no setting: texts, numbers, true, false, lists and tables are")
+def _first_words(error: Exception) -> str:
+    """What a parser says, without what it advises programmers to do."""
+    return str(error).partition("\n")[0].partition("; ")[0]
+
+
+def _check_plain(tree: Any, source: str) -> None:  # noqa: ANN401
+    """Refuse what no file of settings needs.
+
+    Raises:
+        ScenarioError: what, and under which key.
+    """
+    values = 0
+
+    def check(value: Any, path: KeyPath) -> None:  # noqa: ANN401
+        nonlocal values
+        values += 1
+        if values > _MAX_VALUES:
+            raise ScenarioError(f"{source}: more than {_MAX_VALUES} values, which no file of settings has")
+        where = f"{source}: {path_text(path)}: " if path else f"{source}: "
+        if len(path) > _MAX_DEPTH:
+            raise ScenarioError(f"{source}: {path_text(path[:3])}: tables and lists within each other, more than {_MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise ScenarioError(f"{where}the key {key!r} is not a text: quote it")
+                _check_text(key, where)
+                check(item, (*path, key))
+        elif isinstance(value, list):
+            for number, item in enumerate(value):
+                check(item, (*path, str(number)))
+        elif isinstance(value, str):
+            _check_text(value, where)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ScenarioError(f"{where}{value} is not a number to measure with")
+        elif value is not None and not isinstance(value, bool | int | float):
+            raise ScenarioError(f"{where}{_kind(value)} is no setting: texts, numbers, true, false, lists and tables are; quote a text")
+
+    check(tree, ())
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ScenarioError(f"{where}{text!r} is half of a character")
 
 
 def _kind(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,11 @@ from typing import Any
 
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.scenario.document import Document, KeyPath, parse_yaml_value, path_text
+
+# A key with a dot in it stands in quotes: `dut."ovs-3.1".driver`.
+_PART = r"""(?:"[^"]*"|[^."=]+)"""
+_ASSIGNMENT = re.compile(rf"({_PART}(?:\.{_PART})*)=(.*)", re.DOTALL)
+_KEY_PART = re.compile(r"""\s*"([^"]*)"\s*|([^."]+)""")
 
 
 class LayerKind(StrEnum):
@@ -113,12 +119,12 @@ def command_line_layers(assignments: Sequence[str]) -> list[Layer]:
     """
     layers = []
     for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        path = tuple(part.strip() for part in key.split("."))
-        if not equals or not all(path):
+        found = _ASSIGNMENT.fullmatch(assignment)
+        path = tuple(bare.strip() or quoted for quoted, bare in _KEY_PART.findall(found[1])) if found else ()
+        if not found or not all(path):
             raise ScenarioError(f"--set {assignment}: write KEY.PATH=VALUE, as in --set queues=2 or --set 'frames=[64, imix]'")
         source = f"--set {path_text(path)}"
-        value = parse_yaml_value(text, source)
+        value = parse_yaml_value(found[2], source)
         for part in reversed(path):
             value = {part: value}
         layers.append(Layer(LayerKind.COMMAND_LINE, Document(source, value, {})))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +86,8 @@ class Library:
 
     def scenario_files(self) -> dict[str, Path]:
         """Return the files of all scenarios, by name; the user's own go before those of the package."""
-        own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix in SUFFIXES}
+        with _reading(self.folder):
+            own = {path.stem: path for path in sorted((self.folder / "scenarios").glob("*")) if path.suffix in SUFFIXES}
         return {path.stem: path for path in sorted((self.package / "catalogue").glob("*.toml"))} | own
 
     def scenario(self, name: str) -> Layer:
@@ -125,4 +127,14 @@ def _is_path(name: str) -> bool:
 
 
 def _find(folder: Path, stem: str) -> Path | None:
-    return next((path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()), None)
+    with _reading(folder):
+        return next((path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()), None)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Tell why a folder of settings cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise ScenarioError(f"{folder}: {error.strerror}; RINGROAD_LAB_CONFIG names another folder of settings") from error

@@ -52,12 +52,16 @@ def validate(type_: type[Model], value: object, path: KeyPath, problems: list[Pr
         return type_.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         for details in error.errors(include_url=False):
+            if details["type"] == "too_short" and details["input"]:
+                # Each of its items is wrong, and told.
+                continue
             problems.append(_problem(type_, details, path, extra_keys))
     return None
 
 
 def _problem(type_: type[BaseModel], details: ErrorDetails, path: KeyPath, extra_keys: Sequence[str]) -> Problem:
-    location = tuple(str(part) for part in details["loc"])
+    # A key that is wrong is named as such.
+    location = tuple(str(part) for part in details["loc"] if part != "[key]")
     here = (*path, *location)
     given: Any = details["input"]
     match details["type"]:
@@ -71,6 +75,10 @@ def _problem(type_: type[BaseModel], details: ErrorDetails, path: KeyPath, extra
             return Problem(here, f"{given!r} is not one of {', '.join(allowed)}{_did_you_mean(str(given), allowed)}")
         case "value_error":
             return Problem(here, str(details["ctx"]["error"]))
+        case "too_short":
+            return Problem(here, "needs one at least")
+        case "string_type" if isinstance(given, int | float):
+            return Problem(here, f"has to be a text, not {given!r}: write it in quotes, as '\"{given}\"'")
         case "string_pattern_mismatch":
             return Problem(here, f"{given!r}: letters, digits and _ . + - are allowed")
         case _:
@@ -79,7 +87,7 @@ def _problem(type_: type[BaseModel], details: ErrorDetails, path: KeyPath, extra
                 message.replace("a valid boolean", "true or false").replace("valid integer", "whole number").replace("valid string", "text")
             )
             message = message.replace("Object", "table")
-            shown = "" if isinstance(given, dict | list) else f", not {given!r}"
+            shown = "" if isinstance(given, dict | list) else ", and is unset" if given is None else f", not {given!r}"
             return Problem(here, message + shown)
 
 

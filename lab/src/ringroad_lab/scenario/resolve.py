@@ -61,15 +61,13 @@ def resolve(
         ScenarioError: with all problems together.
     """
     own = library.scenario(name)
-    above = [own, *library.site_layers(), *user_layers]
-    choices = merge([library.defaults(), *above])
-    chosen = check_table(_own_name(own, name), choices)
-    above = [
-        own,
-        *library.site_layers(),
-        *library.host_layers([chosen.dut[label].host for label in chosen.duts if label in chosen.dut]),
-        *user_layers,
-    ]
+    below, site = library.defaults(), library.site_layers()
+    # First without the layers of the hosts where devices are: where these are is only known then.
+    above = [own, *site, *library.host_layers(()), *user_layers]
+    chosen = check_table(_own_name(own, name), merge([below, *above]))
+    hosts = [chosen.dut[label].host for label in chosen.duts if label in chosen.dut]
+    above = [own, *site, *library.host_layers(hosts), *user_layers]
+    chosen = check_table(_own_name(own, name), merge([below, *above]))
     resolved = []
     warnings: list[str] = []
     for topology in chosen.topologies:

@@ -30,9 +30,9 @@ FrameText = Annotated[FrameMix, PlainValidator(_frame)]
 class DutTable(Frozen):
     """`[dut.LABEL]`."""
 
-    driver: str | None = None
+    driver: Name | None = None
     """None: the label is the driver's name."""
-    host: str = "local"
+    host: Name = "local"
     physical: CableKind | None = None
     settings: dict[str, Any] = {}
 
