@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
 from ringroad_lab.scenario.registries import Registries
@@ -48,7 +49,7 @@ def print_table(rows: list[dict[str, str]]) -> None:
     for number, name in enumerate(rows[0] if rows else ()):
         table.add_column(name, no_wrap=number == 0)
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*map(printable, row.values()))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         # What reads it takes lines as they are.
@@ -63,7 +64,7 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
                 "scenario": summary.name,
                 "topologies": ", ".join(summary.topologies),
                 "devices": ", ".join(summary.duts),
-                "title": summary.title if not summary.problem else f"cannot be used: {summary.problem}",
+                "title": summary.title if not summary.problem else f"cannot be used: {' '.join(summary.problem.split())}",
             }
             for summary in summaries(Library.of_this_machine())
         ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
-from ringroad_lab.scenario.plan import Plan, PlannedStart
-from ringroad_lab.scenario.plan import plan as make_plan
 from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.scenario.requirements import RequiredProgram, required_programs
 from ringroad_lab.scenario.resolve import ResolvedScenario
+
+if TYPE_CHECKING:
+    from ringroad_lab.scenario.plan import Plan, PlannedStart
+    from ringroad_lab.scenario.requirements import RequiredProgram
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +26,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def plan(scenario: ScenarioName, layer: LayerNames = None, set_: Assignments = None, as_json: AsJson = False) -> None:
         """Tell what a run would measure, in which order, how long it takes, and which programs are missing."""
+        # Here: methods bring libraries that take long to import, and other verbs do not wait for them.
+        from ringroad_lab.scenario.plan import plan as make_plan
+        from ringroad_lab.scenario.requirements import required_programs
+
         registries = Registries.load()
         resolved = resolve_arguments(scenario, layer, set_, registries)
         planned = make_plan(resolved.scenarios, registries)
@@ -85,7 +92,7 @@ def _row(number: int, start: PlannedStart) -> dict[str, str]:
 
 
 def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredProgram, ...]) -> None:
-    print(f"{resolved.name}: {resolved.title}" if resolved.title else resolved.name)
+    print(printable(f"{resolved.name}: {resolved.title}" if resolved.title else resolved.name))
     print()
     print_table([_row(number, start) for number, start in enumerate(planned.starts, 1)])
     print()
@@ -98,6 +105,6 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     if missing := _missing(programs):
         print(f"To install what is missing: apt-get install {' '.join(missing)}")
     for warning in resolved.warnings:
-        print(f"Warning: {warning}")
+        print(f"Warning: {printable(warning)}")
     for deviation in planned.deviations:
         print(f"Deviation: {deviation}")

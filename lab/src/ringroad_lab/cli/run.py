@@ -1,4 +1,4 @@
-"""`ringroad-lab run` and `ringroad-lab resume`."""
+"""What `ringroad-lab run` and `ringroad-lab resume` do; their arguments are in `run_verbs`, which need not import all this."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
 from pydantic import ValidationError
 from rich.console import Console
 
 from ringroad_lab import __version__
 from ringroad_lab.cli import status
-from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
@@ -28,6 +26,7 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.html import render_html
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.supervisor import Supervisor
@@ -42,74 +41,51 @@ from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.testbed import huge_pages_mib
 
-BaselineName = Annotated[
-    str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
-]
-ReportFile = Annotated[Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write the HTML report into this file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+def begin_run(
+    scenario: str,
+    layer: Sequence[str] | None,
+    set_: Sequence[str] | None,
+    label: Sequence[str] | None,
+    store: str | None,
+    baseline: str | None,
+    report: Path | None,
+    *,
+    is_quiet: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Measure a scenario, keep the result, compare it, and exit."""
+    registries = Registries.load()
+    resolved = resolve_arguments(scenario, layer, set_, registries)
+    for warning in resolved.warnings:
+        print(f"ringroad-lab: warning: {printable(warning)}", file=sys.stderr)
+    now = time.time()
+    record = RunRecord(
+        run_id=str(uuid.uuid4()),
+        name=resolved.name,
+        scenario={"scenarios": [each.model_dump(mode="json") for each in resolved.scenarios]},
+        command=("ringroad-lab", *sys.argv[1:]),
+        lab_version=__version__,
+        started_at=now,
+        ended_at=now,
+        state=RunState.STOPPED,
+        duts=(),
+        facts=_facts(resolved.scenarios),
+        link_bps=resolved.scenarios[0].link_bps,
+        deviations=_deviations(resolved.scenarios, registries),
+        labels=_labels(resolved.scenarios, label or ()),
+    )
+    _carry_out(record, resolved.scenarios, registries, store, baseline, report, is_quiet=is_quiet, as_json=as_json)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-
-    @app.command()
-    def run(
-        scenario: ScenarioName,
-        layer: LayerNames = None,
-        set_: Assignments = None,
-        store: StoreOption = None,
-        baseline: BaselineName = None,
-        report: ReportFile = None,
-        label: Annotated[
-            list[str] | None,
-            typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
-        ] = None,
-        quiet: Quiet = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Measure a scenario, keep the result, and compare it.
-
-        Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
-        The status is 4 where a measurement is invalid, and 5 where the comparison shows a regression.
-        """
-        registries = Registries.load()
-        resolved = resolve_arguments(scenario, layer, set_, registries)
-        for warning in resolved.warnings:
-            print(f"ringroad-lab: warning: {warning}", file=sys.stderr)
-        now = time.time()
-        record = RunRecord(
-            run_id=str(uuid.uuid4()),
-            name=resolved.name,
-            scenario={"scenarios": [each.model_dump(mode="json") for each in resolved.scenarios]},
-            command=("ringroad-lab", *sys.argv[1:]),
-            lab_version=__version__,
-            started_at=now,
-            ended_at=now,
-            state=RunState.STOPPED,
-            duts=(),
-            facts=_facts(resolved.scenarios),
-            link_bps=resolved.scenarios[0].link_bps,
-            deviations=_deviations(resolved.scenarios, registries),
-            labels=_labels(resolved.scenarios, label or ()),
-        )
-        _carry_out(record, resolved.scenarios, registries, store, baseline, report, is_quiet=quiet, as_json=as_json)
-
-    @app.command()
-    def resume(
-        run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
-        store: StoreOption = None,
-        baseline: BaselineName = None,
-        report: ReportFile = None,
-        quiet: Quiet = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Measure what is missing of a run that was stopped."""
-        with ResultStore(store) as results:
-            record = results.get_run(results.resolve(run_))
-        if record.state is RunState.FINISHED:
-            raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
-        scenarios = scenarios_of(record)
-        _carry_out(record, scenarios, Registries.load(), store, baseline, report, is_quiet=quiet, as_json=as_json, is_resumed=True)
+def resume_run(name: str, store: str | None, baseline: str | None, report: Path | None, *, is_quiet: bool, as_json: bool) -> NoReturn:
+    """Measure what is missing of a run, and exit."""
+    with ResultStore(store) as results:
+        record = results.get_run(results.resolve(name))
+    if record.state is RunState.FINISHED:
+        raise StoreError(f"run {record.run_id} is finished: there is nothing to go on with")
+    scenarios = scenarios_of(record)
+    _carry_out(record, scenarios, Registries.load(), store, baseline, report, is_quiet=is_quiet, as_json=as_json, is_resumed=True)
 
 
 def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
+from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.document import path_text
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, ResolvedTopology
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
         """Show a scenario as all its layers make it, as TOML that can be used as a file."""
         resolved = resolve_arguments(scenario, layer, set_, Registries.load())
         for warning in resolved.warnings:
-            typer.echo(f"ringroad-lab: warning: {warning}", err=True)
+            typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
         print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")
 
 

@@ -1,0 +1,59 @@
+"""`ringroad-lab run` and `ringroad-lab resume`: their arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
+from ringroad_lab.cli.store_options import StoreOption
+
+BaselineName = Annotated[
+    str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
+]
+ReportFile = Annotated[Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write the HTML report into this file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+
+    @app.command()
+    def run(
+        scenario: ScenarioName,
+        layer: LayerNames = None,
+        set_: Assignments = None,
+        store: StoreOption = None,
+        baseline: BaselineName = None,
+        report: ReportFile = None,
+        label: Annotated[
+            list[str] | None,
+            typer.Option("--label", metavar="NAME=VALUE", help="Say something of what is measured: version=3.2, build=17, ..."),
+        ] = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure a scenario, keep the result, and compare it.
+
+        Ctrl-C stops after the trial under way and keeps what is measured; `resume` goes on.
+        The status is 4 where a measurement is invalid, and 5 where the comparison shows a regression.
+        """
+        from ringroad_lab.cli.run import begin_run
+
+        begin_run(scenario, layer, set_, label, store, baseline, report, is_quiet=quiet, as_json=as_json)
+
+    @app.command()
+    def resume(
+        run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
+        store: StoreOption = None,
+        baseline: BaselineName = None,
+        report: ReportFile = None,
+        quiet: Quiet = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Measure what is missing of a run that was stopped."""
+        from ringroad_lab.cli.run import resume_run
+
+        resume_run(run_, store, baseline, report, is_quiet=quiet, as_json=as_json)
