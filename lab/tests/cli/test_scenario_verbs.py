@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -154,6 +155,15 @@ def test_json_is_one_document_and_nothing_else(lab: Lab, verb: str) -> None:
     # With a warning beside it.
     arguments = [] if verb == "list" else ["OVS_VANILLA", "--set", "guest=testpmd"]
     assert json.loads(lab(verb, *arguments, "--json").stdout)
+
+
+def test_an_output_that_cannot_be_written_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ringroad_lab.cli.show.toml_text", full)
+    ended = lab("show", "OVS_VANILLA")
+    assert (ended.returncode, ended.stderr) == (1, "ringroad-lab: [Errno 28] No space left on device\n")
 
 
 def test_version_and_help() -> None:

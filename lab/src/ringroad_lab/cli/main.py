@@ -23,6 +23,7 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name=PROGRAM,
         no_args_is_help=True,
+        epilog="Begin with `ringroad-lab list`; then `plan` a scenario, and `run` it.",
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -49,6 +50,10 @@ def main() -> None:
         text = "\n".join(map(printable, str(error).split("\n")))
         print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except OSError as error:
+        # A full disk, say, where the output goes.
+        print(f"{PROGRAM}: {printable(str(error))}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _print_version(is_asked: bool) -> None:

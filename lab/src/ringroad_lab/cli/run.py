@@ -262,9 +262,11 @@ def _labels(scenarios: Sequence[Scenario], said: Sequence[str]) -> dict[str, str
 def _expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
     """How long each measurement that is missing is expected to take, s, by its number."""
     expected: dict[int, float] = {}
-    for start, turn in zip(plan(scenarios, registries).starts, schedule(scenarios), strict=True):
-        # The device's own start is shared out among what is measured of it.
+    planned = plan(scenarios, registries)
+    for start, turn in zip(planned.starts, schedule(scenarios), strict=True):
+        # The device's own start is shared out among what is measured of it, and the generator's tests of itself among all.
         overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
+        overhead_s += planned.self_test_s / planned.measurements
         for step, each in zip(turn.steps, start.measurements, strict=True):
             if step.number not in measured:
                 expected[step.number] = each.expected_s + overhead_s
