@@ -144,6 +144,7 @@ def test_all_problems_are_told_together_with_their_places(folder: Path) -> None:
         ('[method.throughput]\nsearch_s = "1"', "method.throughput.search_s: has to be a valid number, not '1'"),
         ("[method.latancy]\nrepeats = 1", "method.latancy: there is no such method; did you mean 'latency'?"),
         ("frames = [64, 64]", "frames: 64 is there twice"),
+        ('topologies = ["P2P", "P2P"]', "topologies: P2P is there twice"),
         ("frames = [63]", "frames.0: frame size 63: from 64 to 9216 bytes"),
         ('frames = ["big"]', "frames.0: frame size 'big'"),
         ("frames = 64", "frames: has to be a list, not 64"),

@@ -59,6 +59,7 @@ def begin_run(
     resolved = resolve_arguments(scenario, layer, set_, registries)
     for warning in resolved.warnings:
         print(f"ringroad-lab: warning: {printable(warning)}", file=sys.stderr)
+    labels = _labels(resolved.scenarios, label or ())
     now = time.time()
     record = RunRecord(
         run_id=str(uuid.uuid4()),
@@ -73,7 +74,7 @@ def begin_run(
         facts=_facts(resolved.scenarios),
         link_bps=resolved.scenarios[0].link_bps,
         deviations=_deviations(resolved.scenarios, registries),
-        labels=_labels(resolved.scenarios, label or ()),
+        labels=labels,
     )
     _carry_out(record, resolved.scenarios, registries, store, baseline, report, is_quiet=is_quiet, as_json=as_json)
 

@@ -33,6 +33,7 @@ def check(
     _check_guest(scenario, registries, problems)
     _check_queues(scenario, registries, problems)
     _check_places(scenario, problems)
+    problems += _repeated(("topologies",), table.topologies)
     problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
     warnings = [*_idle_guest(table, merged), *_check_cpus(scenario, online_cpus, problems)]
     return problems, warnings
