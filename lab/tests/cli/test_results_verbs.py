@@ -79,7 +79,7 @@ def test_a_report_tells_the_comparison_with_a_baseline() -> None:
 
 @pytest.mark.usefixtures("location")
 def test_a_report_is_also_the_record_and_csv() -> None:
-    assert read_records(lab("report", "1111", "--format", "json").stdout, "stdout") == (NEW,)
+    assert read_records(lab("report", "1111", "--json").stdout, "stdout") == (NEW,)
     assert len(lab("report", "1111", "--format", "csv").stdout.splitlines()) == 1 + 2 * len(NEW.measurements)
 
 
@@ -99,7 +99,7 @@ def test_a_regression_can_be_a_status() -> None:
     assert "**regression**" in told.stdout
     lab("compare", "0000", "1111", "--fail-on-regression", status=REGRESSION)
     lab("compare", "1111", "0000", "--fail-on-regression")
-    content = json.loads(lab("compare", "0000", "1111", "--format", "json").stdout)
+    content = json.loads(lab("compare", "0000", "1111", "--json").stdout)
     assert content["verdict"] == "regression"
 
 

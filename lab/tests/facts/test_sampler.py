@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from ringroad_lab.deadline import wait_until
+from ringroad_lab.facts import sampler as sampler_module
 from ringroad_lab.facts.sampler import MACHINE, Sampler
 
 BUSY = (
@@ -141,3 +142,23 @@ def test_an_idle_machine_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> No
     with Sampler(interval_s=0.01) as sampler:
         assert wait_until(lambda: len(points(sampler, MACHINE, "steal time")) > 2, 20)
     assert sampler.warnings() == ()
+
+
+def test_a_long_run_keeps_a_bounded_number_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_module, "MOST_POINTS", 10)
+    said = 0
+
+    def count() -> Times:
+        nonlocal said
+        said += 1
+        return Times(said, 0, said, 0, 0, 0)
+
+    monkeypatch.setattr(psutil, "cpu_times", count)
+    with Sampler(interval_s=0.001) as sampler:
+        assert wait_until(lambda: said > 40, 20)
+    (busy,) = [series for series in sampler.series() if series.name == "busy time"]
+    times = [time for time, _ in busy.points]
+    assert len(times) <= 10
+    assert times == sorted(times)
+    # From the first to the last.
+    assert times[-1] - times[0] > 40 * 0.001 / 2

@@ -200,13 +200,16 @@ def test_what_was_measured_is_not_measured_again() -> None:
     assert [event.dut for event in lab.events if isinstance(event, StepBegan)] == ["fast"]
 
 
-def test_methods_are_told_the_throughput_found_before_them() -> None:
-    lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "latency", FrameLossMethod.name)))
+@pytest.mark.parametrize("acceptable_loss_ratio", [0.0, 0.01])
+def test_methods_are_told_the_throughput_found_before_them_where_it_is_without_loss(acceptable_loss_ratio: float) -> None:
+    asked = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
+    throughput = MethodChoice(name=ThroughputMethod.name, settings={"acceptable_loss_ratio": acceptable_loss_ratio})
+    lab = Lab(asked.model_copy(update={"methods": (throughput, *asked.methods[1:])}))
     lab.engine.run()
-    # With the throughput known a latency needs no search.
     purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
-    assert purposes
-    assert "search" not in purposes
+    assert "latency" in purposes
+    # With the throughput known a latency needs no search.
+    assert ("search" in purposes) is (acceptable_loss_ratio > 0)
 
 
 def test_message_sizes_are_measured_once_between_stations_and_the_rest_goes_on() -> None:

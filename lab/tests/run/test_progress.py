@@ -43,3 +43,15 @@ def test_what_programs_said_steers_nothing() -> None:
         progress.watch(MeasurementDone(measurement=failed))
     # Not in lines of the console's width either: whoever reads it from a file looks for whole sentences.
     assert shown.getvalue().count("in /usr/lib: failed\ufffd[2J\n") == 2
+
+
+def test_a_log_that_ends_several_measurements_is_shown_once() -> None:
+    shown = io.StringIO()
+    with RunProgress({0: 1.0, 1: 1.0}, Console(file=shown, width=40)) as progress:
+        for number, size in enumerate(("64", "512")):
+            failed = fabricated_throughput(
+                number, "dut", parse_frame_mix(size), 1.0, status=MeasurementStatus.INVALID, reasons=("it ended\nlast words",)
+            )
+            progress.watch(MeasurementDone(measurement=failed))
+    assert shown.getvalue().count("it ended") == 2
+    assert shown.getvalue().count("last words") == 1

@@ -10,6 +10,7 @@ import typer
 
 from ringroad_lab.cli import status
 from ringroad_lab.cli.report import STANDARD_OUTPUT, report_name, write_report
+from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
 from ringroad_lab.statistics.verdict import Verdict
 
@@ -36,6 +37,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         fail_on_regression: Annotated[bool, typer.Option(help=f"End with status {status.REGRESSION} where there is a regression.")] = False,
         store: StoreOption = None,
+        as_json: AsJson = False,
     ) -> None:
         """Compare two runs, or two devices within one; each change has its interval, and the smallest one that could have been seen."""
         from ringroad_lab.comparison import compare_labels, compare_runs
@@ -48,6 +50,7 @@ def register(app: typer.Typer) -> None:
         else:
             record = load_run(store, within)
             comparison = compare_labels(record, baseline, candidate)
+        form = Format.JSON if as_json else form
         if form is Format.HTML:
             write_report(render_html(record, comparison), output or Path(report_name(record)))
         elif form is Format.JSON:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import RunRecord
@@ -44,10 +45,12 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
         ] = None,
         store: StoreOption = None,
+        as_json: AsJson = False,
     ) -> None:
         """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record itself) or CSV (a row for each metric)."""
         from ringroad_lab.comparison import compare_runs
 
+        form = Format.JSON if as_json else form
         if baseline is not None and form in (Format.JSON, Format.CSV):
             raise ReportError(f"{form} is the run alone: leave out --baseline, or see `ringroad-lab compare`")
         record = load_run(store, run)
@@ -76,14 +79,24 @@ def report_name(record: RunRecord) -> str:
 
 
 def write_report(text: str, output: Path) -> None:
-    """Write a file, whole or not at all, and tell its name; or standard output.
+    """Write a file and tell its name; or standard output.
 
     Raises:
         ReportError: it cannot be written.
     """
     if output == STANDARD_OUTPUT:
         sys.stdout.write(text)
-        return
+    else:
+        write_file(text, output)
+        typer.echo(output)
+
+
+def write_file(text: str, output: Path) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        ReportError: it cannot be written.
+    """
     try:
         if output.exists() and not output.is_file():
             # A device or a pipe is written to, and stays what it is; of a folder the error tells.
@@ -92,7 +105,6 @@ def write_report(text: str, output: Path) -> None:
             _replace(output.resolve(), text)
     except OSError as error:
         raise ReportError(f"report {output} cannot be written: {error.strerror}") from error
-    typer.echo(output)
 
 
 def _replace(file: Path, text: str) -> None:

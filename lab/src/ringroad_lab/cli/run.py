@@ -17,6 +17,7 @@ from rich.console import Console
 
 from ringroad_lab import __version__
 from ringroad_lab.cli import status
+from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.cpu_layout import lay_out_cpus
@@ -138,7 +139,7 @@ def _carry_out(
             whole, inner_status = supervisor.run(record, tuple(scenarios), noise_floors, is_resumed=is_resumed)
     comparison = compare_runs(before, whole) if before else None
     if report:
-        _write(report, render_html(whole, comparison))
+        write_file(render_html(whole, comparison), report)
     if as_json:
         print(json.dumps(summary(whole, comparison), indent=2))
     else:
@@ -154,15 +155,8 @@ def _check_folder(report: Path) -> None:
     Raises:
         ReportError: it cannot.
     """
-    if report.is_dir() or not os.access(report.parent, os.W_OK):
+    if report == STANDARD_OUTPUT or report.is_dir() or not os.access(report.parent, os.W_OK):
         raise ReportError(f"cannot write the report {report}: name a file in a folder that is there and can be written to")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ReportError(f"cannot write the report {path}: {error.strerror}; the result is in the store") from error
 
 
 def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, object]:

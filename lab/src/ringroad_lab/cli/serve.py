@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
-from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import user_names
-from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
+
+if TYPE_CHECKING:
+    from ringroad_lab.store.result_store import ResultStore
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,9 @@ def serve(
     # Here, because it takes a while, which the other verbs need not.
     import uvicorn
 
+    from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.application import make_application
+    from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
 
     if (cert is None) != (key is None):
         raise LabError("--cert and --key go together")
@@ -95,6 +97,8 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _tell(listener: socket.socket, results: ResultStore, *, public_read: bool, is_encrypted: bool, is_loopback: bool) -> None:
+    from ringroad_lab.web.accounts import user_names
+
     address, port = listener.getsockname()[:2]
     host = f"[{address}]" if ":" in address else address
     if not user_names(results):

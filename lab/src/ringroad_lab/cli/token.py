@@ -5,8 +5,6 @@ from __future__ import annotations
 import typer
 
 from ringroad_lab.cli.store_options import StoreOption
-from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import add_token, remove_token, token_names
 
 
 def register(app: typer.Typer) -> None:
@@ -20,12 +18,18 @@ def register(app: typer.Typer) -> None:
 
 def add(name: str, store: StoreOption = None) -> None:
     """Make a token, and print it once: it is not kept."""
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import add_token
+
     with ResultStore(store) as results:
         typer.echo(add_token(results, name))
 
 
 def show(store: StoreOption = None) -> None:
     """List the names of all tokens."""
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import token_names
+
     with ResultStore(store) as results:
         for name in token_names(results):
             typer.echo(name)
@@ -33,6 +37,9 @@ def show(store: StoreOption = None) -> None:
 
 def remove(name: str, store: StoreOption = None) -> None:
     """Remove a token: it is good for nothing from now on."""
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import remove_token
+
     with ResultStore(store) as results:
         remove_token(results, name)
     typer.echo(f"{name} is no token any more.")

@@ -8,8 +8,6 @@ import typer
 
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import LabError
-from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.web.accounts import check_name, remove_user, set_password, user_names
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +24,9 @@ def add(name: str, store: StoreOption = None) -> None:
 
     The password is asked for, or is the first line of standard input.
     """
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import check_name, set_password
+
     # Before the password is asked for.
     check_name(name)
     with ResultStore(store) as results:
@@ -35,6 +36,9 @@ def add(name: str, store: StoreOption = None) -> None:
 
 def show(store: StoreOption = None) -> None:
     """List all users."""
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import user_names
+
     with ResultStore(store) as results:
         for name in user_names(results):
             typer.echo(name)
@@ -42,6 +46,9 @@ def show(store: StoreOption = None) -> None:
 
 def remove(name: str, store: StoreOption = None) -> None:
     """Remove a user; what the user did stays."""
+    from ringroad_lab.store.result_store import ResultStore
+    from ringroad_lab.web.accounts import remove_user
+
     with ResultStore(store) as results:
         remove_user(results, name)
     typer.echo(f"{name} cannot log in any more.")

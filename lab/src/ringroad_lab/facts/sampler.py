@@ -17,6 +17,8 @@ MACHINE = "machine"
 # Above these, others take noticeable time, as part of all processors' time: guests of the same hypervisor, programs of the same machine.
 STEAL_WARNING_RATIO = 0.02
 OTHERS_WARNING_RATIO = 0.05
+# Of a series, in a run of any length: an hour of seconds. Of more, every second point goes.
+MOST_POINTS = 3600
 
 
 class Sampler:
@@ -141,7 +143,10 @@ class Sampler:
             self._add(f"processor {number}", "frequency", "Hz", frequency.current * 1e6)
 
     def _add(self, subject: str, name: str, unit: str, value: float) -> None:
-        self._points.setdefault((subject, name, unit), []).append((time.time(), value))
+        points = self._points.setdefault((subject, name, unit), [])
+        points.append((time.time(), value))
+        if len(points) > MOST_POINTS:
+            del points[1::2]
 
     def _add_rate(self, subject: str, name: str, counter_s: float) -> None:
         """Add the growth of a counter of seconds since the last sample, per second."""

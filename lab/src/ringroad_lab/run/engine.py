@@ -278,7 +278,9 @@ class Engine:
             outcome = method.measure(context)
             bed.check()
             counters = bed.collect()
-            if step.method.name == ThroughputMethod.name and (found := outcome.metrics.get(outcome.headline)) is not None:
+            # One with loss is none for the methods that go by it.
+            is_lossless = isinstance(method, ThroughputMethod) and not method.settings.acceptable_loss_ratio
+            if is_lossless and (found := outcome.metrics.get(outcome.headline)) is not None:
                 throughputs_fps[step.frame.name] = found.value
         except RunStoppedError:
             raise

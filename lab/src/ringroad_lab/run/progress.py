@@ -52,6 +52,8 @@ class RunProgress:
         )
         self._task = self._bar.add_task("preparing", total=max(self._total_s, 1e-9), left="")
         self._title = "preparing"
+        self._told: set[tuple[str, ...]] = set()
+        """Reasons that were shown: what is not measured for one reason is mostly several sizes, and a log may be in it."""
 
     def __enter__(self) -> RunProgress:
         """Begin to show."""
@@ -87,7 +89,9 @@ class RunProgress:
                 self._left_s[event.number] = max(0.0, self._step_until - time.monotonic())
             case MeasurementDone():
                 self._left_s.pop(event.measurement.number, None)
-                self._console.print(describe(event.measurement), highlight=False, soft_wrap=True)
+                reasons = event.measurement.outcome.reasons
+                self._console.print(describe(event.measurement, is_told=reasons in self._told), highlight=False, soft_wrap=True)
+                self._told.add(reasons)
             case Warned():
                 self._console.print(f"warning: {_steerless(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
             case _:
@@ -102,8 +106,8 @@ class RunProgress:
         )
 
 
-def describe(measurement: Measurement) -> str:
-    """Return one line of a measurement, with the markup of a console."""
+def describe(measurement: Measurement, *, is_told: bool = False) -> str:
+    """Return one line of a measurement, with the markup of a console; where its reasons were told before, their beginning is enough."""
     outcome = measurement.outcome
     style = _STYLES[outcome.status]
     headline = outcome.metrics.get(outcome.headline)
@@ -111,6 +115,8 @@ def describe(measurement: Measurement) -> str:
     # A bound is no figure: say so beside it.
     figure = f"at least {figure}" if headline and outcome.status is MeasurementStatus.LOWER_BOUND else figure
     reasons = f": {'; '.join(outcome.reasons)}" if outcome.reasons else ""
+    if is_told and "\n" in reasons:
+        reasons = reasons.partition("\n")[0] + " ..."
     return (
         # Labels are people's and reasons quote programs: brackets in them are no markup.
         f"{escape(f'{measurement.dut:<16}')} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "

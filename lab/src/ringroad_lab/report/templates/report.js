@@ -1,4 +1,4 @@
-// Draws the charts in the colours of the page, switches between light and dark, and opens everything for printing.
+// Draws the charts in the colours of the page, switches between light and dark, and opens what is printed.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -54,7 +54,8 @@
   }
 
   function beforePrint() {
-    for (const details of document.querySelectorAll("details:not([open])")) {
+    // Trials and logs are for whoever looks into a figure: on paper they would be most of it.
+    for (const details of document.querySelectorAll("section:not(#trials, #logs) details:not([open])")) {
       details.open = true;
       details.dataset.wasClosed = "";
     }
