@@ -118,18 +118,18 @@ def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, 
     assert browser.get_log("browser") == []
 
 
-def test_printed_all_is_unfolded_and_light(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_printed_all_but_trials_and_logs_is_unfolded_and_light(browser: webdriver.Chrome, tmp_path: Path) -> None:
     open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_script(
         """addEventListener("beforeprint", () => { window.atPrint = {
-            closed: document.querySelectorAll("details:not([open])").length,
+            closed: [...new Set([...document.querySelectorAll("details:not([open])")].map((d) => d.closest("section").id))],
             theme: document.documentElement.dataset.theme }; });"""
     )
     browser.find_element(By.ID, "theme").click()
     browser.find_element(By.ID, "theme").click()
     document = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
     assert document.startswith(b"%PDF")
-    assert browser.execute_script("return window.atPrint") == {"closed": 0, "theme": "light"}
+    assert browser.execute_script("return window.atPrint") == {"closed": ["trials", "logs"], "theme": "light"}
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
     assert browser.find_element(By.TAG_NAME, "html").get_attribute("data-theme") == "dark"
     assert browser.get_log("browser") == []

@@ -74,14 +74,6 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class StatusLine:
-    """A measurement that is not simply right."""
-
-    measurement: Measurement
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class StatusGroup:
     """Measurements of a device by a method that are not simply right, in the same way."""
 
@@ -191,26 +183,20 @@ def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
     return {status: found.count(status) for status in reversed(_SEVERITY) if status in found}
 
 
-def status_lines(record: RunRecord) -> list[StatusLine]:
-    """Return the measurements that are not simply right, the most severe first."""
-    lines = [StatusLine(m, m.outcome.reasons) for m in record.measurements if m.outcome.status is not MeasurementStatus.OK]
-    return sorted(lines, key=lambda line: -_SEVERITY.index(line.measurement.outcome.status))
-
-
 def status_groups(record: RunRecord) -> list[StatusGroup]:
-    """Return the same, those of one device and method together: the reasons of each stand by its trials."""
-    groups: dict[tuple[MeasurementStatus, str, str, str], list[StatusLine]] = {}
-    for line in status_lines(record):
-        m = line.measurement
-        groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(line)
+    """Return what is not simply right, the most severe first; by device and method, for the reasons of each stand by its trials."""
+    groups: dict[tuple[MeasurementStatus, str, str, str], list[Measurement]] = {}
+    for m in sorted(record.measurements, key=lambda m: -_SEVERITY.index(m.outcome.status)):
+        if m.outcome.status is not MeasurementStatus.OK:
+            groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(m)
     return [
         StatusGroup(
             *key,
-            frames=tuple(mix.name for mix in sorted({line.measurement.frame for line in lines}, key=frame_order)),
-            count=len(lines),
-            reasons=tuple(dict.fromkeys("; ".join(line.reasons) or "no reason was recorded" for line in lines)),
+            frames=tuple(mix.name for mix in sorted({m.frame for m in same}, key=frame_order)),
+            count=len(same),
+            reasons=tuple(dict.fromkeys("; ".join(m.outcome.reasons) or "no reason was recorded" for m in same)),
         )
-        for key, lines in groups.items()
+        for key, same in groups.items()
     ]
 
 

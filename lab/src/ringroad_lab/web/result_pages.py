@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.record import RunState
-from ringroad_lab.report.findings import headline_grids, overview, status_lines, warnings
+from ringroad_lab.report.findings import headline_grids, overview, status_groups, warnings
 from ringroad_lab.store.models import Run
 from ringroad_lab.store.queries import TesterVerdict
 from ringroad_lab.store.result_store import ResultStore
@@ -80,7 +80,7 @@ def result_pages(site: Site) -> APIRouter:
             sentences=overview(record, None),
             warnings=warnings(record),
             grids=headline_grids(record),
-            status_lines=status_lines(record),
+            status_groups=status_groups(record),
             stored=read_review(store, run_id),
             verdicts=list(TesterVerdict),
             changes=changes,
