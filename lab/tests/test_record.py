@@ -59,6 +59,16 @@ def test_a_figure_that_cannot_be_calculated_with_is_refused(place: str, figure: 
         RunRecord.model_validate_json(with_figure(place, figure))
 
 
+@pytest.mark.parametrize("figure", ["NaN", "Infinity", '[1, {"a": -Infinity}]'])
+def test_what_json_cannot_hold_is_refused_in_what_has_no_schema_too(figure: str) -> None:
+    for text in (f'"scenario": {{"limit": {figure}, ', f'"settings": {{"limit": {figure}, '):
+        field = text.partition(": {")[0]
+        record = RIGHT.replace(f"{field}:{{", text, 1).replace(", }", "}")
+        assert figure in record
+        with pytest.raises(ValidationError, match="JSON compliant"):
+            RunRecord.model_validate_json(record)
+
+
 def with_figure(place: str, figure: str) -> str:
     """Return a record whose value at that place is another."""
     record = json.loads(RIGHT)

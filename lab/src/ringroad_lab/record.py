@@ -5,15 +5,25 @@ The schema only grows: a field is added with a default, none changes its meaning
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, JsonValue
 
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.trial import Count, Figure, FramesPerSecond, Frozen, Moment, Seconds, TrialResult
 
-Ratio = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=1e-30, le=1e30)]
+
+
+def _with_finite_numbers(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    # Python reads and writes NaN and Infinity, which JSON does not have.
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_with_finite_numbers)]
 
 
 class RunState(StrEnum):
@@ -105,7 +115,7 @@ class DutRecord(Frozen):
     label: str
     driver: str
     """`linux-bridge`, `ovs`, `ovs-dpdk`, `testpmd`, `ringroad`."""
-    settings: dict[str, Any] = {}
+    settings: JsonObject = {}
     versions: dict[str, str] = {}
     """Of each program of the device and its guests."""
     ports: dict[str, str] = {}
@@ -163,7 +173,7 @@ class RunRecord(Frozen):
     """A UUID."""
     name: str
     """Of the scenario, or as the user called it."""
-    scenario: dict[str, Any]
+    scenario: JsonObject
     """The scenario as all its layers made it."""
     command: tuple[str, ...]
     """What repeats the run."""
@@ -177,7 +187,7 @@ class RunRecord(Frozen):
     duts: tuple[DutRecord, ...]
     facts: dict[str, dict[str, str]]
     """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
-    link_bps: Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)] | None = None
+    link_bps: Annotated[float, Field(gt=0, le=1e30)] | None = None
     """Nominal speed of the links, for line rates; None where the transport has none."""
     ceilings: tuple[GeneratorCeiling, ...] = ()
     noise_floors: tuple[NoiseFloor, ...] = ()

@@ -15,18 +15,18 @@ from ringroad_lab.frame_size import FrameMix
 
 # What lies beyond these limits was not measured, and could be neither calculated with nor stored.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
-FramesPerSecond = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
+Seconds = Annotated[float, Field(ge=0, le=1e30)]
+FramesPerSecond = Annotated[float, Field(ge=0, le=1e30)]
 # Up to the end of the year 9999.
-Moment = Annotated[float, Field(ge=0, lt=253_402_300_800, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, UTC."""
 
 
 class Frozen(BaseModel):
     """A value that is checked once, where it comes in, and does not change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class AddressPlan(StrEnum):

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from ringroad_lab import __version__
@@ -90,6 +90,9 @@ def resume_run(name: str, store: str | None, baseline: str | None, report: Path 
     _carry_out(record, scenarios, Registries.load(), store, baseline, report, is_quiet=is_quiet, as_json=as_json, is_resumed=True)
 
 
+_SCENARIOS = TypeAdapter(tuple[Scenario, ...])
+
+
 def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
     """Return the scenarios that a run was made of.
 
@@ -97,7 +100,7 @@ def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
         ScenarioError: they cannot be read; the run was made by another program.
     """
     try:
-        scenarios = tuple(Scenario.model_validate(each) for each in record.scenario.get("scenarios", ()))
+        scenarios = _SCENARIOS.validate_python(record.scenario.get("scenarios", []))
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {what}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -71,7 +70,7 @@ def write_head(session: Session, record: RunRecord, *, is_ended: bool) -> models
     run.lab_version = indexed(record.lab_version)
     run.generator_version = indexed(record.generator_version)
     run.supersedes = indexed(record.supersedes)[:64] if record.supersedes else None
-    run.heads.append(models.RunHead(sequence=len(run.heads), raw=_raw(f"run {record.run_id}", head)))
+    run.heads.append(models.RunHead(sequence=len(run.heads), raw=head.model_dump_json()))
     # The index is made anew: labels and versions may be known by now that were not before.
     run.labels.clear()
     run.duts.clear()
@@ -111,21 +110,12 @@ def measurement_row(run: models.Run, measurement: Measurement) -> models.StoredM
         elapsed_s=measurement.elapsed_s,
         status=measurement.outcome.status,
         headline=indexed(outcome.headline),
-        raw=_raw(f"measurement {measurement.number} of run {run.run_id}", measurement),
+        raw=measurement.model_dump_json(),
         metrics=[
             models.StoredMetric(name=name, value=metric.value, unit=indexed(metric.unit), better=metric.better)
             for name, metric in metrics.items()
         ],
     )
-
-
-def _raw(name: str, value: RunRecord | Measurement) -> str:
-    try:
-        # In the JSON below these would be null, which no figure can be read from.
-        json.dumps(value.model_dump(), allow_nan=False, default=str)
-    except ValueError as error:
-        raise RunRefusedError(f"{name} has a number that is not finite: it cannot be stored") from error
-    return value.model_dump_json()
 
 
 def by_number(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
