@@ -68,7 +68,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
-	@$(MAKE) --no-print-directory lab-unit
+	@$(MAKE) --no-print-directory lab
 	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory loom
 	@$(MAKE) --no-print-directory miri
@@ -107,16 +107,8 @@ e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests
 		cargo test -p ringroad-tests $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/otg
 
-# What needs no device, guest or browser: the rest takes a quarter of an hour more.
-LAB_UNIT := $(addprefix tests/,cable facts method report run/test_engine.py run/test_schedule.py sandbox scenario statistics store \
-	generator/test_otg.py host/test_local.py test_comparison.py test_noise.py)
-
-.PHONY: lab-unit
-lab-unit: $(RINGROAD_LAB) ## the laboratory's tests that need no device under test
-	cd lab && $(IN_LAB) $(LAB)/bin/pytest $(LAB_UNIT)
-
 .PHONY: lab
-lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## all of the laboratory's tests: real devices, guests, browsers
+lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
 	cd lab && $(IN_LAB) $(LAB)/bin/pytest
 
 .PHONY: compat

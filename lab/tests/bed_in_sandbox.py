@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ringroad_lab import testbed
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.dut.registry import DUTS
@@ -42,6 +43,7 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     }
     if asked.get("cut"):
         DUTS[CutBridge.driver] = CutBridge
+        testbed.PROBE_TIMEOUT_S = 1.0
     steps: list[str] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
         trials = []

@@ -134,7 +134,8 @@ class Testpmd(Dut):
             f"--burst={self.settings.burst_frames}",
             f"--total-num-mbufs={self.settings.mbufs}",
             "--no-mlockall",
-            # Frames whose link is not up yet are none of its concern.
+            # The far ends come later: it would wait for their links for 9 s.
+            "--disable-link-check",
             "--no-lsc-interrupt",
             "--auto-start",
             # Without a terminal it would end at once; so it runs until it is told to.
