@@ -15,6 +15,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from ringroad_lab.errors import RunStoppedError
+from ringroad_lab.facts.other_programs import OtherPrograms
 from ringroad_lab.record import (
     DutRecord,
     GeneratorCeiling,
@@ -93,10 +94,11 @@ class Supervisor:
         with tempfile.TemporaryFile() as errors:
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors)
             try:
-                with self._stopping(sandbox) as is_killed:
+                with self._stopping(sandbox) as is_killed, OtherPrograms() as others:
                     ended = self._follow(sandbox, job, tally, record.run_id)
             finally:
                 sandbox.close()
+            self._take_others(others, tally)
             if ended is None and is_killed():
                 ended = Ended(is_stopped=True, exit_status=RunStoppedError.exit_status)
             elif ended is None:
@@ -108,6 +110,13 @@ class Supervisor:
         whole = whole.model_copy(update={"noise_floors": floors(whole)})
         self._keeper.end_run(whole)
         return whole, ended.exit_status
+
+    def _take_others(self, others: OtherPrograms, tally: _Tally) -> None:
+        tally.take(BedEnded(series=others.series()))
+        for text in others.warnings():
+            warning = Warned(text=text)
+            tally.take(warning)
+            self._watch(warning)
 
     def _follow(self, sandbox: Sandbox, job: Job, tally: _Tally, run_id: str) -> Ended | None:
         """Take events until the last one; None where that never came."""

@@ -1,0 +1,63 @@
+"""What programs take of the processors that have no part in a run: what else goes on on the machine makes its figures worse.
+
+For the outer process of a run: only there, outside of the run's namespaces, can all processes be seen. The kernel's own figures of all
+processors are counted in ticks, and say something else than those of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+import psutil
+
+from ringroad_lab.facts.periodic import MACHINE, PeriodicSampler
+
+OTHERS_WARNING_RATIO = 0.05
+# Its children are the threads of the kernel, whose work is mostly that of whoever sends frames.
+KTHREADD = 2
+
+
+class OtherPrograms(PeriodicSampler):
+    """Samples the processor time of all processes that are neither this one, nor come of it, nor are the kernel's."""
+
+    def __init__(self, *, interval_s: float = 1.0) -> None:
+        """Take nothing yet."""
+        super().__init__(interval_s)
+        self._before: tuple[float, float] | None = None
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return whether they took noticeable time."""
+        return self._time_warning("other programs", OTHERS_WARNING_RATIO, "Programs that have no part in the run took")
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        taken_s = _taken_s()
+        if self._before is not None and now > self._before[0]:
+            processors_s = (now - self._before[0]) * (os.cpu_count() or 1)
+            # One that ended and was never waited for takes its time with it.
+            self._add(MACHINE, "other programs", "ratio", min(1.0, max(0.0, taken_s - self._before[1]) / processors_s))
+        self._before = now, taken_s
+
+
+def _taken_s() -> float:
+    """Processor time of the others and of those children of theirs that ended, s."""
+    parents: dict[int, int] = {}
+    times: dict[int, float] = {}
+    for process in psutil.process_iter(["ppid", "cpu_times"]):
+        told = process.info["cpu_times"]
+        if told is not None:
+            parents[process.pid] = process.info["ppid"]
+            times[process.pid] = told.user + told.system + told.children_user + told.children_system
+    own = {os.getpid(), KTHREADD}
+    return sum(taken_s for pid, taken_s in times.items() if not own.intersection(_line(pid, parents)))
+
+
+def _line(pid: int, parents: Mapping[int, int]) -> set[int]:
+    """A process and those that it comes of."""
+    line = set()
+    while pid and pid not in line:
+        line.add(pid)
+        pid = parents.get(pid, 0)
+    return line

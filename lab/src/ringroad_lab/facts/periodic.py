@@ -1,0 +1,81 @@
+"""Series of samples, taken every second on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from ringroad_lab.record import Series
+
+MACHINE = "machine"
+# Of a series, in a run of any length: an hour of seconds. Of more, every second point goes.
+MOST_POINTS = 3600
+
+
+class PeriodicSampler(ABC):
+    """Samples from `with` to its end, and once more then."""
+
+    def __init__(self, interval_s: float) -> None:
+        """Say how far apart samples are, s."""
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Stop, after a last sample."""
+        self._stop.set()
+        self._thread.join()
+
+    def series(self) -> tuple[Series, ...]:
+        """Return what was sampled so far."""
+        with self._lock:
+            return tuple(
+                Series(name=name, subject=subject, unit=unit, points=tuple(points))
+                for (subject, name, unit), points in sorted(self._points.items())
+                if points
+            )
+
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the samples tell against the measurement."""
+
+    @abstractmethod
+    def _sample(self) -> None:
+        """Take one sample of everything."""
+
+    def _run(self) -> None:
+        is_last = False
+        while True:
+            with self._lock:
+                self._sample()
+            if is_last:
+                return
+            is_last = self._stop.wait(self._interval_s)
+
+    def _add(self, subject: str, name: str, unit: str, value: float) -> None:
+        points = self._points.setdefault((subject, name, unit), [])
+        points.append((time.time(), value))
+        if len(points) > MOST_POINTS:
+            del points[1::2]
+
+    def _time_warning(self, name: str, limit: float, who: str) -> tuple[str, ...]:
+        """Return a sentence where more than a part of all processors' time went to others."""
+        with self._lock:
+            seen = [value for _, value in self._points.get((MACHINE, name, "ratio"), [])]
+        high = [value for value in seen if value > limit]
+        if not high:
+            return ()
+        return (
+            f"{who} more than {limit:.0%} of the processors' time in {len(high)} of {len(seen)} samples, {max(high):.0%} at most: "
+            f"rates of that time are lower than the device's.",
+        )
