@@ -5,6 +5,11 @@ The text of each error tells what went wrong, where, and what the user can do. T
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+OWN_PACKAGE = "ringroad"
+"""Stands for Ringroad's own programs, which no Debian package has."""
+
 
 class LabError(Exception):
     """Anything that the user has to be told of."""
@@ -18,6 +23,13 @@ class ScenarioError(LabError):
     exit_status = 2
 
 
+def how_to_install(packages: Sequence[str]) -> str:
+    """Tell what to do for packages that are missing."""
+    debian = " ".join(package for package in packages if package != OWN_PACKAGE)
+    own = "`make build` in Ringroad's sources, with RINGROAD_BIN_DIR set to target/release there"
+    return "; ".join([f"apt-get install {debian}"] * bool(debian) + [own] * (OWN_PACKAGE in packages))
+
+
 class MissingProgramError(LabError):
     """A program that the scenario needs is not installed on the host where it has to run."""
 
@@ -25,7 +37,7 @@ class MissingProgramError(LabError):
 
     def __init__(self, program: str, package: str, host: str = "this machine") -> None:
         """Name the program, and the Debian package that has it."""
-        super().__init__(f"{program} is not installed on {host}: apt-get install {package}")
+        super().__init__(f"{program} is not installed on {host}: {how_to_install([package])}")
         self.program = program
         self.package = package
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ringroad_lab.errors import OWN_PACKAGE
 from ringroad_lab.host.interface import Host
 
 
@@ -14,4 +15,4 @@ def require_ringroad(host: Host, program: str) -> str:
         MissingProgramError: it is not there.
     """
     folder = os.environ.get("RINGROAD_BIN_DIR")
-    return host.require(f"{folder}/{program}" if folder else program, "ringroad (or build it, and set RINGROAD_BIN_DIR to its folder)")
+    return host.require(f"{folder}/{program}" if folder else program, OWN_PACKAGE)

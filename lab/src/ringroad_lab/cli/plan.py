@@ -9,6 +9,7 @@ import typer
 
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
+from ringroad_lab.errors import how_to_install
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
@@ -101,9 +102,9 @@ def _print(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredPr
     print(f"{planned.measurements} measurements of about {planned.trials} trials{self_test}. About {expected} in all.")
     for program in programs:
         if program.path is None:
-            print(f"Missing on {program.host}: {program.program}, of the package {program.package}")
+            print(f"Missing on {program.host}: {program.program} ({program.package})")
     if missing := _missing(programs):
-        print(f"To install what is missing: apt-get install {' '.join(missing)}")
+        print(f"To install what is missing: {how_to_install(missing)}")
     for warning in resolved.warnings:
         print(f"Warning: {printable(warning)}")
     for deviation in planned.deviations:
