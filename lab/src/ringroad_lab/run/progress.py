@@ -119,7 +119,8 @@ def describe(measurement: Measurement, *, is_told: bool = False) -> str:
         reasons = reasons.partition("\n")[0] + " ..."
     return (
         # Labels are people's and reasons quote programs: brackets in them are no markup.
-        f"{escape(f'{measurement.dut:<16}')} {measurement.method:<14} {measurement.frame.name:>6} B  #{measurement.repetition + 1:<2} "
+        f"{escape(f'{measurement.dut:<16}')} {measurement.topology:<4} {measurement.method:<14} {measurement.frame.name:>6} B  "
+        f"#{measurement.repetition + 1:<2} "
         f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(_steerless(reasons))}"
     )
 
