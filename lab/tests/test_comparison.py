@@ -63,6 +63,12 @@ def test_invalid_measurements_give_no_sample_and_never_a_zero() -> None:
     assert "1 of 12 measurements of the candidate gave no figure (invalid)" in row.comparison.reason
 
 
+def test_what_was_measured_for_the_noise_floor_is_neither_a_sample_nor_missing() -> None:
+    pair = [m.model_copy(update={"is_noise_floor": True}) for m in measured("ovs", 0.5)[:2]]
+    before, after = run_of({"ovs": measured("ovs")}), run_of({"ovs": [*measured("ovs"), *pair]})
+    assert headline(compare_runs(before, after)).comparison == headline(compare_runs(before, before)).comparison
+
+
 def test_a_side_without_a_figure_is_invalid() -> None:
     nothing = run_of({"ovs": measured("ovs", status=MeasurementStatus.INVALID)})
     comparison = compare_runs(run_of({"ovs": measured("ovs")}), nothing)

@@ -171,7 +171,9 @@ def _compare(
 
 def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) -> dict[tuple[str, str, str, str], list[Measurement]]:
     found: dict[tuple[str, str, str, str], list[Measurement]] = {}
-    for measurement in sorted(measurements, key=lambda m: (m.repetition, m.number)):
+    # What was measured for the noise floor counts there.
+    counted = [measurement for measurement in measurements if not measurement.is_noise_floor]
+    for measurement in sorted(counted, key=lambda m: (m.repetition, m.number)):
         subject = (measurement.topology, labels.get(measurement.dut, measurement.dut), measurement.method, measurement.frame.name)
         found.setdefault(subject, []).append(measurement)
     return found
@@ -235,8 +237,7 @@ def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: boo
 
 
 def _is_sample(measurement: Measurement) -> bool:
-    # What was measured for the noise floor counts there.
-    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND) and not measurement.is_noise_floor
+    return measurement.outcome.status in (MeasurementStatus.OK, MeasurementStatus.LOWER_BOUND)
 
 
 def _samples(measurements: list[Measurement], name: str) -> dict[tuple[int, int], float]:

@@ -230,8 +230,7 @@ class TestBed:
         nics = self._nics(number) if kind is CableKind.NIC else None
         cable = lay_cable(
             kind,
-            # The folder's name is unique on its host.
-            f"{dut_host.folder.name[-4:]}p{number}",
+            f"{_unique(dut_host)}p{number}",
             dut_host,
             is_dut_server=self._dut_type.serves_sockets,
             queues=self.scenario.queues,
@@ -294,12 +293,14 @@ class TestBed:
             versions |= guest.versions()
         ports = dict(self._dut.port_modes())
         ports |= {f"generator {name}": mode for name, mode in self._otg.port_modes().items()}
+        place = self._dut.placement.host
         return DutRecord(
             label=self.choice.label,
             driver=self.choice.driver,
             settings=self._settings.model_dump(mode="json"),
             versions=versions,
-            ports=ports,
+            # What is called after the run's folder has another name each time, and is no difference.
+            ports={name: mode.replace(f"{place.folder}/", "").replace(_unique(place), "") for name, mode in ports.items()},
         )
 
     def generator_version(self) -> str:
@@ -357,6 +358,11 @@ class WatchedGenerator(Generator):
     def version(self) -> str:
         """Return name and version."""
         return self._generator.version()
+
+
+def _unique(host: Host) -> str:
+    """What is in the names of all that a bed has on a host: of the folder's name, which is unique there."""
+    return host.folder.name[-4:]
 
 
 def _kinds(kinds: frozenset[CableKind]) -> str:
