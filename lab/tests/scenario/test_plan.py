@@ -71,8 +71,8 @@ def test_only_what_needs_it_waits_for_the_self_test_of_the_generator() -> None:
 
 
 def test_the_time_is_near_what_was_measured() -> None:
-    # Eight to nine minutes on two processors.
-    assert 420 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 540
+    # On two processors, of which others take their part now and then: six to eight minutes.
+    assert 330 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 480
 
 
 def test_deviations_from_the_rfcs_are_told() -> None:
