@@ -75,6 +75,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
                 "text": ["" if cell is None else _mark(cell) for cell in cells],
                 "textposition": "outside",
                 "textangle": 0,
+                "textfont": {"size": 15},
                 "cliponaxis": False,
                 "hovertext": [
                     ""
