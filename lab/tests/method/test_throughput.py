@@ -126,7 +126,22 @@ def test_device_that_forwards_nothing_is_invalid_at_once() -> None:
     outcome = measure(bench)
     assert outcome.status is MeasurementStatus.INVALID
     assert "forwards nothing" in outcome.reasons[0]
-    assert len(bench.trials) < 6
+    assert not bench.rates("validation")
+    assert len(set(bench.rates("search"))) == 1
+
+
+def test_device_that_is_silent_for_a_while_after_an_overload_is_not_dead() -> None:
+    # Warm-up, overload, its verification; then so many trials in which it finds itself again.
+    def silent(number: int, result: TrialResult) -> TrialResult:
+        if not 1 <= number <= 5:
+            return result
+        return result.model_copy(update={"directions": tuple(d.model_copy(update={"received_frames": 0}) for d in result.directions)})
+
+    bench = Bench(Scripted(SimulatedDut(capacity_fps=300_000), silent))
+    outcome = measure(bench)
+    assert outcome.status is MeasurementStatus.OK
+    assert outcome.metrics["throughput_fps"].value == pytest.approx(300_000, rel=0.02)
+    assert len(bench.rates("alive")) == 4
 
 
 @PATIENT
