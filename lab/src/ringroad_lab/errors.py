@@ -6,9 +6,18 @@ The text of each error tells what went wrong, where, and what the user can do. T
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 OWN_PACKAGE = "ringroad"
 """Stands for Ringroad's own programs, which no Debian package has."""
+
+
+def value_problems(error: ValidationError) -> list[str]:
+    """Tell what is wrong with which value: `frames.0: Input should be ...`."""
+    return [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)]
 
 
 class LabError(Exception):

@@ -19,14 +19,14 @@ from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
 from ringroad_lab.dut.registry import DUTS
-from ringroad_lab.errors import DutError, GeneratorError, ScenarioError
+from ringroad_lab.errors import DutError, GeneratorError, ScenarioError, value_problems
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.location import generator_location
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_process import OtgProcess
 from ringroad_lab.generator.self_test import measure_ceiling
-from ringroad_lab.guest.interface import GUEST_CABLES, Guest
+from ringroad_lab.guest.interface import Guest, guest_cable
 from ringroad_lab.guest.registry import GUESTS
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
@@ -68,8 +68,7 @@ def read_settings(choice: DutChoice) -> DutSettings:
     try:
         return find_dut(choice.driver).settings_type.model_validate(choice.settings)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {problems}") from error
+        raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {'; '.join(value_problems(error))}") from error
 
 
 def find_guest(kind: str) -> type[Guest]:
@@ -219,7 +218,7 @@ class TestBed:
     @property
     def _guest_cable_kind(self) -> CableKind:
         carried = self._dut_type.carries & (self._guest_type.carries if self._guest_type else frozenset())
-        kind = self.scenario.guest_cables or next((kind for kind in GUEST_CABLES if kind in carried), None)
+        kind = guest_cable(self.scenario.guest_cables, carried)
         if kind not in carried:
             raise ScenarioError(
                 f"no cable {kind or ''} joins {self.choice.driver} and guest {self.scenario.guest}: both carry {_kinds(carried)}"
@@ -230,7 +229,7 @@ class TestBed:
         nics = self._nics(number) if kind is CableKind.NIC else None
         cable = lay_cable(
             kind,
-            f"{_unique(dut_host)}p{number}",
+            f"{dut_host.cable_prefix}p{number}",
             dut_host,
             is_dut_server=self._dut_type.serves_sockets,
             queues=self.scenario.queues,
@@ -300,7 +299,7 @@ class TestBed:
             settings=self._settings.model_dump(mode="json"),
             versions=versions,
             # What is called after the run's folder has another name each time, and is no difference.
-            ports={name: mode.replace(f"{place.folder}/", "").replace(_unique(place), "") for name, mode in ports.items()},
+            ports={name: mode.replace(f"{place.folder}/", "").replace(place.cable_prefix, "") for name, mode in ports.items()},
         )
 
     def generator_version(self) -> str:
@@ -358,11 +357,6 @@ class WatchedGenerator(Generator):
     def version(self) -> str:
         """Return name and version."""
         return self._generator.version()
-
-
-def _unique(host: Host) -> str:
-    """What is in the names of all that a bed has on a host: of the folder's name, which is unique there."""
-    return host.folder.name[-4:]
 
 
 def _kinds(kinds: frozenset[CableKind]) -> str:

@@ -11,7 +11,7 @@ import typer
 from ringroad_lab import __version__
 from ringroad_lab.cli import compare, judge, list_scenarios, man, plan, report, run_verbs, serve, show, store, token, user
 from ringroad_lab.errors import LabError
-from ringroad_lab.report.plain_text import printable
+from ringroad_lab.report.plain_text import printable, printable_lines
 
 PROGRAM = "ringroad-lab"
 # In the order in which the help shows them.
@@ -47,7 +47,7 @@ def main() -> None:
         make_app()(prog_name=PROGRAM)
     except LabError as error:
         # Errors quote foreign text; a terminal is to be told nothing by it.
-        text = "\n".join(map(printable, str(error).split("\n")))
+        text = printable_lines(str(error))
         print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:

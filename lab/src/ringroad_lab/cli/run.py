@@ -21,7 +21,7 @@ from ringroad_lab.cli.report import STANDARD_OUTPUT, write_file
 from ringroad_lab.cli.scenario_options import resolve_arguments
 from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.cpu_layout import lay_out_cpus
-from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError
+from ringroad_lab.errors import MissingProgramError, ReportError, ScenarioError, StoreError, value_problems
 from ringroad_lab.facts.machine import machine_facts
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
@@ -102,8 +102,7 @@ def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
     try:
         scenarios = _SCENARIOS.validate_python(record.scenario.get("scenarios", []))
     except ValidationError as error:
-        what = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {what}") from error
+        raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {'; '.join(value_problems(error))}") from error
     if not scenarios:
         raise ScenarioError(f"run {record.run_id} does not say what it was to measure: it cannot be resumed")
     return scenarios

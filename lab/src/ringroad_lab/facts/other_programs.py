@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from ringroad_lab.facts.periodic import MACHINE, PeriodicSampler
+from ringroad_lab.facts.periodic import PeriodicSampler
 
 OTHERS_WARNING_RATIO = 0.05
 # Its children are the threads of the kernel, whose work is mostly that of whoever sends frames.
@@ -22,23 +22,13 @@ KTHREADD = 2
 class OtherPrograms(PeriodicSampler):
     """Samples the processor time of all processes that are neither this one, nor come of it, nor are the kernel's."""
 
-    def __init__(self, *, interval_s: float = 1.0) -> None:
-        """Take nothing yet."""
-        super().__init__(interval_s)
-        self._before: tuple[float, float] | None = None
-
     def warnings(self) -> tuple[str, ...]:
         """Return whether they took noticeable time."""
         return self._time_warning("other programs", OTHERS_WARNING_RATIO, "Programs that have no part in the run took")
 
     def _sample(self) -> None:
-        now = time.monotonic()
-        taken_s = _taken_s()
-        if self._before is not None and now > self._before[0]:
-            processors_s = (now - self._before[0]) * (os.cpu_count() or 1)
-            # One that ended and was never waited for takes its time with it.
-            self._add(MACHINE, "other programs", "ratio", min(1.0, max(0.0, taken_s - self._before[1]) / processors_s))
-        self._before = now, taken_s
+        # One that ended and was never waited for takes its time with it: then the sum may even fall.
+        self._add_part("other programs", _taken_s(), time.monotonic() * (os.cpu_count() or 1))
 
 
 def _taken_s() -> float:

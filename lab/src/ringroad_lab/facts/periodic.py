@@ -18,11 +18,13 @@ MOST_POINTS = 3600
 class PeriodicSampler(ABC):
     """Samples from `with` to its end, and once more then."""
 
-    def __init__(self, interval_s: float) -> None:
+    def __init__(self, *, interval_s: float = 1.0) -> None:
         """Say how far apart samples are, s."""
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._points: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+        self._before: dict[tuple[str, str], tuple[float, float]] = {}
+        """Counters of the last sample, by subject and name: what they are compared with, and their value."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
 
@@ -67,6 +69,13 @@ class PeriodicSampler(ABC):
         points.append((time.time(), value))
         if len(points) > MOST_POINTS:
             del points[1::2]
+
+    def _add_part(self, name: str, part_s: float, total_s: float) -> None:
+        """Add the growth of a counter of the machine as part of the growth of all counters."""
+        before = self._before.get((MACHINE, name))
+        self._before[MACHINE, name] = (total_s, part_s)
+        if before is not None and total_s > before[0]:
+            self._add(MACHINE, name, "ratio", min(1.0, max(0.0, part_s - before[1]) / (total_s - before[0])))
 
     def _time_warning(self, name: str, limit: float, who: str) -> tuple[str, ...]:
         """Return a sentence where more than a part of all processors' time went to others."""

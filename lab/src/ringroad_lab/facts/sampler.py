@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ringroad_lab.facts.periodic import MACHINE, PeriodicSampler
+from ringroad_lab.facts.periodic import PeriodicSampler
 
 # Above it, another guest of the hypervisor takes noticeable time: part of all processors' time.
 STEAL_WARNING_RATIO = 0.02
@@ -23,9 +23,8 @@ class Sampler(PeriodicSampler):
 
     def __init__(self, processes: Mapping[int, str] | None = None, *, interval_s: float = 1.0) -> None:
         """Name the processes to watch, by their number."""
-        super().__init__(interval_s)
+        super().__init__(interval_s=interval_s)
         self._watched: dict[int, tuple[str, psutil.Process]] = {}
-        self._before: dict[tuple[str, str], tuple[float, float]] = {}
         for pid, name in (processes or {}).items():
             self.watch(pid, name)
 
@@ -83,13 +82,6 @@ class Sampler(PeriodicSampler):
         self._before[subject, name] = (now, counter_s)
         if before is not None and now > before[0]:
             self._add(subject, name, "processors", max(0.0, counter_s - before[1]) / (now - before[0]))
-
-    def _add_part(self, name: str, part_s: float, total_s: float) -> None:
-        """Add the growth of a counter as part of the growth of all counters."""
-        before = self._before.get((MACHINE, name))
-        self._before[MACHINE, name] = (total_s, part_s)
-        if before is not None and total_s > before[0]:
-            self._add(MACHINE, name, "ratio", min(1.0, max(0.0, part_s - before[1]) / (total_s - before[0])))
 
 
 def _thread_names(pid: int) -> dict[int, str]:

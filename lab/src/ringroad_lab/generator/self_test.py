@@ -89,7 +89,7 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
     """Join the generator's two ports by one cable."""
     if kind not in (CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF):
         raise GeneratorError(f"the generator cannot be looped by {kind} alone")
-    cable = lay_cable(kind, f"{host.folder.name[-4:]}loop", host, max_frame_bytes=max_frame_bytes)
+    cable = lay_cable(kind, f"{host.cable_prefix}loop", host, max_frame_bytes=max_frame_bytes)
     try:
         generator = OtgGenerator(client, (_device_location(cable), generator_location(cable)))
         generator.plug_in()

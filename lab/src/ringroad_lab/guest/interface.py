@@ -15,6 +15,11 @@ from ringroad_lab.record import LogExcerpt
 GUEST_CABLES = (CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.TAP)
 
 
+def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> CableKind | None:
+    """Return the kind of a guest's cables: the one that is wanted, else the best that device and guest both carry; None without any."""
+    return wanted or next((kind for kind in GUEST_CABLES if kind in carried), None)
+
+
 class Guest(ABC):
     """Forwards every frame between its two cables."""
 

@@ -74,6 +74,11 @@ class Host(ABC):
     folder: PurePosixPath
     """Private to this run; removed with the host's `close`."""
 
+    @property
+    def cable_prefix(self) -> str:
+        """What the names of this run's cables begin with there: of the folder's name, which is unique on its host."""
+        return self.folder.name[-4:]
+
     @abstractmethod
     def run(
         self,

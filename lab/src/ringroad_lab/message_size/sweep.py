@@ -61,7 +61,7 @@ def sweep_message_sizes(
         wiring = wire(Topology.P2P)
         cables = []
         for number in wiring.physical_ports:
-            cables.append(lay_cable(CableKind.VETH, f"{host.folder.name[-4:]}m{number}", host))
+            cables.append(lay_cable(CableKind.VETH, f"{host.cable_prefix}m{number}", host))
             stack.callback(remove_cable, cables[-1], host)
         dut.configure([DutPort(number, cable) for number, cable in zip(wiring.physical_ports, cables, strict=True)], wiring.rules)
         stations = [Station(host, f"station{number}", station_cpus) for number in wiring.physical_ports]

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ringroad_lab.record import Measurement, MeasurementStatus
-from ringroad_lab.report.plain_text import printable
+from ringroad_lab.report.plain_text import printable_lines
 from ringroad_lab.report.quantity import duration, quantity
 from ringroad_lab.run.events import (
     BedReady,
@@ -93,7 +93,9 @@ class RunProgress:
                 self._console.print(describe(event.measurement, is_told=reasons in self._told), highlight=False, soft_wrap=True)
                 self._told.add(reasons)
             case Warned():
-                self._console.print(f"warning: {_steerless(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+                self._console.print(
+                    f"warning: {printable_lines(event.text)}", style="yellow", highlight=False, markup=False, soft_wrap=True
+                )
             case _:
                 pass
         left_s = sum(self._left_s.values())
@@ -121,10 +123,5 @@ def describe(measurement: Measurement, *, is_told: bool = False) -> str:
         # Labels are people's and reasons quote programs: brackets in them are no markup.
         f"{escape(f'{measurement.dut:<16}')} {measurement.topology:<4} {measurement.method:<14} {measurement.frame.name:>6} B  "
         f"#{measurement.repetition + 1:<2} "
-        f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(_steerless(reasons))}"
+        f"{figure:>24}  [{style}]{outcome.status.value}[/{style}]{escape(printable_lines(reasons))}"
     )
-
-
-def _steerless(text: str) -> str:
-    """Return a text, of any number of lines, without what could steer a terminal."""
-    return "\n".join(map(printable, text.split("\n")))

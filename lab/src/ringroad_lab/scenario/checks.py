@@ -7,7 +7,7 @@ from itertools import combinations
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cpu_layout import lay_out_cpus
-from ringroad_lab.guest.interface import GUEST_CABLES
+from ringroad_lab.guest.interface import guest_cable
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
 from ringroad_lab.scenario.library import LOCAL_HOST
@@ -143,8 +143,7 @@ def _check_queues(scenario: Scenario, registries: Registries, problems: list[Pro
         kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical)}
         single = {f"{dut.driver} over {kind}" for kind in kinds & driver_type.single_queue}
         if guest_type is not None:
-            both = driver_type.carries & guest_type.carries
-            kind = scenario.guest_cables or next((kind for kind in GUEST_CABLES if kind in both), None)
+            kind = guest_cable(scenario.guest_cables, driver_type.carries & guest_type.carries)
             single |= {f"{dut.driver} over {kind}"} if kind in driver_type.single_queue else set()
             single |= {f"guest {scenario.guest} over {kind}"} if kind in guest_type.single_queue else set()
         problems += [Problem(("queues",), f"{part} has one queue pair, not {scenario.queues}") for part in sorted(single)]

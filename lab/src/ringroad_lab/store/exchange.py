@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ringroad_lab.errors import StoreError
+from ringroad_lab.errors import StoreError, value_problems
 from ringroad_lab.record import RunRecord
 
 _RECORDS = TypeAdapter(tuple[RunRecord, ...])
@@ -43,7 +43,7 @@ def read_records(text: str | bytes, source: str) -> tuple[RunRecord, ...]:
         # From the text, not the objects: only so arrays count as tuples.
         return _RECORDS.validate_json(text if isinstance(content, list) else json.dumps(objects), strict=False)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)]
+        problems = value_problems(error)
         more = f"; and {len(problems) - _PROBLEMS_TOLD} more" if len(problems) > _PROBLEMS_TOLD else ""
         raise StoreError(f"{source}: the record of a run is not right: {'; '.join(problems[:_PROBLEMS_TOLD])}{more}") from error
 

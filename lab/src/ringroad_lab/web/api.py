@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
 from ringroad_lab.comparison import RunComparison
-from ringroad_lab.errors import ReportError
+from ringroad_lab.errors import ReportError, value_problems
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.queries import RunSummary
 from ringroad_lab.store.rows import RunConflictError, RunRefusedError, indexed
@@ -87,8 +87,7 @@ def _import(site: Site, token: str, body: bytes) -> Response:
     try:
         record = RunRecord.model_validate_json(body)
     except ValidationError as error:
-        problems = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:_SHOWN_PROBLEMS]]
-        return JSONResponse({"errors": problems}, 400)
+        return JSONResponse({"errors": value_problems(error)[:_SHOWN_PROBLEMS]}, 400)
     try:
         is_new = site.store.add_run(record)
     except RunConflictError as error:
