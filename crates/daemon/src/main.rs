@@ -16,6 +16,7 @@ use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
 use ringroad_daemon::{logging, reload};
 use ringroad_datapath::fabric::Fabric;
 use ringroad_datapath::worker::WorkerConfig;
+use ringroad_ring::eventfd;
 use ringroad_switch::MacTableConfig;
 
 /// Ringroad's daemon: owns switches and devices, and hands rings to programs.
@@ -105,6 +106,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
     raise_descriptor_limit();
+    eventfd::prepare().map_err(|errno| {
+        format!("the kernel gives no asynchronous I/O, by which programs are woken: {errno}; raise the sysctl fs.aio-max-nr")
+    })?;
 
     let listener = match listen(&socket, config.socket_mode()?, config.socket.gid) {
         // Another was quicker: what the caller wanted is there.

@@ -64,7 +64,7 @@ impl Doorbell {
 
     /// Wakes the worker whether or not it sleeps.
     pub fn ring(&self) {
-        eventfd::ring(&self.event);
+        eventfd::ring_own(&self.event);
     }
 
     pub(crate) fn ring_if_sleeping(&self, kicker: &mut Kicker) {

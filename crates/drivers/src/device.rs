@@ -23,6 +23,11 @@ use crate::tap::TapError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
+    /// Other programs cannot be woken safely.
+    #[error(
+        "the kernel gives no asynchronous I/O, by which other programs are woken: {0}; raise the sysctl fs.aio-max-nr"
+    )]
+    NoWaking(rustix::io::Errno),
     /// The capture file.
     #[error(transparent)]
     Capture(#[from] ringroad_capture::CaptureError),

@@ -7,6 +7,7 @@ use ringroad_netdev::ethtool::link_speed;
 use ringroad_netdev::link::{LinkInfo, link_by_name};
 use ringroad_port::port_name::{PortBase, PortName, SocketProtocol};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_ring::eventfd;
 
 use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
 use crate::memif;
@@ -142,6 +143,9 @@ pub fn open_device(
     role: Role,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
+    if matches!(name.base, PortBase::Socket { .. }) {
+        eventfd::prepare().map_err(DeviceError::NoWaking)?;
+    }
     match &name.base {
         PortBase::Null { size_bytes, copy, no_rx } => Ok(Device::new(
             (0..plan.queues)

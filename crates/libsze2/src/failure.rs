@@ -64,7 +64,7 @@ impl Failure {
 impl From<CardError> for Failure {
     fn from(error: CardError) -> Self {
         let errno = match &error {
-            CardError::NotThere { source, .. } | CardError::Wait(source) => {
+            CardError::NotThere { source, .. } | CardError::Wait(source) | CardError::NoWaking(source) => {
                 source.raw_os_error().unwrap_or(libc::ENOENT)
             }
             CardError::Refused(_) => libc::EPERM,

@@ -77,6 +77,7 @@ impl Binding {
         bound: Bound,
         descriptors: Vec<std::os::fd::OwnedFd>,
     ) -> Result<Self, Errno> {
+        eventfd::prepare()?;
         let mut descriptors = descriptors.into_iter();
         let memory = descriptors.next().ok_or(Errno::IO)?;
         let mapping = mapping_of(bound.geometry, memory)?;

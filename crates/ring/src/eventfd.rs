@@ -1,10 +1,22 @@
-//! The eventfds by which the two sides wake each other: non-blocking and close-on-exec, so nobody waits in a read or write.
+//! The eventfds by which two sides wake each other. Nobody waits in a read or a write of one.
+//!
+//! `O_NONBLOCK` belongs to the open file, so whoever else holds an eventfd can take the flag away at any time, fill the counter, and
+//! let the next write(2) block for ever. So the flag is never relied on where a stranger holds the eventfd:
+//!
+//! - [`drain`] asks with each read not to wait (`RWF_NOWAIT`).
+//! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO, `IOCB_FLAG_RESFD`), which adds
+//!   1 and never waits. The operation is a poll of the eventfd itself: an eventfd is always ready for reading, for writing, or in error.
+//! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process or that only the daemon has besides.
+#![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, ReadWriteFlags};
 
-/// A new eventfd at zero.
+/// A new eventfd at zero, non-blocking and close-on-exec.
 ///
 /// # Errors
 /// What the kernel says (out of descriptors).
@@ -12,13 +24,217 @@ pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds 1. A full counter already says what is to be said.
+/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor that is no
+/// eventfd stays as it is.
 pub fn ring(event: impl AsFd) {
+    let descriptor = event.as_fd().as_raw_fd() as u32;
+    let mut context = CONTEXT.load(Ordering::Acquire);
+    // Twice: a context can be full of what has completed, or be that of the process that forked this one.
+    for _ in 0..2 {
+        match context.submit(descriptor) {
+            Err(Errno::AGAIN) => context.reap(),
+            Err(Errno::INVAL) if !context.is_known() => match Context::replace(context) {
+                Ok(fresh) => context = fresh,
+                Err(_) => return,
+            },
+            _ => return,
+        }
+    }
+}
+
+/// Adds 1 to an eventfd whose every holder is trusted not to make it blocking.
+pub fn ring_own(event: impl AsFd) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-/// Sets it to zero. A zero one stays as it is.
+/// Sets it to zero, and never waits. A zero one stays as it is.
 pub fn drain(event: impl AsFd) {
     let mut count = [0; 8];
-    let _ = rustix::io::read(event, &mut count);
+    // No position: an eventfd has none.
+    let _ = rustix::io::preadv2(event, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
+}
+
+/// Sees to it that [`ring`] works in this process. To be called before others are given an eventfd.
+///
+/// # Errors
+/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has none.
+pub fn prepare() -> rustix::io::Result<()> {
+    let context = CONTEXT.load(Ordering::Acquire);
+    if context.is_known() { Ok(()) } else { Context::replace(context).map(|_| ()) }
+}
+
+/// The operations that may be complete and not yet taken off a context. The kernel has room for more.
+const COMPLETIONS: usize = 64;
+/// linux/aio_abi.h.
+const IOCB_CMD_POLL: u16 = 5;
+const IOCB_FLAG_RESFD: u32 = 1;
+
+/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its parent, which
+/// the kernel does not know in the child.
+static CONTEXT: ContextCell = ContextCell(AtomicU64::new(0));
+
+struct ContextCell(AtomicU64);
+
+impl ContextCell {
+    fn load(&self, order: Ordering) -> Context {
+        Context(self.0.load(order))
+    }
+}
+
+/// A number that the kernel gave (`aio_context_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Context(u64);
+
+/// linux/aio_abi.h, `struct io_event`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Completion {
+    data: u64,
+    object: u64,
+    result: i64,
+    result2: i64,
+}
+
+fn outcome(result: libc::c_long) -> rustix::io::Result<u64> {
+    u64::try_from(result)
+        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+impl Context {
+    /// Puts a fresh context in the place of `old`, unless another thread has done so.
+    #[cold]
+    fn replace(old: Self) -> rustix::io::Result<Self> {
+        let mut fresh = 0u64;
+        // SAFETY: the kernel writes the number of the context into memory of our own.
+        outcome(unsafe { libc::syscall(libc::SYS_io_setup, COMPLETIONS, &raw mut fresh) })?;
+        match CONTEXT.0.compare_exchange(old.0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(Self(fresh)),
+            Err(other) => {
+                // SAFETY: nobody else has seen this context.
+                unsafe { libc::syscall(libc::SYS_io_destroy, fresh) };
+                Ok(Self(other))
+            }
+        }
+    }
+
+    /// Whether the kernel knows it in this process.
+    #[cold]
+    fn is_known(self) -> bool {
+        self.completed(&mut []).is_ok()
+    }
+
+    /// Signals an eventfd by an operation that is complete at once.
+    fn submit(self, event: u32) -> rustix::io::Result<()> {
+        // SAFETY: all zeros are a valid iocb.
+        let mut operation: libc::iocb = unsafe { std::mem::zeroed() };
+        operation.aio_lio_opcode = IOCB_CMD_POLL;
+        operation.aio_fildes = event;
+        operation.aio_buf = (libc::POLLIN | libc::POLLOUT) as u64;
+        operation.aio_flags = IOCB_FLAG_RESFD;
+        operation.aio_resfd = event;
+        let mut operations = [&raw mut operation];
+        // SAFETY: the kernel reads one pointer to one operation, and both live until the call returns; a poll has no buffer.
+        outcome(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, operations.as_mut_ptr()) }).map(|_| ())
+    }
+
+    /// Takes what has completed off the context.
+    #[cold]
+    fn reap(self) {
+        let nothing = Completion { data: 0, object: 0, result: 0, result2: 0 };
+        let _ = self.completed(&mut [nothing; 2 * COMPLETIONS]);
+    }
+
+    fn completed(self, events: &mut [Completion]) -> rustix::io::Result<u64> {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes at most as many events as there is room for; the time is read during the call.
+        outcome(unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.0,
+                0,
+                events.len(),
+                events.as_mut_ptr(),
+                &raw const at_once,
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use rustix::fs::OFlags;
+
+    use super::*;
+
+    fn count(event: &OwnedFd) -> u64 {
+        let mut count = [0; 8];
+        rustix::io::read(event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
+    }
+
+    /// As whoever shares an eventfd may leave it: blocking, and with no room for one more.
+    fn hostile() -> OwnedFd {
+        let event = create().unwrap();
+        rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        rustix::fs::fcntl_setfl(&event, OFlags::empty()).unwrap();
+        event
+    }
+
+    #[test]
+    fn each_ring_adds_one_more_often_than_a_context_has_room_for() {
+        let (one, other) = (create().unwrap(), create().unwrap());
+        for _ in 0..1000 {
+            ring(&one);
+        }
+        ring(&other);
+        assert_eq!((count(&one), count(&other)), (1000, 1));
+        assert_eq!(count(&one), 0);
+    }
+
+    #[test]
+    fn threads_ring_at_once_and_no_ring_is_lost() {
+        let event = create().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..5000).for_each(|_| ring(&event)));
+            }
+        });
+        assert_eq!(count(&event), 20_000);
+    }
+
+    #[test]
+    fn a_full_eventfd_that_was_made_blocking_holds_nobody_up() {
+        let event = hostile();
+        ring(&event);
+        drain(&event);
+        drain(&event);
+        ring(&event);
+        assert_eq!(count(&event), 1);
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_eventfd_is_left_alone() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        ring(&writer);
+        ring(&reader);
+        rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK).unwrap();
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]).unwrap_err(), Errno::AGAIN);
+    }
+
+    #[test]
+    fn a_forked_child_rings_too() {
+        let event = create().unwrap();
+        ring(&event);
+        // SAFETY: the child makes only system calls, and ends without running anything of the parent's.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            ring(&event);
+            ring(&event);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        let child = rustix::process::Pid::from_raw(child).unwrap();
+        rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(count(&event), 3);
+    }
 }

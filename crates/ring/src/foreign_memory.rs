@@ -1,22 +1,17 @@
 //! Memory that another program made and can take back: a guest's, a peer's.
 //!
-//! Whoever holds the file of a mapping can shorten it at any time, and the next access beyond its end is a SIGBUS, which would end the
-//! process. So all such mappings are in a table. On a SIGBUS in one of them the whole mapping is replaced, where it lies, by zero pages of our own,
-//! and marked as lost ([`ForeignMemory::is_lost`]): the access goes on and reads zeros; whoever uses the memory looks at the mark and lets go of its
-//! owner. A SIGBUS anywhere else goes to whoever was there before.
+//! Whoever holds the file of a mapping can shorten it at any time. So all such mappings are guarded ([`crate::mapping_guard`]): an access that finds
+//! nothing reads zeros, and whoever uses the memory looks at the mark ([`ForeignMemory::is_lost`]) and lets go of its owner.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::mapping_guard::{GuardError, MappingGuard};
 use crate::shared::SharedBytes;
 
-/// Most foreign mappings of a process at a time.
-pub const MAX_FOREIGN_MAPPINGS: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
 /// Largest page that a file of shared memory can have.
 const LARGEST_PAGE_BYTES: u64 = 16 << 30;
@@ -49,9 +44,9 @@ pub enum ForeignMemoryError {
         /// Its size, bytes.
         bytes: u64,
     },
-    /// The table is full.
-    #[error("{MAX_FOREIGN_MAPPINGS} pieces of other programs' memory are mapped, which is all there can be")]
-    TooMany,
+    /// It cannot be guarded against its owner.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     /// The kernel refused.
     #[error("{step} shared memory: {source}")]
     System {
@@ -62,21 +57,6 @@ pub enum ForeignMemoryError {
     },
 }
 
-/// A line of the table; `start` 0 is free, 1 being filled.
-struct Place {
-    start: AtomicUsize,
-    bytes: AtomicUsize,
-    lost: AtomicBool,
-}
-
-static PLACES: [Place; MAX_FOREIGN_MAPPINGS] = [const {
-    Place { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
-}; MAX_FOREIGN_MAPPINGS];
-/// Lines that were ever in use.
-static USED_PLACES: AtomicUsize = AtomicUsize::new(0);
-/// Who got SIGBUS before; set once, before the first line is in use.
-static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
-
 /// A mapping of another program's memory.
 #[derive(Debug)]
 pub struct ForeignMemory {
@@ -85,7 +65,8 @@ pub struct ForeignMemory {
     /// From the first byte mapped to the first that was asked for.
     skip: usize,
     bytes: usize,
-    place: usize,
+    /// Taken off before the mapping goes.
+    guard: Option<MappingGuard>,
 }
 
 // SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
@@ -123,8 +104,6 @@ impl ForeignMemory {
             .checked_next_multiple_of(page)
             .and_then(|to| usize::try_from(to - from).ok())
             .ok_or_else(wrong)?;
-        watch_for_loss()?;
-        let place = take_place()?;
         // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
         let map = unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -137,21 +116,17 @@ impl ForeignMemory {
                 from,
             )
         };
-        let map = match map.map(|map| NonNull::new(map.cast::<u8>())) {
-            Ok(Some(map)) => map,
-            failure => {
-                PLACES[place].start.store(0, Ordering::Release);
-                let source = failure.err().unwrap_or(rustix::io::Errno::NOMEM);
-                return Err(failed("mapping")(source));
-            }
-        };
-        PLACES[place].bytes.store(map_bytes, Ordering::Relaxed);
-        PLACES[place].lost.store(false, Ordering::Relaxed);
-        PLACES[place].start.store(map.as_ptr() as usize, Ordering::Release);
+        let map = map.map_err(failed("mapping"))?;
+        let map =
+            NonNull::new(map.cast::<u8>()).ok_or_else(|| failed("mapping")(rustix::io::Errno::NOMEM))?;
+        let mut memory =
+            Self { map, map_bytes, skip: (offset - from) as usize, bytes: bytes as usize, guard: None };
+        // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+        memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
         // A child of this process has no use for it. It is a wish.
         // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
         let _ = unsafe { rustix::mm::madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxDontFork) };
-        Ok(Self { map, map_bytes, skip: (offset - from) as usize, bytes: bytes as usize, place })
+        Ok(memory)
     }
 
     /// Its size, bytes.
@@ -184,109 +159,15 @@ impl ForeignMemory {
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        PLACES[self.place].lost.load(Ordering::Relaxed)
+        self.guard.as_ref().is_some_and(MappingGuard::is_lost)
     }
 }
 
 impl Drop for ForeignMemory {
     fn drop(&mut self) {
-        PLACES[self.place].start.store(1, Ordering::Release);
+        self.guard = None;
         // SAFETY: the mapping is the value's own, and nothing borrows from it any more.
         let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.map_bytes) };
-        PLACES[self.place].start.store(0, Ordering::Release);
-    }
-}
-
-fn take_place() -> Result<usize, ForeignMemoryError> {
-    for (index, place) in PLACES.iter().enumerate() {
-        if place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            USED_PLACES.fetch_max(index + 1, Ordering::AcqRel);
-            return Ok(index);
-        }
-    }
-    Err(ForeignMemoryError::TooMany)
-}
-
-fn watch_for_loss() -> Result<(), ForeignMemoryError> {
-    let installed = PREVIOUS.get_or_init(|| {
-        // SAFETY: all zeros are a valid sigaction.
-        let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: reads the present action into memory of our own. It must be known before ours can run.
-        if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut previous) } != 0 {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
-        }
-        Ok(previous)
-    });
-    static INSTALLED: OnceLock<()> = OnceLock::new();
-    let mut outcome = installed.as_ref().map(|_| ()).map_err(|&errno| errno);
-    if outcome.is_ok() {
-        INSTALLED.get_or_init(|| {
-            // SAFETY: all zeros are a valid sigaction.
-            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-            action.sa_sigaction = on_bus_error as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            // SAFETY: the action is whole; the handler calls only what is safe in one.
-            if unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } != 0 {
-                outcome = Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
-            }
-        });
-    }
-    outcome.map_err(|errno| ForeignMemoryError::System {
-        step: "guarding",
-        source: std::io::Error::from_raw_os_error(errno),
-    })
-}
-
-extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the kernel passes a siginfo of its own.
-    let info_of_fault = unsafe { &*info };
-    // SAFETY: a SIGBUS has an address.
-    let address = unsafe { info_of_fault.si_addr() } as usize;
-    for place in PLACES.iter().take(USED_PLACES.load(Ordering::Acquire)) {
-        let start = place.start.load(Ordering::Acquire);
-        let bytes = place.bytes.load(Ordering::Relaxed);
-        if start > 1 && (start..start + bytes).contains(&address) {
-            place.lost.store(true, Ordering::Relaxed);
-            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so that nobody unmaps it now.
-            let fresh = unsafe {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-                libc::mmap(
-                    start as *mut libc::c_void,
-                    bytes,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    flags,
-                    -1,
-                    0,
-                )
-            };
-            if fresh != libc::MAP_FAILED {
-                return;
-            }
-        }
-    }
-    pass_on(signal, info, context);
-}
-
-/// To whoever had the signal before; where that was nobody, the access is repeated and ends the process as it would have.
-fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    type WithInfo = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
-    type Plain = extern "C" fn(i32);
-    match PREVIOUS.get() {
-        Some(Ok(previous)) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&previous.sa_sigaction) => {
-            if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: whoever set the action vouched for a function of this type.
-                let handler = unsafe { std::mem::transmute::<usize, WithInfo>(previous.sa_sigaction) };
-                handler(signal, info, context);
-            } else {
-                // SAFETY: as above.
-                let handler = unsafe { std::mem::transmute::<usize, Plain>(previous.sa_sigaction) };
-                handler(signal);
-            }
-        }
-        _ => {
-            // SAFETY: setting a signal's default action is safe in a handler.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! A region: a sealed memfd that holds the rings and buffers of one or more ports, and its mapping.
 //!
 //! The maker seals the size, so that no holder of the descriptor can truncate it under another (which would turn
-//! an access into SIGBUS); whoever opens a region it did not make checks the seals and the size first.
+//! an access into SIGBUS); whoever opens a region it did not make checks the seals and the size first. No seal keeps a holder from punching
+//! holes: small pages come back as zeros, but huge ones may be somebody else's by then, so a mapping of those is guarded
+//! ([`crate::mapping_guard`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{GeometryError, RegionGeometry};
+use crate::mapping_guard::{GuardError, MappingGuard};
 
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
@@ -46,6 +49,9 @@ pub enum RegionError {
         /// The kernel's answer.
         source: rustix::io::Errno,
     },
+    /// It cannot be guarded against holes.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     /// Huge pages were required.
     #[error(
         "no {needed} free huge pages of 2 MiB for a region of {bytes} bytes: reserve them with `sysctl vm.nr_hugepages=N`, \
@@ -81,7 +87,8 @@ pub struct Region {
     descriptor: OwnedFd,
     base: NonNull<u8>,
     mapped_bytes: usize,
-    huge: bool,
+    /// Of a region on huge pages; taken off before the mapping goes.
+    guard: Option<MappingGuard>,
 }
 
 // SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
@@ -184,7 +191,12 @@ impl Region {
         // SAFETY: the range is exactly the mapping made above.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, Advice::LinuxHugepage) };
         let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        Ok(Self { id, geometry, descriptor, base, mapped_bytes, huge })
+        let mut region = Self { id, geometry, descriptor, base, mapped_bytes, guard: None };
+        if huge {
+            // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+            region.guard = Some(unsafe { MappingGuard::new(base, mapped_bytes) }?);
+        }
+        Ok(region)
     }
 
     /// A fork must not share the mapping by accident with a child that outlives the binding.
@@ -218,7 +230,14 @@ impl Region {
     /// Whether 2 MiB pages hold it.
     #[must_use]
     pub fn is_huge(&self) -> bool {
-        self.huge
+        self.guard.is_some()
+    }
+
+    /// Whether somebody punched a hole into it and an access found that: the mapping reads as zeros since, and is shared with nobody.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.guard.as_ref().is_some_and(MappingGuard::is_lost)
     }
 
     /// Size of the mapping, bytes.
@@ -247,6 +266,7 @@ impl AsFd for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: nobody holds a view any more: views keep an `Arc` of this value.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }

@@ -24,6 +24,9 @@ pub enum RingViolation {
     /// Not the program's doing: what the ring leads to has ended.
     #[error("the device behind the port is gone")]
     DeviceGone = 6,
+    /// Somebody punched a hole into the huge pages of the region.
+    #[error("the region is lost: somebody punched a hole into its huge pages")]
+    RegionLost = 7,
 }
 
 impl RingViolation {
@@ -37,6 +40,7 @@ impl RingViolation {
             4 => Self::Fragments,
             5 => Self::Tail,
             6 => Self::DeviceGone,
+            7 => Self::RegionLost,
             _ => Self::Head,
         })
     }

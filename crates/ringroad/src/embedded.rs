@@ -16,6 +16,7 @@ use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
 use ringroad_port::port_name::{PipeSide, PortBase, PortName};
 use ringroad_port::port_queue::PortQueue;
+use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, PortPlacement};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
@@ -488,7 +489,7 @@ pub(crate) fn program_queues(
             Some(Here { stepped, device_wakes }) => {
                 OtherSide::Here { stepped: Arc::clone(stepped), device: device_wakes.is_some() }
             }
-            None => OtherSide::Elsewhere(event),
+            None => OtherSide::Elsewhere { event, is_program: false },
         };
         let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);
         let rx_end = ProgramEnd::take_up(RingView::new(region, rx, placement.slots)?, Direction::Rx);
@@ -516,6 +517,10 @@ pub(crate) fn pipe_queues(
     events: Vec<QueueEvents>,
     binding: &Arc<Binding>,
 ) -> Result<Vec<Queue>, OpenError> {
+    eventfd::prepare().map_err(|errno| OpenError::System {
+        what: "asking for asynchronous I/O, by which a pipe's other end is woken (see the sysctl fs.aio-max-nr)",
+        source: errno.into(),
+    })?;
     let identity = region_identity(region)?;
     let mut queues = Vec::new();
     let rings = own.tx_rings.iter().zip(&own.rx_rings).zip(&peer.rx_rings);
@@ -526,8 +531,9 @@ pub(crate) fn pipe_queues(
         );
         let receive = ProgramEnd::take_up(RingView::new(region, rx, own.slots)?, Direction::Rx);
         let kick = events.kick.try_clone().map_err(events_failed)?;
-        let tx = TxRing::new(TxEnd::Pipe(send), OtherSide::Elsewhere(kick), Arc::clone(binding), identity);
-        let rx = RxRing::new(receive, OtherSide::Elsewhere(events.kick), Arc::clone(binding), identity);
+        let peer = |event| OtherSide::Elsewhere { event, is_program: true };
+        let tx = TxRing::new(TxEnd::Pipe(send), peer(kick), Arc::clone(binding), identity);
+        let rx = RxRing::new(receive, peer(events.kick), Arc::clone(binding), identity);
         queues.push(
             Queue::new(tx, rx, events.notify, None, binding).map_err(|errno| events_failed(errno.into()))?,
         );

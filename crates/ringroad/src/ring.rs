@@ -25,7 +25,12 @@ const SYNCS_PER_CHECK: u32 = 4096;
 #[derive(Debug)]
 pub(crate) enum OtherSide {
     /// Somebody else, who sleeps and is woken by this eventfd.
-    Elsewhere(OwnedFd),
+    Elsewhere {
+        /// Wakes it.
+        event: OwnedFd,
+        /// Whether it is another program, which may have made the eventfd blocking; the daemon would not.
+        is_program: bool,
+    },
     /// This thread, by stepping the datapath.
     Here {
         stepped: Arc<Stepped>,
@@ -54,9 +59,9 @@ impl Half {
     #[inline]
     fn follow(&mut self, synced: Synced) -> Result<bool, PortError> {
         match &self.other {
-            OtherSide::Elsewhere(event) => {
+            OtherSide::Elsewhere { event, is_program } => {
                 if synced.kick {
-                    eventfd::ring(event);
+                    if *is_program { eventfd::ring(event) } else { eventfd::ring_own(event) }
                 }
                 if synced.gained == 0 {
                     self.idle_syncs = self.idle_syncs.wrapping_add(1);
@@ -77,7 +82,7 @@ impl Half {
     fn due_in(&self) -> Option<Duration> {
         match &self.other {
             OtherSide::Here { stepped, .. } => stepped.lock().due_in(),
-            OtherSide::Elsewhere(_) => None,
+            OtherSide::Elsewhere { .. } => None,
         }
     }
 

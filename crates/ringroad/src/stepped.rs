@@ -62,7 +62,7 @@ impl Stepped {
         if engine.has_waiting()
             && let Some(bell) = self.bell.get()
         {
-            eventfd::ring(bell);
+            eventfd::ring_own(bell);
         }
     }
 }

@@ -66,6 +66,11 @@ pub enum CardError {
     /// Waiting failed.
     #[error("waiting for the card: {0}")]
     Wait(std::io::Error),
+    /// The card cannot be woken safely.
+    #[error(
+        "the kernel gives no asynchronous I/O, by which the card is woken: {0}; raise the sysctl fs.aio-max-nr"
+    )]
+    NoWaking(std::io::Error),
 }
 
 /// What to wait for.
@@ -108,6 +113,7 @@ impl Card {
     pub fn open(path: &Path, program: &str) -> Result<Self, CardError> {
         let not_there =
             |source: rustix::io::Errno| CardError::NotThere { path: path.to_owned(), source: source.into() };
+        eventfd::prepare().map_err(|errno| CardError::NoWaking(errno.into()))?;
         let address = SocketAddrUnix::new(path).map_err(not_there)?;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)

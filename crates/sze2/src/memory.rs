@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use ringroad_ring::mapping_guard::{GuardError, MappingGuard};
 use ringroad_ring::shared::SharedBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -55,6 +56,9 @@ pub enum MemoryError {
         /// The kernel's answer.
         source: rustix::io::Errno,
     },
+    /// It cannot be guarded against holes.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     /// What came is no channel's memory.
     #[error("the descriptor is no channel's memory: {0}")]
     NotAChannel(&'static str),
@@ -79,6 +83,8 @@ struct Mapping {
     bytes: usize,
     /// From the first byte mapped to the first used.
     skip: usize,
+    /// Taken off before the addresses go.
+    guard: Option<MappingGuard>,
 }
 
 // SAFETY: the addresses belong to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
@@ -88,6 +94,7 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.guard = None;
         // SAFETY: the addresses are the value's own, and nothing borrows from it any more.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
@@ -303,7 +310,10 @@ fn map_head(file: &OwnedFd, bytes: u64) -> Result<Mapping, MemoryError> {
 
 fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<Mapping, MemoryError> {
     let start = NonNull::new(start).ok_or(failed("mapping", bytes as u64)(rustix::io::Errno::NOMEM))?;
-    let mapping = Mapping { start, bytes, skip };
+    let mut mapping = Mapping { start, bytes, skip, guard: None };
+    // No seal keeps the other side from punching holes into huge pages.
+    // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off before it unmaps.
+    mapping.guard = Some(unsafe { MappingGuard::new(start, bytes) }?);
     // A child of this process has no use for it. It is a wish.
     // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
     let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };

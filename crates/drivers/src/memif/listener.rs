@@ -75,7 +75,7 @@ impl Door {
         }
         *newcomer = Some(Newcomer { channel, name: init.name.clone() });
         drop(newcomer);
-        eventfd::ring(self.line.bell());
+        eventfd::ring_own(self.line.bell());
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl Line {
 
     fn report(&self, fault: String) {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
-        eventfd::ring(&self.bell);
+        eventfd::ring_own(&self.bell);
     }
 }
 

@@ -83,7 +83,7 @@ impl<T> Desk<T> {
         }
         shared.wanted = Some(state);
         self.shared.is_wanted.store(true, Ordering::Release);
-        eventfd::ring(&*self.bell);
+        eventfd::ring_own(&*self.bell);
         while shared.wanted.is_some() && !shared.is_gone {
             shared = self.shared.exchanged.wait(shared).unwrap_or_else(PoisonError::into_inner);
         }

@@ -178,7 +178,7 @@ impl StopBell {
 
     /// Ends whoever waits, now and from now on.
     pub(crate) fn ring(&self) {
-        eventfd::ring(&*self.0);
+        eventfd::ring_own(&*self.0);
     }
 
     /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was rung.

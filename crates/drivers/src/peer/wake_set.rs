@@ -65,21 +65,17 @@ impl WakeSet {
     }
 }
 
-/// Checks that a descriptor from a peer is an eventfd, and makes it one that never blocks a worker that writes to it.
+/// Checks that a descriptor from a peer is an eventfd. Whether it blocks is the peer's business: nobody relies on it.
 ///
 /// # Errors
 /// What it is instead, for people.
 pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
     use std::os::fd::AsRawFd;
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-    match link {
-        Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => {}
-        Ok(kind) => return Err(format!("a descriptor to wake by is {}, not an eventfd", kind.display())),
-        Err(error) => return Err(format!("a descriptor to wake by cannot be looked at: {error}")),
+    match std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) {
+        Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => Ok(()),
+        Ok(kind) => Err(format!("a descriptor to wake by is {}, not an eventfd", kind.display())),
+        Err(error) => Err(format!("a descriptor to wake by cannot be looked at: {error}")),
     }
-    let flags = rustix::fs::fcntl_getfl(descriptor).map_err(|error| error.to_string())?;
-    rustix::fs::fcntl_setfl(descriptor, flags | rustix::fs::OFlags::NONBLOCK)
-        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -108,7 +104,7 @@ mod tests {
             assert!(is_readable(&set));
             set.drain();
         }
-        eventfd::ring(&*set.bell());
+        eventfd::ring_own(&*set.bell());
         assert!(is_readable(&set));
         set.drain();
         set.remove(event.as_fd());

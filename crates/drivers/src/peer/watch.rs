@@ -40,7 +40,7 @@ impl PeerWatch {
 
     /// Rings `bell`, an eventfd, at each change from now on. One bell is all it has.
     pub fn ring_at_changes(&self, bell: Arc<OwnedFd>) {
-        eventfd::ring(self.bell.get_or_init(|| bell).as_fd());
+        eventfd::ring_own(self.bell.get_or_init(|| bell).as_fd());
     }
 
     /// Makes a change.
@@ -51,7 +51,7 @@ impl PeerWatch {
         if *status != before
             && let Some(bell) = self.bell.get()
         {
-            eventfd::ring(bell.as_fd());
+            eventfd::ring_own(bell.as_fd());
         }
     }
 

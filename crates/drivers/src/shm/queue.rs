@@ -36,6 +36,8 @@ pub struct ShmQueue {
     sleeper: Sleeper,
     /// The region in which buffers can be exchanged; none where slots say where in a buffer a frame begins.
     region: Option<RegionId>,
+    /// The region, where its pages can be taken back.
+    can_be_lost: Option<Arc<Region>>,
     /// Whether slots are stamped with the time at which their frame came.
     may_stamp: bool,
     /// The same, from the first frame on of which it is known.
@@ -88,6 +90,7 @@ impl ShmQueue {
             events,
             sleeper: Sleeper::default(),
             region: Some(region.id()),
+            can_be_lost: region.is_huge().then(|| Arc::clone(region)),
             may_stamp: true,
             stamps: false,
             watch: None,
@@ -122,6 +125,27 @@ impl ShmQueue {
             self.counters.violation();
             // The program may be asleep on this ring: it is to learn why nothing comes any more.
             eventfd::ring(&self.events.notify);
+        }
+    }
+
+    /// Stops both rings where the region's pages were taken back: nobody shares what is there now.
+    #[inline]
+    fn look_at_region(&mut self) {
+        if self.can_be_lost.as_ref().is_some_and(|region| region.is_lost()) {
+            self.can_be_lost = None;
+            self.stop(RingViolation::RegionLost);
+            self.count_violation(0);
+            self.counted = [true; 2];
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, reason: RingViolation) {
+        if let Some(take) = &mut self.take {
+            take.stop(reason);
+        }
+        if let Some(put) = &mut self.put {
+            put.stop(reason);
         }
     }
 
@@ -236,6 +260,7 @@ impl ShmQueue {
 
 impl PortQueue for ShmQueue {
     fn receive(&mut self, batch: &mut Batch) {
+        self.look_at_region();
         self.learn_header();
         let header_bytes = self.header_bytes;
         let Some(take) = &mut self.take else { return };
@@ -306,6 +331,7 @@ impl PortQueue for ShmQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
+        self.look_at_region();
         if !batch.is_unfinished() {
             self.learn_header();
         }
@@ -430,6 +456,7 @@ impl PortQueue for ShmQueue {
     }
 
     fn has_waiting(&mut self) -> bool {
+        self.look_at_region();
         let Some(take) = &mut self.take else { return false };
         // An unfinished frame is no work: it would keep the datapath from sleeping.
         match take.refresh() {
@@ -444,12 +471,7 @@ impl PortQueue for ShmQueue {
 
     fn end(&mut self) {
         if self.violation().is_none() {
-            if let Some(take) = &mut self.take {
-                take.stop(RingViolation::DeviceGone);
-            }
-            if let Some(put) = &mut self.put {
-                put.stop(RingViolation::DeviceGone);
-            }
+            self.stop(RingViolation::DeviceGone);
             // No rule was broken, so nothing is to be counted.
             self.counted = [true; 2];
             eventfd::ring(&self.events.notify);

@@ -253,7 +253,7 @@ impl Server {
 
     /// Wakes the workers.
     fn ring(&self) {
-        self.wakes.iter().for_each(|wake| eventfd::ring(&*wake.bell()));
+        self.wakes.iter().for_each(|wake| eventfd::ring_own(&*wake.bell()));
     }
 }
 

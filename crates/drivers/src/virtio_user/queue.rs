@@ -39,7 +39,7 @@ impl QueueRings {
     fn fail(&mut self, fault: RingFault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
-            eventfd::ring(&*self.fault_bell);
+            eventfd::ring_own(&*self.fault_bell);
         }
     }
 

@@ -1,0 +1,169 @@
+//! Mappings whose pages somebody else can take back, and what happens then.
+//!
+//! Whoever holds the file of a mapping can shorten it, or punch holes into one of huge pages and take the pages for itself. The next access is a SIGBUS, which
+//! would end the process. So all such mappings are in a table. On a SIGBUS in one of them the whole mapping is replaced, where it lies, by zero
+//! pages of our own, and marked as lost ([`MappingGuard::is_lost`]): the access goes on and reads zeros; whoever uses the memory looks at the mark.
+//! A SIGBUS anywhere else goes to whoever was there before.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings (`vm.max_map_count`), so that one
+/// guest cannot use up the places of another. Places that were never in use take no memory.
+pub const MAX_GUARDED_MAPPINGS: usize = 1 << 16;
+
+/// Why a mapping cannot be guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// The table is full.
+    #[error("{MAX_GUARDED_MAPPINGS} mappings of shared memory are guarded, which is all there can be")]
+    TooMany,
+    /// The kernel refused to have SIGBUS handled.
+    #[error("guarding shared memory: {}", std::io::Error::from_raw_os_error(*.0))]
+    Signal(i32),
+}
+
+/// A line of the table; `start` 0 is free, 1 being filled.
+struct Place {
+    start: AtomicUsize,
+    bytes: AtomicUsize,
+    lost: AtomicBool,
+}
+
+static PLACES: [Place; MAX_GUARDED_MAPPINGS] = [const {
+    Place { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
+}; MAX_GUARDED_MAPPINGS];
+/// Lines that were ever in use.
+static USED_PLACES: AtomicUsize = AtomicUsize::new(0);
+/// Who got SIGBUS before; set once, before the first line is in use.
+static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
+
+/// The place of a mapping in the table, for as long as it lives.
+#[derive(Debug)]
+pub struct MappingGuard(usize);
+
+impl MappingGuard {
+    /// Guards the mapping of `bytes` bytes at `start`.
+    ///
+    /// # Errors
+    /// [`GuardError`].
+    ///
+    /// # Safety
+    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change at any time, and that stay
+    /// mapped until the guard was dropped.
+    pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
+        watch_for_loss()?;
+        let guard = Self(take_place()?);
+        let place = &PLACES[guard.0];
+        place.bytes.store(bytes, Ordering::Relaxed);
+        place.lost.store(false, Ordering::Relaxed);
+        place.start.store(start.as_ptr() as usize, Ordering::Release);
+        Ok(guard)
+    }
+
+    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and nobody else sees what is written to it.
+    #[inline]
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        PLACES[self.0].lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for MappingGuard {
+    fn drop(&mut self) {
+        PLACES[self.0].start.store(0, Ordering::Release);
+    }
+}
+
+fn take_place() -> Result<usize, GuardError> {
+    for (index, place) in PLACES.iter().enumerate() {
+        if place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            USED_PLACES.fetch_max(index + 1, Ordering::AcqRel);
+            return Ok(index);
+        }
+    }
+    Err(GuardError::TooMany)
+}
+
+fn watch_for_loss() -> Result<(), GuardError> {
+    let installed = PREVIOUS.get_or_init(|| {
+        // SAFETY: all zeros are a valid sigaction.
+        let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: reads the present action into memory of our own. It must be known before ours can run.
+        if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut previous) } != 0 {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+        }
+        Ok(previous)
+    });
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    let mut outcome = installed.as_ref().map(|_| ()).map_err(|&errno| errno);
+    if outcome.is_ok() {
+        INSTALLED.get_or_init(|| {
+            // SAFETY: all zeros are a valid sigaction.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = on_bus_error as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // SAFETY: the action is whole; the handler calls only what is safe in one.
+            if unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } != 0 {
+                outcome = Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+            }
+        });
+    }
+    outcome.map_err(GuardError::Signal)
+}
+
+extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel passes a siginfo of its own.
+    let info_of_fault = unsafe { &*info };
+    // SAFETY: a SIGBUS has an address.
+    let address = unsafe { info_of_fault.si_addr() } as usize;
+    for place in PLACES.iter().take(USED_PLACES.load(Ordering::Acquire)) {
+        let start = place.start.load(Ordering::Acquire);
+        let bytes = place.bytes.load(Ordering::Relaxed);
+        if start > 1 && (start..start + bytes).contains(&address) {
+            place.lost.store(true, Ordering::Relaxed);
+            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so that nobody unmaps it now.
+            let fresh = unsafe {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+                libc::mmap(
+                    start as *mut libc::c_void,
+                    bytes,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    flags,
+                    -1,
+                    0,
+                )
+            };
+            if fresh != libc::MAP_FAILED {
+                return;
+            }
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+/// To whoever had the signal before; where that was nobody, the access is repeated and ends the process as it would have.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    type WithInfo = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+    type Plain = extern "C" fn(i32);
+    match PREVIOUS.get() {
+        Some(Ok(previous)) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&previous.sa_sigaction) => {
+            if previous.sa_flags & libc::SA_SIGINFO != 0 {
+                // SAFETY: whoever set the action vouched for a function of this type.
+                let handler = unsafe { std::mem::transmute::<usize, WithInfo>(previous.sa_sigaction) };
+                handler(signal, info, context);
+            } else {
+                // SAFETY: as above.
+                let handler = unsafe { std::mem::transmute::<usize, Plain>(previous.sa_sigaction) };
+                handler(signal);
+            }
+        }
+        _ => {
+            // SAFETY: setting a signal's default action is safe in a handler.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+}
