@@ -64,6 +64,10 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
     // A full counter, and a drained one: the daemon must block on neither.
     let _ = rustix::io::write(&descriptors[2], &(u64::MAX - 1).to_ne_bytes());
     let _ = rustix::io::read(&descriptors[1], &mut [0; 8]);
+    // Made blocking, too: whether they are belongs to whoever holds them.
+    for event in &descriptors[1..] {
+        let _ = rustix::fs::fcntl_setfl(event, rustix::fs::OFlags::empty());
+    }
 }
 
 fn flood(random: &mut Random, socket: &str) {

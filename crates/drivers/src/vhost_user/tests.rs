@@ -1,7 +1,7 @@
 //! The back end under a front end of the `vhost` crate, whose guest is the test: it writes rings byte by byte.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 
 use ringroad_port::batch::Batch;
@@ -399,6 +399,20 @@ fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
     assert_eq!(site.receive().frames(), 0);
     assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 0);
+}
+
+#[test]
+fn a_guest_that_fills_its_call_eventfd_and_makes_it_blocking_holds_no_worker_up() {
+    let mut site = Site::with_guest(MODERN);
+    let call = &site.calls[TRANSMIT as usize];
+    call.write(u64::MAX - 1).unwrap();
+    // SAFETY: the site keeps the eventfd open.
+    let shared = unsafe { BorrowedFd::borrow_raw(call.as_raw_fd()) };
+    rustix::fs::fcntl_setfl(shared, rustix::fs::OFlags::empty()).unwrap();
+    site.send(0, &[0; 12], &[1; 60]);
+    assert_eq!(site.receive().frames(), 1);
+    site.queue.release(1);
+    assert_eq!(site.queue.flush(), 1, "the guest is not woken");
 }
 
 #[test]

@@ -28,6 +28,8 @@ struct Liar {
     buffers: OwnedFd,
     to_server: Ring,
     to_client: Ring,
+    /// By which the server wakes it.
+    interrupt: OwnedFd,
 }
 
 fn memory() -> OwnedFd {
@@ -59,7 +61,7 @@ impl Liar {
         let (to_server, to_client) = (make(true), make(false));
         let Ok((Message::Hello(hello), _)) = channel.next(&stop) else { panic!("no hello") };
         assert_eq!((hello.min_version, hello.max_log2_ring_size), (VERSION, 14));
-        Self { channel, stop, file, buffers, to_server, to_client }
+        Self { channel, stop, file, buffers, to_server, to_client, interrupt: eventfd::create().unwrap() }
     }
 
     fn say(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Message {
@@ -72,14 +74,14 @@ impl Liar {
 
     fn connected(path: &std::path::Path) -> Self {
         let this = Self::greeted(path);
-        let (to_server, to_client) = (eventfd::create().unwrap(), eventfd::create().unwrap());
+        let to_server = eventfd::create().unwrap();
         assert_eq!(this.say(&init(0), None), Message::Ack);
         for (index, file) in [(0, &this.file), (1, &this.buffers)] {
             let region = Message::AddRegion(AddRegion { index, bytes: REGION_BYTES });
             assert_eq!(this.say(&region, Some(file.as_fd())), Message::Ack);
         }
         assert_eq!(this.say(&Message::AddRing(ring(true)), Some(to_server.as_fd())), Message::Ack);
-        assert_eq!(this.say(&Message::AddRing(ring(false)), Some(to_client.as_fd())), Message::Ack);
+        assert_eq!(this.say(&Message::AddRing(ring(false)), Some(this.interrupt.as_fd())), Message::Ack);
         assert_eq!(this.say(&Message::Connect("lo".into()), None), Message::Connected("ringroad/0".into()));
         for position in 0..this.to_client.size() {
             this.to_client.describe_whole(position, honest(position));
@@ -289,6 +291,23 @@ fn messages_that_make_no_sense_are_answered_with_a_reason() {
     let mut client = Port::open(&path, "role=client");
     connect(&mut server, &mut client);
     pass(&mut client, &mut server, 0, &[frame(1, 100)], 2048);
+}
+
+#[test]
+fn a_client_that_fills_its_interrupt_and_makes_it_blocking_holds_no_worker_up() {
+    let (_folder, path) = socket();
+    let mut server = Port::open(&path, "role=server");
+    let liar = Liar::connected(&path);
+    until("rings", || {
+        server.receive(0);
+        server.has_rings(0)
+    });
+    liar.to_client.head().store(64, Ordering::Release);
+    rustix::io::write(&liar.interrupt, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    rustix::fs::fcntl_setfl(&liar.interrupt, rustix::fs::OFlags::empty()).unwrap();
+    for number in 0..3 {
+        assert_eq!(server.send(0, &[frame(number, 60)], 1000).frames, 1);
+    }
 }
 
 #[test]
