@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod frames;
 pub mod network;
 pub mod passage;
+pub mod raw_port;
 pub mod service;
 pub mod site;
 pub mod szedata_plugin;

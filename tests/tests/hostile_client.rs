@@ -1,17 +1,15 @@
 //! Programs that attack the daemon harm nobody but themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use ringroad::control::Connection;
-use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use ringroad_tests::raw_port::RawPort;
 
 /// How long the attack lasts: the design asks for at least ten seconds.
 const ATTACK: Duration = Duration::from_secs(11);
@@ -106,36 +104,6 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     assert!(status.rejected_requests > 0, "no attack reached the control socket");
     drop((a, b, target));
     assert_conserved(&daemon.status());
-}
-
-/// A port by the control protocol alone, with all its descriptors in the test's hands: memory, then each queue's kick and notify.
-struct RawPort {
-    opened: OpenedPort,
-    descriptors: Vec<OwnedFd>,
-    _connection: Connection,
-}
-
-impl RawPort {
-    fn open(daemon: &Daemon, name: &str) -> Self {
-        let mut connection = Connection::connect(&daemon.socket()).unwrap();
-        let request = Request::Open { name: name.to_owned(), wish: PortWish::default() };
-        let (Reply::Opened(opened), descriptors) = connection.request(&request).unwrap() else {
-            panic!("{name} was refused")
-        };
-        Self { opened, descriptors, _connection: connection }
-    }
-
-    /// Announces a sleep on all rings, makes the eventfd by which it is to be woken blocking, and leaves no room in it: a write would wait for ever.
-    fn lie_in_wait(&self) {
-        let placement = &self.opened.placement;
-        for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
-            let sleeping = self.opened.geometry.control_offset(ring) + 8;
-            rustix::io::pwrite(&self.descriptors[0], &77u32.to_ne_bytes(), sleeping).unwrap();
-        }
-        let notify = &self.descriptors[2];
-        rustix::io::write(notify, &(u64::MAX - 1).to_ne_bytes()).unwrap();
-        rustix::fs::fcntl_setfl(notify, rustix::fs::OFlags::empty()).unwrap();
-    }
 }
 
 #[test]

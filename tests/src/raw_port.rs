@@ -1,0 +1,49 @@
+//! A port without the library: what a hostile program has in its hands.
+
+use std::os::fd::OwnedFd;
+
+use ringroad::control::Connection;
+use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
+
+use crate::daemon::Daemon;
+
+/// A port by the control protocol alone.
+#[derive(Debug)]
+pub struct RawPort {
+    /// What the daemon said of it.
+    pub opened: OpenedPort,
+    /// The memory, then each queue's kick and notify.
+    pub descriptors: Vec<OwnedFd>,
+    _connection: Connection,
+}
+
+impl RawPort {
+    /// Opens a port of a daemon.
+    ///
+    /// # Panics
+    /// Where it is refused.
+    #[must_use]
+    pub fn open(daemon: &Daemon, name: &str) -> Self {
+        let mut connection = Connection::connect(daemon.socket()).unwrap();
+        let request = Request::Open { name: name.to_owned(), wish: PortWish::default() };
+        let (Reply::Opened(opened), descriptors) = connection.request(&request).unwrap() else {
+            panic!("{name} was refused")
+        };
+        Self { opened, descriptors, _connection: connection }
+    }
+
+    /// Announces a sleep on all rings, makes the eventfd by which it is to be woken blocking, and leaves no room in it: a write would wait for ever.
+    ///
+    /// # Panics
+    /// Where the kernel refuses.
+    pub fn lie_in_wait(&self) {
+        let placement = &self.opened.placement;
+        for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
+            let sleeping = self.opened.geometry.control_offset(ring) + 8;
+            rustix::io::pwrite(&self.descriptors[0], &77u32.to_ne_bytes(), sleeping).unwrap();
+        }
+        let notify = &self.descriptors[2];
+        rustix::io::write(notify, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        rustix::fs::fcntl_setfl(notify, rustix::fs::OFlags::empty()).unwrap();
+    }
+}
