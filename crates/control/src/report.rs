@@ -124,7 +124,7 @@ pub struct PortReport {
     pub persistent: bool,
     /// Whether a program or driver serves it now.
     pub bound: bool,
-    /// The program that has it open.
+    /// The program that has it open, else the one that made it where that keeps it: then `bound` is false.
     pub owner: Option<Owner>,
     /// Queues, each a tx ring and an rx ring.
     pub queues: u16,

@@ -1,16 +1,33 @@
 //! Who may do what. Who may connect is the socket's mode; what is left is decided here, by the kernel's word on who
 //! the peer is.
+//!
+//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end of a pipe or hang one on it,
+//! to look at it, to change or learn what only its users need to know.
 
 use globset::{Glob, GlobMatcher};
+use ringroad_control::message::ErrorKind;
 use ringroad_control::peer::PeerCredentials;
 
 use crate::config::Allow;
+use crate::refusal::{Refusal, refuse};
 
 /// The rules in force.
 #[derive(Debug, Default)]
 pub struct Permissions {
     own_uid: u32,
     rules: Vec<(GlobMatcher, Allow)>,
+}
+
+/// How a port stands when somebody names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It comes into being with the request, or waits for whoever opens it.
+    Free {
+        /// Whether it is a device: these are the machine's.
+        device: bool,
+    },
+    /// This user has made it, and its memory with it.
+    Of(u32),
 }
 
 impl Permissions {
@@ -30,23 +47,61 @@ impl Permissions {
         peer.uid == 0 || peer.uid == self.own_uid
     }
 
-    /// Whether `peer` may open `port`: where rules name the port one of them must name the peer; where none does,
-    /// whoever may connect may open it, unless it is a device: these are the machine's.
+    /// Whether `peer` may have `port`.
+    ///
+    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may connect may have it, unless it is a
+    ///   device.
+    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough: who may be on a switch is not
+    ///   meant to see the memory of all who are. What hangs on a port goes by the port's name too.
     #[must_use]
-    pub fn may_open(&self, peer: PeerCredentials, port: &str, device: bool) -> bool {
+    pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: Standing) -> bool {
         if self.may_administer(peer) {
             return true;
         }
-        let mut named = false;
-        for (pattern, rule) in &self.rules {
-            if pattern.is_match(port) {
-                if rule.uids.contains(&peer.uid) || rule.gids.contains(&peer.gid) {
-                    return true;
+        let names = |rule: &Allow| rule.uids.contains(&peer.uid) || rule.gids.contains(&peer.gid);
+        match standing {
+            Standing::Free { device } => {
+                let mut of_port = self.rules.iter().filter(|(pattern, _)| pattern.is_match(port)).peekable();
+                match of_port.peek() {
+                    Some(_) => of_port.any(|(_, rule)| names(rule)),
+                    None => !device,
                 }
-                named = true;
             }
+            Standing::Of(uid) => uid == peer.uid || self.rules_of(port).any(names),
         }
-        !named && !device
+    }
+
+    /// Refuses what [`Self::may_have`] does not grant.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    pub fn check(&self, peer: PeerCredentials, port: &str, standing: Standing) -> Result<(), Refusal> {
+        if self.may_have(peer, port, standing) {
+            return Ok(());
+        }
+        let (message, advice) = match standing {
+            Standing::Free { .. } => (
+                format!("user {} may not open port {port:?}", peer.uid),
+                "an [[allow]] rule of the daemon's configuration names who may",
+            ),
+            Standing::Of(_) => (
+                format!("user {} may not have port {port:?}, which belongs to another user", peer.uid),
+                "an [[allow]] rule with this very name and no pattern would let users share it and its memory",
+            ),
+        };
+        Err(refuse(ErrorKind::PermissionDenied, message, advice))
+    }
+
+    /// Whether a rule lets users share this very port once somebody has it.
+    #[must_use]
+    pub fn is_shared(&self, port: &str) -> bool {
+        self.rules_of(port).next().is_some()
+    }
+
+    /// The rules for this very port, or for what it hangs on.
+    fn rules_of<'a>(&'a self, port: &'a str) -> impl Iterator<Item = &'a Allow> {
+        let parent = port.split(['{', '}']).next().unwrap_or(port);
+        self.rules.iter().map(|(_, rule)| rule).filter(move |rule| rule.port == port || rule.port == parent)
     }
 }
 
@@ -54,21 +109,53 @@ impl Permissions {
 mod tests {
     use super::*;
 
+    const FREE: Standing = Standing::Free { device: false };
+    const DEVICE: Standing = Standing::Free { device: true };
+
     fn peer(uid: u32, gid: u32) -> PeerCredentials {
         PeerCredentials { pid: Some(1), uid, gid }
     }
 
+    fn allow(port: &str, uids: &[u32], gids: &[u32]) -> Allow {
+        Allow { port: port.into(), uids: uids.into(), gids: gids.into() }
+    }
+
     #[test]
     fn a_named_port_is_for_those_named_and_the_daemons_user() {
-        let rule = Allow { port: "vale0:*".into(), uids: vec![1000], gids: vec![50] };
-        let permissions = Permissions::new(900, &[rule]);
-        assert!(permissions.may_open(peer(1000, 1), "vale0:a", false));
-        assert!(permissions.may_open(peer(1001, 50), "vale0:a", false));
-        assert!(!permissions.may_open(peer(1001, 1), "vale0:a", false));
-        assert!(permissions.may_open(peer(1001, 1), "vale1:a", false), "no rule names it");
-        assert!(!permissions.may_open(peer(1001, 1), "eth0", true), "a device is for those named only");
-        assert!(permissions.may_open(peer(900, 1), "vale0:a", false));
-        assert!(permissions.may_open(peer(0, 0), "vale0:a", false));
+        let permissions = Permissions::new(900, &[allow("vale0:*", &[1000], &[50])]);
+        assert!(permissions.may_have(peer(1000, 1), "vale0:a", FREE));
+        assert!(permissions.may_have(peer(1001, 50), "vale0:a", FREE));
+        assert!(!permissions.may_have(peer(1001, 1), "vale0:a", FREE));
+        assert!(permissions.may_have(peer(1001, 1), "vale1:a", FREE), "no rule names it");
+        assert!(!permissions.may_have(peer(1001, 1), "eth0", DEVICE), "a device is for those named only");
+        assert!(permissions.may_have(peer(900, 1), "vale0:a", FREE));
+        assert!(permissions.may_have(peer(0, 0), "vale0:a", FREE));
         assert!(!permissions.may_administer(peer(1000, 50)));
+    }
+
+    #[test]
+    fn a_port_that_somebody_has_is_theirs_whoever_could_have_made_it() {
+        let permissions = Permissions::new(900, &[allow("vale0:*", &[1000, 1001], &[])]);
+        let of = Standing::Of(1000);
+        assert!(permissions.may_have(peer(1000, 1), "vale0:a", of));
+        assert!(!permissions.may_have(peer(1001, 1), "vale0:a", of), "a pattern shares no memory");
+        assert!(!permissions.may_have(peer(1002, 1), "vale1:a", of));
+        assert!(permissions.may_have(peer(900, 1), "vale0:a", of));
+        assert!(permissions.may_have(peer(0, 0), "vale0:a", of));
+        let refusal = permissions.check(peer(1001, 1), "vale0:a", of).unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_rule_for_this_very_port_shares_it_and_what_hangs_on_it() {
+        let permissions = Permissions::new(900, &[allow("vale0:a", &[1001], &[50])]);
+        for port in ["vale0:a", "vale0:a{1", "vale0:a}1"] {
+            assert!(permissions.may_have(peer(1001, 1), port, Standing::Of(1000)), "{port}");
+            assert!(permissions.may_have(peer(1002, 50), port, Standing::Of(1000)), "{port}");
+            assert!(!permissions.may_have(peer(1002, 1), port, Standing::Of(1000)), "{port}");
+            assert!(permissions.is_shared(port));
+        }
+        assert!(!permissions.may_have(peer(1001, 1), "vale0:ab", Standing::Of(1000)));
+        assert!(!permissions.is_shared("vale0:ab"));
     }
 }

@@ -87,6 +87,8 @@ pub struct PipeEntry {
     pub(crate) pipe: Pipe,
     pub(crate) events: Vec<QueueEvents>,
     pub(crate) sizes: Sizes,
+    /// The user who made it, whose memory both ends lie in.
+    pub(crate) uid: u32,
     pub(crate) owners: [Option<Client>; 2],
 }
 

@@ -15,6 +15,7 @@ use ringroad_ring::eventfd;
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::Region;
 
+use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{
     Client, ClientId, DevicePort, Opened, Origin, PipeEntry, Sizes, SwitchPort, place,
 };
@@ -27,6 +28,8 @@ pub(crate) const NETMAP_DRIVER: &str = "netmap";
 #[derive(Debug)]
 pub struct Ports {
     pub(crate) fabric: Fabric,
+    /// Who may have what.
+    pub(crate) permissions: Arc<Permissions>,
     pub(crate) on_switches: BTreeMap<String, SwitchPort>,
     pub(crate) pipes: BTreeMap<(String, String), PipeEntry>,
     pub(crate) devices: BTreeMap<String, DevicePort>,
@@ -49,6 +52,7 @@ impl Ports {
     pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Result<Self, FabricError> {
         Ok(Self {
             fabric,
+            permissions: Arc::default(),
             on_switches: BTreeMap::new(),
             pipes: BTreeMap::new(),
             devices: BTreeMap::new(),
@@ -171,7 +175,7 @@ impl Ports {
         Ok(Opened::new(reply, region, events))
     }
 
-    /// The region of another port, for its own user only: who shares a region sees everything in it.
+    /// The region of another port, for those who may have that port: who shares a region sees everything in it.
     pub(crate) fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
         let on_switch =
             self.on_switches.get(other).and_then(|entry| Some((entry.shm.as_ref()?, entry.owner.as_ref()?)));
@@ -179,14 +183,16 @@ impl Ports {
         let (shm, owner) = on_switch.or(device).ok_or_else(|| {
             refuse(ErrorKind::NoSuchPort, format!("no program has port {other} open"), "open that port first")
         })?;
-        match owner.peer.uid == client.peer.uid {
-            true => Ok(Arc::clone(shm.home())),
-            false => Err(refuse(
-                ErrorKind::PermissionDenied,
-                format!("port {other} belongs to another user"),
-                "memory is shared between programs of one user only",
-            )),
+        if owner.peer.uid != client.peer.uid {
+            let on_switches = self.on_switches.iter();
+            let all = on_switches
+                .filter_map(|(key, entry)| Some((key, entry.shm.as_ref()?, entry.owner.as_ref()?)));
+            let all = all.chain(self.devices.iter().map(|(key, entry)| (key, &entry.shm, &entry.owner)));
+            for (key, _, owner) in all.filter(|(_, other, _)| Arc::ptr_eq(other.home(), shm.home())) {
+                self.permissions.check(client.peer, key, Standing::Of(owner.peer.uid))?;
+            }
         }
+        Ok(Arc::clone(shm.home()))
     }
 
     pub(crate) fn make_home(&self, sizes: Sizes, device_buffers: u32) -> Result<Arc<ShmRegion>, Refusal> {
@@ -267,11 +273,13 @@ impl Ports {
                 (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(|errno| {
                     refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports")
                 })?;
-            self.pipes.insert(key.clone(), PipeEntry { pipe, events, sizes, owners: [None, None] });
+            let uid = client.peer.uid;
+            self.pipes.insert(key.clone(), PipeEntry { pipe, events, sizes, uid, owners: [None, None] });
         }
         let Some(entry) = self.pipes.get_mut(&key) else {
             return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
         };
+        self.permissions.check(client.peer, &full_name, Standing::Of(entry.uid))?;
         if let Some(owner) = &entry.owners[side as usize] {
             return Err(refuse(
                 ErrorKind::PortTaken,

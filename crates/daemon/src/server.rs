@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
@@ -22,7 +23,7 @@ use crate::devices::device_key;
 use crate::listen::set_access;
 use crate::logging::LevelHandle;
 use crate::netmap::{Answer, Asker, Netmap};
-use crate::permissions::Permissions;
+use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Origin};
 use crate::ports::Ports;
 use crate::{logging, reload, status};
@@ -86,7 +87,6 @@ struct Session {
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
-    permissions: Permissions,
     epoll: OwnedFd,
     timer: OwnedFd,
     idle_timer: OwnedFd,
@@ -117,9 +117,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::System`].
-    pub fn new(parts: ServerParts) -> Result<Self, ServerError> {
-        let own_uid = rustix::process::geteuid().as_raw();
-        let permissions = Permissions::new(own_uid, &parts.config.allow);
+    pub fn new(mut parts: ServerParts) -> Result<Self, ServerError> {
+        parts.ports.permissions = rules(&parts.config);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll set"))?;
         let make_timer = || {
             rustix::time::timerfd_create(
@@ -146,7 +145,6 @@ impl Server {
         }
         let mut server = Self {
             parts,
-            permissions,
             epoll,
             timer,
             idle_timer,
@@ -327,7 +325,8 @@ impl Server {
             }
             Ok(Request::Netmap { device, request }) => {
                 self.end_closed_devices()?;
-                let asker = Asker { client: &session.client, permissions: &self.permissions };
+                let permissions = Arc::clone(&self.parts.ports.permissions);
+                let asker = Asker { client: &session.client, permissions: &permissions };
                 let Answer { reply, descriptors } =
                     self.netmap.answer(&mut self.parts.ports, asker, device, request);
                 if let NetmapReply::Failed { errno, message } = &reply {
@@ -379,13 +378,14 @@ impl Server {
 
     /// Makes the connection a netmap device, and leaves the badge in it.
     fn open_netmap_device(&mut self, session: &mut Session) {
-        match self.netmap.open_device(&session.client) {
+        let asker = Asker { client: &session.client, permissions: &self.parts.ports.permissions };
+        match self.netmap.open_device(asker) {
             Ok(badge) => {
                 session.connection.send(&Reply::NetmapDevice(badge), &[]);
                 session.connection.send_raw(&badge.to_bytes());
             }
-            Err(errno) => {
-                let refusal = ErrorReply::new(ErrorKind::Internal, format!("making a secret: {errno}"), "");
+            Err(failure) => {
+                let refusal = ErrorReply::new(ErrorKind::TooManyPorts, failure.message, "close some of them");
                 session.connection.send(&Reply::Error(refusal), &[]);
             }
         }
@@ -393,19 +393,18 @@ impl Server {
 
     fn check_open(&self, client: &Client, name: &str) -> Result<PortName, ErrorReply> {
         let name = parse_name(name)?;
-        let port = device_key(&name);
+        let permissions = &self.parts.ports.permissions;
+        let standing = Standing::Free { device: is_device(&name.base) };
+        permissions.check(client.peer, &device_key(&name), standing)?;
         // To take an interface from another program is more than to open it.
-        let forced = name.options.device.force == Some(true);
-        if self.permissions.may_open(client.peer, &port, is_device(&name.base))
-            && (!forced || self.permissions.may_administer(client.peer))
-        {
-            return Ok(name);
+        if name.options.device.force == Some(true) && !permissions.may_administer(client.peer) {
+            return Err(ErrorReply::new(
+                ErrorKind::PermissionDenied,
+                format!("user {} may not take an interface by force", client.peer.uid),
+                "leave the option force out",
+            ));
         }
-        Err(ErrorReply::new(
-            ErrorKind::PermissionDenied,
-            format!("user {} may not open port {port}", client.peer.uid),
-            "an [[allow]] rule of the daemon's configuration names who may",
-        ))
+        Ok(name)
     }
 
     fn handle(
@@ -413,7 +412,7 @@ impl Server {
         client: &mut Client,
         request: Request,
     ) -> Result<Result<Reply, ErrorReply>, ServerError> {
-        let administers = self.permissions.may_administer(client.peer);
+        let administers = self.parts.ports.permissions.may_administer(client.peer);
         let denied = |what: &str| {
             Err(ErrorReply::new(
                 ErrorKind::PermissionDenied,
@@ -567,7 +566,7 @@ impl Server {
         {
             problems.push(error.to_string());
         }
-        self.permissions = Permissions::new(rustix::process::geteuid().as_raw(), &new.allow);
+        self.parts.ports.permissions = rules(&new);
         let (lost, port_problems) = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.netmap.forget_detached(&self.parts.ports);
         self.drop_clients(lost, asking)?;
@@ -582,6 +581,11 @@ impl Server {
         info!(ports = self.parts.ports.on_switches.len(), "configuration reloaded");
         Ok(if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) })
     }
+}
+
+/// The rules of a configuration.
+fn rules(config: &Config) -> Arc<Permissions> {
+    Arc::new(Permissions::new(rustix::process::geteuid().as_raw(), &config.allow))
 }
 
 /// Length of an ageing tick.

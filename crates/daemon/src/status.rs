@@ -73,7 +73,7 @@ pub(crate) fn peer_report(device: &Device) -> Option<PeerReport> {
     })
 }
 
-fn owner_report(client: &Client) -> Owner {
+pub(crate) fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 

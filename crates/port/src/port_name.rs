@@ -245,7 +245,7 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
         let parent = parent.strip_prefix("netmap:").unwrap_or(parent);
         let id = rest.get(1..).unwrap_or("");
         check_identifier("the name before the brace", parent, ":.-")?;
-        check_identifier("the pipe's id", id, "")?;
+        check_pipe_id(id)?;
         return Ok(PortBase::Pipe { parent: parent.to_owned(), id: id.to_owned(), side });
     }
     if let Some(interface) = text.strip_prefix("tap:") {
@@ -262,22 +262,51 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
             return Ok(PortBase::Socket { protocol, path: path.into() });
         }
     }
-    let Some((switch, port)) = text.split_once(':') else {
+    let Some((scheme, port)) = text.split_once(':') else {
         return parse_interface(text, Mechanism::Best);
     };
-    match switch {
+    match scheme {
         "netmap" => return parse_interface(port, Mechanism::Best),
         "xdp" => return parse_interface(port, Mechanism::Xdp),
         "packet" => return parse_interface(port, Mechanism::Packet),
         _ => {}
     }
+    if !scheme.starts_with("vale") {
+        return Err(format!("there is no scheme {scheme:?}"));
+    }
+    let (switch, port) = split_switch_port(text)?;
+    Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() })
+}
+
+/// Switch and port of a name such as `vale0:a`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
+    let (switch, port) = text.split_once(':').ok_or("a port of a switch is valeID:PORT")?;
     if !switch.starts_with("vale") {
-        return Err(format!("there is no scheme {switch:?}"));
+        return Err(format!("the switch {switch:?} does not begin with vale"));
     }
     check_identifier("the switch", switch, "")?;
     // An interface attached with its host stack has two ports, eth0 and eth0^.
     check_identifier("the port", port, ".-^")?;
-    Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() })
+    Ok((switch, port))
+}
+
+/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_plain_name(name: &str) -> Result<(), String> {
+    check_identifier("the port", name, ".-")
+}
+
+/// Checks what stands behind the brace of a pipe's name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_pipe_id(id: &str) -> Result<(), String> {
+    check_identifier("the pipe's id", id, "")
 }
 
 fn parse_interface(text: &str, mechanism: Mechanism) -> Result<PortBase, String> {

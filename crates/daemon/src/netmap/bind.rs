@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 
 use super::failure::{Failure, fail};
 use super::find::{MAX_EXTRA_BUFFERS, Wish};
+use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
+use super::quota::Counted;
 use super::{Answer, Asker, Binding, Netmap};
 use crate::ports::Ports;
 
@@ -60,7 +62,7 @@ impl Netmap {
         };
         if register.mem_id != 0 {
             // Unknown ids are refused whatever the port has.
-            self.memory.named(register.mem_id, asker.client.peer.uid)?;
+            self.known_memory(asker, register.mem_id)?;
         }
         let key = if register.mode == mode::NULL {
             self.make_null(asker, device, &wish)?
@@ -69,37 +71,42 @@ impl Netmap {
         } else {
             self.find(ports, asker, &register.name, &wish)?
         };
-        let bound = self.bind(ports, asker, device, &key, &register);
+        let bound = self.bind(ports, asker, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
-            self.reap(&key, ports)?;
+            match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
+                Some(binding) => self.unbind(device, binding, ports)?,
+                None => self.reap(&key, ports)?,
+            }
         }
-        bound?;
-        self.describe(device)
+        bound
     }
 
-    fn make_null(&mut self, asker: Asker<'_>, device: u64, wish: &Wish) -> Result<String, Failure> {
+    fn make_null(&mut self, asker: Asker<'_>, device: u64, wish: &Wish) -> Result<PortKey, Failure> {
         if wish.mem_id == 0 {
             return Err(fail(Errno::INVAL, "a null port needs a memory id"));
         }
+        self.check_quota(asker, Counted::Ports)?;
         let memory = self.memory.named(wish.mem_id, asker.client.peer.uid)?;
-        let key = format!("null/{device}");
+        let key = PortKey::Null { device };
         let mut sizes = wish.sizes;
         (sizes.host_tx_rings, sizes.host_rx_rings) = (0, 0);
-        self.ports.insert(key.clone(), NetmapPort::new("null", Kind::Null, memory, sizes));
+        self.insert(key.clone(), NetmapPort::new("null", Kind::Null, asker.client, memory, sizes))?;
         Ok(key)
     }
 
+    /// Binds the device, which may be bound where this fails.
     fn bind(
         &mut self,
         ports: &mut Ports,
         asker: Asker<'_>,
         device: u64,
-        key: &str,
+        key: &PortKey,
         register: &Register,
     ) -> Result<(), Failure> {
         let gone = || fail(Errno::NXIO, "the port vanished");
         {
             let port = self.ports.get(key).ok_or_else(gone)?;
+            self.check_memory(asker, &port.memory)?;
             if port.joins.is_some() {
                 return Err(fail(Errno::BUSY, format!("{key} joins two switches")));
             }
@@ -127,7 +134,6 @@ impl Netmap {
             }
         }
         port.bound.push(device);
-        port.show_users()?;
         let geometry = *port.memory.geometry();
         let bound = Bound {
             port: port.name.clone(),
@@ -144,29 +150,25 @@ impl Netmap {
                 .external_memory
                 .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),
         };
-        let binding = Binding { port: key.to_owned(), interface, rings, exclusive, bound };
-        let served = port.serve(&mut ports.fabric);
-        match served {
-            Ok(index) => {
-                if let (Some(index), Kind::Ephemeral { switch, port: name }) = (index, port.kind.clone()) {
-                    Self::enter_on_switch(ports, asker, port, &switch, &name, index);
-                }
-            }
-            Err(failure) => {
-                self.unbind(device, binding, ports)?;
-                return Err(failure);
-            }
-        }
-        let rings = self.bound_rings(key, &binding.rings);
+        let bound = Bound { rings: self.bound_rings(key, &rings), ..bound };
+        let client = asker.client.clone();
+        let binding = Binding { port: key.clone(), client, interface, rings, exclusive, bound };
+        // From here on it is the binding's end that takes everything back.
         if let Some(entry) = self.devices.get_mut(&device) {
-            entry.binding = Some(Binding { bound: Bound { rings, ..binding.bound }, ..binding });
+            entry.binding = Some(binding);
         }
-        self.show_monitors(key, ports)?;
-        Ok(())
+        let port = self.ports.get_mut(key).ok_or_else(gone)?;
+        port.show_users()?;
+        if let (Some(index), Kind::Ephemeral { switch, port: name }) =
+            (port.serve(&mut ports.fabric)?, port.kind.clone())
+        {
+            Self::enter_on_switch(ports, asker, port, &switch, &name, index);
+        }
+        self.show_monitors(key, ports)
     }
 
     /// Lays out the rings of a port that comes into use.
-    fn activate(&mut self, key: &str, offsets: Option<Offsets>) -> Result<(), Failure> {
+    fn activate(&mut self, key: &PortKey, offsets: Option<Offsets>) -> Result<(), Failure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         check_offsets(port, offsets.as_ref())?;
         let counts = port.sizes;
@@ -188,7 +190,7 @@ impl Netmap {
                     }
                     None => Err(fail(Errno::NXIO, "the pipe vanished")),
                 };
-                self.ports.insert(key.to_owned(), own);
+                self.ports.insert(key.clone(), own);
                 laid_out
             }
             Kind::Monitor { .. } => {
@@ -206,7 +208,7 @@ impl Netmap {
         }
     }
 
-    fn bound_rings(&self, key: &str, places: &[usize]) -> Vec<BoundRing> {
+    fn bound_rings(&self, key: &PortKey, places: &[usize]) -> Vec<BoundRing> {
         let Some(port) = self.ports.get(key) else { return Vec::new() };
         let rings = places.iter().filter_map(|&place| port.rings.get(place));
         rings
@@ -273,15 +275,18 @@ impl Netmap {
             }
         }
         port.bound.retain(|&other| other != device);
-        port.show_users()?;
-        if port.bound.is_empty() {
-            self.end_monitors_of(&key, ports)?;
+        let is_unused = port.bound.is_empty();
+        // All of it is undone, whatever fails on the way.
+        let mut done = vec![port.show_users()];
+        if is_unused {
+            done.push(self.end_monitors_of(&key, ports));
         }
         if let Some(port) = self.ports.get_mut(&key) {
-            port.serve(&mut ports.fabric)?;
+            done.push(port.serve(&mut ports.fabric).map(drop));
             port.take_back_interface(binding.interface);
         }
-        self.reap(&key, ports)
+        done.push(self.reap(&key, ports));
+        done.into_iter().collect()
     }
 }
 

@@ -6,14 +6,16 @@ use ringroad_control::netmap::{ExternalMemory, PortSizes};
 use ringroad_drivers::registry::plan_device;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::{Namespace, in_namespace};
-use ringroad_port::port_name::PortName;
+use ringroad_port::port_name::{PortName, check_plain_name};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES, SLOTS_RANGE};
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
-use super::memory::{MemoryRegion, private_geometry};
-use super::name::Name;
+use super::memory::{MemoryRegion, global_geometry, private_geometry};
+use super::name::{Base, Name, PipeEnd, PortKey};
 use super::port::{Kind, NetmapPort};
+use super::quota::Counted;
+use super::service::Service;
 use super::{Asker, Netmap};
 use crate::port_entries::{Client, ClientId, Origin, Sizes, SwitchPort};
 use crate::ports::{NETMAP_DRIVER, Ports};
@@ -57,93 +59,136 @@ impl Netmap {
         asker: Asker<'_>,
         text: &str,
         wish: &Wish,
-    ) -> Result<String, Failure> {
-        let name = Name::parse(text)?;
-        let device = matches!(&name, Name::Plain(plain) if !self.ports.contains_key(plain));
-        if !asker.permissions.may_open(asker.client.peer, text, device) {
-            return Err(fail(Errno::ACCESS, format!("user {} may not open {text}", asker.client.peer.uid)));
+    ) -> Result<PortKey, Failure> {
+        let Name { base, pipe } = Name::parse(text)?;
+        let (key, netns) = self.key_of(asker, &base);
+        let Some(end) = pipe else {
+            self.find_base(ports, asker, &key, netns, wish)?;
+            return Ok(key);
+        };
+        let parent_wish = Wish { sizes: PortSizes::default(), ..wish.clone() };
+        match &key {
+            PortKey::Persistent(name) if !self.ports.contains_key(&key) => {
+                self.make_automatic(ports, asker, &key, name, &parent_wish)?;
+            }
+            _ => self.find_base(ports, asker, &key, netns, &parent_wish)?,
         }
-        match name {
-            Name::Pipe { parent, id, master } => self.find_pipe(ports, asker, &parent, &id, master, wish),
-            Name::Vale { switch, port } => self.find_on_switch(ports, asker, &switch, &port, wish),
-            Name::Plain(plain) => self.find_plain(ports, asker, &plain, wish),
+        let found = self.find_pipe(asker, &key, &end, wish);
+        if found.is_err() {
+            self.reap(&key, ports)?;
+        }
+        found
+    }
+
+    /// The key of a port that exists and that the asker may have; nothing is made.
+    pub(crate) fn known(&self, asker: Asker<'_>, text: &str) -> Result<PortKey, Failure> {
+        let Name { base, pipe } = Name::parse(text)?;
+        let (mut key, _) = self.key_of(asker, &base);
+        if let Some(end) = pipe {
+            key = end.of(&key);
+        }
+        match self.is_there(asker, &key)? {
+            true => Ok(key),
+            false => Err(fail(Errno::NXIO, format!("there is no port {text:?}"))),
         }
     }
 
-    /// The key of a port that exists; nothing is made.
-    pub(crate) fn known(&self, asker: Asker<'_>, text: &str) -> Result<String, Failure> {
-        let absent = || fail(Errno::NXIO, format!("there is no port {text}"));
-        let key = match Name::parse(text)? {
-            Name::Pipe { .. } => text.to_owned(),
-            Name::Vale { switch, port } => {
-                self.persistent_on(&switch, &port).unwrap_or_else(|| text.to_owned())
+    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface is looked for.
+    fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<OtherNamespace>) {
+        match base {
+            Base::Switch { switch, port } => {
+                let key = self.persistent_on(switch, port);
+                (key.unwrap_or_else(|| PortKey::Switch { switch: switch.clone(), port: port.clone() }), None)
             }
-            Name::Plain(plain) if self.ports.contains_key(&plain) => plain,
-            Name::Plain(plain) => interface_key(&plain, netns_of(asker).as_ref()),
-        };
-        self.ports.contains_key(&key).then_some(key).ok_or_else(absent)
+            Base::Plain(name) => {
+                let netns = netns_of(asker);
+                // Nobody takes an interface's name away by calling a port so.
+                let key = interface_key(name, netns.as_ref());
+                match self.ports.contains_key(&key) || interface_exists(name, netns.as_ref()) {
+                    true => (key, netns),
+                    false => (PortKey::Persistent(name.clone()), None),
+                }
+            }
+        }
+    }
+
+    /// Whether there is a port of that key; a failure where there is one that the asker may not have.
+    fn is_there(&self, asker: Asker<'_>, key: &PortKey) -> Result<bool, Failure> {
+        match self.ports.get(key) {
+            Some(port) => asker.check_taken(key, port).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// The key of the persistent port of that name, if it is on that switch.
-    pub(crate) fn persistent_on(&self, switch: &str, port: &str) -> Option<String> {
-        let entry = self.ports.get(port)?;
-        matches!(&entry.kind, Kind::Persistent { switch: Some(on), .. } if on == switch)
-            .then(|| port.to_owned())
+    pub(crate) fn persistent_on(&self, switch: &str, port: &str) -> Option<PortKey> {
+        let key = PortKey::Persistent(port.to_owned());
+        let entry = self.ports.get(&key)?;
+        matches!(&entry.kind, Kind::Persistent { switch: Some(on), .. } if on == switch).then_some(key)
     }
 
-    fn find_on_switch(
+    /// Finds or makes a port that is no pipe.
+    fn find_base(
         &mut self,
         ports: &mut Ports,
         asker: Asker<'_>,
+        key: &PortKey,
+        netns: Option<OtherNamespace>,
+        wish: &Wish,
+    ) -> Result<(), Failure> {
+        if self.is_there(asker, key)? {
+            return Ok(());
+        }
+        match key {
+            PortKey::Switch { switch, port } => self.make_on_switch(ports, asker, key, switch, port, wish),
+            PortKey::Interface { interface, .. } => {
+                self.make_interface(ports, asker, key, interface, netns, wish)
+            }
+            _ => Err(fail(Errno::NXIO, format!("there is no port or interface {key}"))),
+        }
+    }
+
+    fn make_on_switch(
+        &mut self,
+        ports: &mut Ports,
+        asker: Asker<'_>,
+        key: &PortKey,
         switch: &str,
         port: &str,
         wish: &Wish,
-    ) -> Result<String, Failure> {
-        if let Some(key) = self.persistent_on(switch, port) {
-            return Ok(key);
-        }
-        let key = format!("{switch}:{port}");
-        if self.ports.contains_key(&key) {
-            return Ok(key);
-        }
-        if ports.on_switches.contains_key(&key) {
+    ) -> Result<(), Failure> {
+        asker.check_free(key, false)?;
+        self.check_quota(asker, Counted::Ports)?;
+        if ports.on_switches.contains_key(&key.to_string()) {
             return Err(fail(
                 Errno::BUSY,
                 format!("{key} is a port of the daemon, or of a program that is no netmap program"),
             ));
         }
-        if self.ports.contains_key(port) || interface_exists(port, netns_of(asker).as_ref()) {
+        let persistent = self.ports.get(&PortKey::Persistent(port.to_owned()));
+        let is_persistent =
+            persistent.is_some_and(|port| matches!(port.kind, Kind::Persistent { automatic: false, .. }));
+        if is_persistent || interface_exists(port, netns_of(asker).as_ref()) {
             return Err(fail(Errno::INVAL, format!("{port} is an interface: attach it to {switch}")));
         }
         let sizes = clamp_sizes(&wish.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
         let memory = self.memory_for(ports, asker, wish, &sizes)?;
         let kind = Kind::Ephemeral { switch: switch.to_owned(), port: port.to_owned() };
-        self.ports.insert(key.clone(), NetmapPort::new(&key, kind, memory, sizes));
-        Ok(key)
+        self.insert(key.clone(), NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes))
     }
 
-    fn find_plain(
+    fn make_interface(
         &mut self,
         ports: &mut Ports,
         asker: Asker<'_>,
+        key: &PortKey,
         plain: &str,
+        netns: Option<OtherNamespace>,
         wish: &Wish,
-    ) -> Result<String, Failure> {
-        if self.ports.contains_key(plain) {
-            return Ok(plain.to_owned());
-        }
-        let netns = netns_of(asker);
-        let key = interface_key(plain, netns.as_ref());
-        if self.ports.contains_key(&key) {
-            return Ok(key);
-        }
-        if !interface_exists(plain, netns.as_ref()) {
-            return Err(fail(Errno::NXIO, format!("there is no port or interface {plain}")));
-        }
-        if !asker.permissions.may_open(asker.client.peer, plain, true) {
-            return Err(fail(Errno::ACCESS, format!("user {} may not open {plain}", asker.client.peer.uid)));
-        }
-        let taken = ports.devices.contains_key(&key)
+    ) -> Result<(), Failure> {
+        asker.check_free(key, true)?;
+        self.check_quota(asker, Counted::Ports)?;
+        let taken = ports.devices.contains_key(&key.to_string())
             || ports
                 .on_switches
                 .values()
@@ -171,39 +216,36 @@ impl Netmap {
             host_tx_rings: host(wish.sizes.host_tx_rings),
             host_rx_rings: host(wish.sizes.host_rx_rings),
         };
+        let uid = asker.client.peer.uid;
         let memory = match (&wish.external_memory, wish.mem_id) {
-            (None, 0) => self.memory.for_interface(asker.client.peer.uid)?,
+            // Whoever is let in to this interface is not let in to the others.
+            (None, 0) if asker.permissions.is_shared(&key.to_string()) => {
+                self.memory.private(uid, global_geometry())?
+            }
+            (None, 0) => self.memory.for_interface(uid)?,
             _ => self.memory_for(ports, asker, wish, &sizes)?,
         };
         let kind = Kind::Interface { interface: plain.to_owned(), netns: netns.map(|netns| netns.pid) };
-        self.ports.insert(key.clone(), NetmapPort::new(plain, kind, memory, sizes));
-        Ok(key)
+        self.insert(key.clone(), NetmapPort::new(plain, kind, asker.client, memory, sizes))
     }
 
+    /// Finds or makes an end of a pipe, and its other end with it.
     fn find_pipe(
         &mut self,
-        ports: &mut Ports,
         asker: Asker<'_>,
-        parent: &str,
-        id: &str,
-        master: bool,
+        parent: &PortKey,
+        end: &PipeEnd,
         wish: &Wish,
-    ) -> Result<String, Failure> {
-        let parent_wish = Wish { sizes: PortSizes::default(), ..wish.clone() };
-        let parent = match self.find(ports, asker, parent, &parent_wish) {
-            Err(failure) if failure.errno == Errno::NXIO => {
-                self.make_automatic(ports, asker, parent, wish)?
-            }
-            result => result?,
-        };
-        let [one, other] = ["{", "}"].map(|brace| format!("{parent}{brace}{id}"));
-        let (own, peer) = if master { (one, other) } else { (other, one) };
-        if self.ports.contains_key(&own) {
+    ) -> Result<PortKey, Failure> {
+        let own = end.of(parent);
+        if self.is_there(asker, &own)? {
             return Ok(own);
         }
-        let Some(parent_port) = self.ports.get_mut(&parent) else {
-            return Err(fail(Errno::NXIO, "the parent vanished"));
-        };
+        let vanished = || fail(Errno::NXIO, format!("{parent} vanished"));
+        let peer = own.other_end().ok_or_else(vanished)?;
+        asker.check_free(&own, false)?;
+        self.check_quota(asker, Counted::Pipes)?;
+        let parent_port = self.ports.get(parent).ok_or_else(vanished)?;
         let memory = Arc::clone(&parent_port.memory);
         let defaults = [parent_port.sizes.tx_slots, parent_port.sizes.rx_slots];
         let sizes = clamp_sizes(&wish.sizes, defaults, MAX_PIPE_RINGS);
@@ -214,11 +256,15 @@ impl Netmap {
             rx_rings: sizes.tx_rings,
             ..sizes
         };
-        parent_port.pipes += 1;
-        for (key, peer, master, sizes) in [(&own, &peer, master, sizes), (&peer, &own, !master, mirrored)] {
+        // The two come and go together.
+        for (key, peer, master, sizes) in
+            [(&own, &peer, end.master, sizes), (&peer, &own, !end.master, mirrored)]
+        {
             let kind = Kind::Pipe { parent: parent.clone(), peer: peer.clone(), master };
-            self.ports.insert(key.clone(), NetmapPort::new(key, kind, Arc::clone(&memory), sizes));
+            let port = NetmapPort::new(&key.to_string(), kind, asker.client, Arc::clone(&memory), sizes);
+            self.insert(key.clone(), port)?;
         }
+        self.ports.get_mut(parent).ok_or_else(vanished)?.pipes += 1;
         Ok(own)
     }
 
@@ -227,14 +273,17 @@ impl Netmap {
         &mut self,
         ports: &Ports,
         asker: Asker<'_>,
+        key: &PortKey,
         name: &str,
         wish: &Wish,
-    ) -> Result<String, Failure> {
+    ) -> Result<(), Failure> {
+        check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
+        asker.check_free(key, false)?;
+        self.check_quota(asker, Counted::Ports)?;
         let sizes = clamp_sizes(&PortSizes::default(), [DEFAULT_SLOTS; 2], MAX_QUEUES);
         let memory = self.memory_for(ports, asker, wish, &sizes)?;
         let kind = Kind::Persistent { automatic: true, switch: None };
-        self.ports.insert(name.to_owned(), NetmapPort::new(name, kind, memory, sizes));
-        Ok(name.to_owned())
+        self.insert(key.clone(), NetmapPort::new(name, kind, asker.client, memory, sizes))
     }
 
     /// The region for a new port.
@@ -290,7 +339,7 @@ impl Netmap {
     }
 
     /// Takes a port away that nobody uses, unless it is to stay; its parent too, if that was only there for it.
-    pub(crate) fn reap(&mut self, key: &str, ports: &mut Ports) -> Result<(), Failure> {
+    pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() || port.pipes > 0 {
             return Ok(());
@@ -310,36 +359,39 @@ impl Netmap {
                 self.reap(&parent, ports)
             }
             Kind::Monitor { parent, .. } => {
-                self.leave_parent(key, &parent, ports)?;
+                let left = self.leave_parent(key, &parent, ports);
                 if let Some(mut port) = self.ports.remove(key) {
                     port.take_back();
                 }
-                Ok(())
+                left
             }
             Kind::Ephemeral { switch, port: name } => {
-                self.retire(key, ports)?;
+                // One that only has pipes never came onto the switch, and another program's may be there in its place.
+                if matches!(port.service, Service::Switch) {
+                    ports.on_switches.remove(&format!("{switch}:{name}"));
+                }
+                let retired = self.retire(key, ports);
                 self.ports.remove(key);
-                ports.on_switches.remove(&format!("{switch}:{name}"));
-                Ok(())
+                retired
             }
             Kind::Persistent { automatic: true, .. } | Kind::Interface { .. } | Kind::Null => {
-                self.retire(key, ports)?;
+                let retired = self.retire(key, ports);
                 self.ports.remove(key);
-                Ok(())
+                retired
             }
         }
     }
 
     /// Takes the rings of a port that nobody has bound out of the datapath and gives them back.
-    fn retire(&mut self, key: &str, ports: &mut Ports) -> Result<(), Failure> {
+    fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
-        port.end_service(&mut ports.fabric)?;
+        let ended = port.end_service(&mut ports.fabric);
         port.take_back();
         port.events.clear();
         port.states.clear();
         port.offsets = None;
-        self.ports.insert(key.to_owned(), port);
-        Ok(())
+        self.ports.insert(key.clone(), port);
+        ended
     }
 }
 
@@ -353,11 +405,8 @@ pub(crate) struct OtherNamespace {
 }
 
 /// Under which key an interface is known.
-fn interface_key(name: &str, netns: Option<&OtherNamespace>) -> String {
-    match netns {
-        Some(netns) => format!("{name}@{}", netns.identity),
-        None => name.to_owned(),
-    }
+fn interface_key(name: &str, netns: Option<&OtherNamespace>) -> PortKey {
+    PortKey::Interface { interface: name.to_owned(), netns: netns.map(|netns| netns.identity.clone()) }
 }
 
 /// The asking process's network namespace, where it is not the daemon's own.

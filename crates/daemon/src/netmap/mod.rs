@@ -4,7 +4,8 @@
 //! stand around that: several bindings share one port's rings, a port may live in another's region, pipes have parents, monitors look on.
 //!
 //! - [`bind`]: REGISTER and its end; [`find`]: which port a name means, and the making of ports; [`port`]: rings; [`service`]: the datapath's side;
-//! - [`requests`]: everything that binds nothing; [`report`]: what is told of ports; [`memory`]: regions; [`name`], [`failure`].
+//! - [`requests`]: everything that binds nothing; [`report`]: what is told of ports; [`memory`]: regions; [`quota`]: how much a user may have;
+//!   [`name`], [`failure`].
 
 mod bind;
 mod failure;
@@ -13,29 +14,36 @@ mod memory;
 mod monitors;
 mod name;
 mod port;
+mod quota;
 mod report;
 mod requests;
 mod service;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest};
 use ringroad_control::report::PortReport;
 use ringroad_datapath::fabric::FabricError;
 use rustix::io::Errno;
 
-use crate::permissions::Permissions;
+use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use failure::{Failure, fail};
-use memory::Memory;
+use memory::{Memory, MemoryRegion};
+use name::PortKey;
 use port::NetmapPort;
+use quota::Counted;
 
 /// One open of `/dev/netmap`.
 #[derive(Debug)]
 struct DeviceEntry {
     badge: Badge,
+    /// Who opened it.
+    uid: u32,
     binding: Option<Binding>,
 }
 
@@ -43,7 +51,9 @@ struct DeviceEntry {
 #[derive(Debug)]
 struct Binding {
     /// The port, by its key.
-    port: String,
+    port: PortKey,
+    /// Who bound it.
+    client: Client,
     /// Interface object.
     interface: u32,
     /// Places in the port's list of rings.
@@ -56,7 +66,7 @@ struct Binding {
 #[derive(Debug, Default)]
 pub struct Netmap {
     devices: BTreeMap<u64, DeviceEntry>,
-    ports: BTreeMap<String, NetmapPort>,
+    ports: BTreeMap<PortKey, NetmapPort>,
     memory: Memory,
     /// Numbers of switches, for VALE_LIST.
     switch_numbers: BTreeMap<String, u16>,
@@ -95,19 +105,34 @@ impl Asker<'_> {
             false => Err(fail(Errno::ACCESS, "only root and the daemon's user may do that")),
         }
     }
+
+    /// Whether the rules give the asker a port that is not there yet.
+    fn check_free(&self, key: &PortKey, device: bool) -> Result<(), Failure> {
+        Ok(self.permissions.check(self.client.peer, &key.to_string(), Standing::Free { device })?)
+    }
+
+    /// Whether they give the asker one that is.
+    fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), Failure> {
+        // What hangs on a port has its own maker, and is named with the port.
+        let standing = Standing::Of(port.owner.peer.uid);
+        Ok(self.permissions.check(self.client.peer, &key.base().to_string(), standing)?)
+    }
 }
 
 impl Netmap {
     /// Makes a connection a device.
     ///
     /// # Errors
-    /// Without random bytes there is no secret.
-    pub fn open_device(&mut self, client: &Client) -> Result<Badge, Errno> {
+    /// The user has as many as allowed, or there are no random bytes for a secret.
+    pub fn open_device(&mut self, asker: Asker<'_>) -> Result<Badge, Failure> {
+        self.check_quota(asker, Counted::Devices)?;
+        let client = asker.client;
         let mut secret = [0; 16];
-        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| fail(errno, "making a secret"))?;
         let secret = u128::from_ne_bytes(secret);
         let badge = Badge { device: client.id, secret: [secret as u64, (secret >> 64) as u64] };
-        self.devices.insert(client.id, DeviceEntry { badge, binding: None });
+        self.devices.insert(client.id, DeviceEntry { badge, uid: client.peer.uid, binding: None });
         Ok(badge)
     }
 
@@ -140,8 +165,43 @@ impl Netmap {
         self.ports
             .iter()
             .filter(|(_, port)| port.is_off_switches())
-            .map(|(key, port)| port.report(key, &ports.fabric))
-            .collect()
+            .map(|(key, port)| port.report(key, self.user_of(port), &ports.fabric))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|reports| reports.into_iter().flatten().collect())
+    }
+
+    /// Who has a port bound, the first of them.
+    fn user_of(&self, port: &NetmapPort) -> Option<&Client> {
+        let device = self.devices.get(port.bound.first()?)?;
+        Some(&device.binding.as_ref()?.client)
+    }
+
+    /// Enters a port that is not there yet.
+    fn insert(&mut self, key: PortKey, port: NetmapPort) -> Result<(), Failure> {
+        match self.ports.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(port);
+                Ok(())
+            }
+            Entry::Occupied(place) => Err(fail(Errno::BUSY, format!("{} is there already", place.key()))),
+        }
+    }
+
+    /// Whether the asker may have a region: with it comes the memory of every port that lies there.
+    fn check_memory(&self, asker: Asker<'_>, memory: &Arc<MemoryRegion>) -> Result<(), Failure> {
+        if memory.uid == asker.client.peer.uid {
+            return Ok(());
+        }
+        let mut in_it = self.ports.iter().filter(|(_, port)| Arc::ptr_eq(&port.memory, memory));
+        in_it.try_for_each(|(key, port)| asker.check_taken(key, port))
+    }
+
+    /// The region that the asker names to say where a port is that exists.
+    fn known_memory(&mut self, asker: Asker<'_>, id: u16) -> Result<Arc<MemoryRegion>, Failure> {
+        match self.ports.values().map(|port| &port.memory).find(|memory| memory.id == id) {
+            Some(memory) => self.check_memory(asker, memory).map(|()| Arc::clone(memory)),
+            None => self.memory.named(id, asker.client.peer.uid),
+        }
     }
 
     /// Answers a request.
@@ -194,3 +254,6 @@ impl Netmap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

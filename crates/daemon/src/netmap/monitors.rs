@@ -18,7 +18,9 @@ use std::os::fd::AsFd;
 use super::bind::{duplicate, flag};
 use super::failure::{Failure, fail};
 use super::find::clamp_sizes;
+use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
+use super::quota::Counted;
 use super::{Answer, Asker, Netmap};
 use crate::ports::Ports;
 
@@ -29,22 +31,17 @@ impl Netmap {
         asker: Asker<'_>,
         device: u64,
         register: &Register,
-    ) -> Result<String, Failure> {
+    ) -> Result<PortKey, Failure> {
         let invalid = |message: String| fail(Errno::INVAL, message);
-        let parent = self
-            .known(asker, &register.name)
-            .map_err(|failure| invalid(format!("{}: {}", register.name, failure.message)))?;
-        let Some(port) = self.ports.get_mut(&parent) else {
-            return Err(invalid(format!("there is no port {}", register.name)));
-        };
+        self.check_quota(asker, Counted::Monitors)?;
+        let parent = self.known(asker, &register.name).map_err(|failure| match failure.errno {
+            Errno::NXIO => invalid(failure.message),
+            _ => failure,
+        })?;
+        let nobody = || invalid(format!("nobody has {parent} open, so there is nothing to monitor"));
+        let port = self.ports.get(&parent).ok_or_else(nobody)?;
         if port.bound.is_empty() || matches!(port.kind, Kind::Monitor { .. } | Kind::Null) {
-            return Err(invalid(format!(
-                "nobody has {} open, so there is nothing to monitor",
-                register.name
-            )));
-        }
-        if port.memory.uid != asker.client.peer.uid && asker.client.peer.uid != 0 {
-            return Err(fail(Errno::ACCESS, format!("{} belongs to another user", register.name)));
+            return Err(nobody());
         }
         let rings = port.sizes.tx_rings.max(port.sizes.rx_rings);
         let wish = PortSizes { tx_rings: 1, rx_rings: rings, ..register.sizes };
@@ -56,10 +53,13 @@ impl Netmap {
             tx: register.flags & flag::MONITOR_TX != 0,
             rx: register.flags & flag::MONITOR_RX != 0,
         };
-        let key = format!("{parent}/{device}");
-        let monitor = NetmapPort::new(&register.name, kind, std::sync::Arc::clone(&port.memory), sizes);
-        port.monitors.push(key.clone());
-        self.ports.insert(key.clone(), monitor);
+        let key = PortKey::Monitor { of: Box::new(parent.clone()), device };
+        let memory = std::sync::Arc::clone(&port.memory);
+        let monitor = NetmapPort::new(&register.name, kind, asker.client, memory, sizes);
+        self.insert(key.clone(), monitor)?;
+        if let Some(port) = self.ports.get_mut(&parent) {
+            port.monitors.push(key.clone());
+        }
         Ok(key)
     }
 
@@ -122,7 +122,7 @@ impl Netmap {
     }
 
     /// Tells datapath and programs of the monitors of a port, or of the port that `key` monitors.
-    pub(crate) fn show_monitors(&self, key: &str, ports: &Ports) -> Result<(), Failure> {
+    pub(crate) fn show_monitors(&self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if let Kind::Monitor { parent, .. } = &port.kind {
             return self.show_monitors(parent, ports);
@@ -159,7 +159,7 @@ impl Netmap {
     }
 
     /// A port was let go of by its last user: its monitors see no more and are told so.
-    pub(crate) fn end_monitors_of(&mut self, key: &str, ports: &Ports) -> Result<(), Failure> {
+    pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         if port.monitors.is_empty() {
             return Ok(());
@@ -179,7 +179,12 @@ impl Netmap {
     }
 
     /// A monitor goes: nobody shows it anything any more.
-    pub(crate) fn leave_parent(&mut self, key: &str, parent: &str, ports: &Ports) -> Result<(), Failure> {
+    pub(crate) fn leave_parent(
+        &mut self,
+        key: &PortKey,
+        parent: &PortKey,
+        ports: &Ports,
+    ) -> Result<(), Failure> {
         if let Some(port) = self.ports.get_mut(parent) {
             port.monitors.retain(|monitor| monitor != key);
         }

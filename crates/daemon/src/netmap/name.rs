@@ -1,62 +1,140 @@
-//! What the name in a request means.
+//! What the name in a request means, and under which key a port is kept.
+//!
+//! Names follow the grammar of [`ringroad_port::port_name`], as far as netmap has such ports: what a stranger can call a port, all can print.
 
+use std::fmt;
+
+use ringroad_port::device_options::check_interface_name;
+use ringroad_port::port_name::{check_pipe_id, split_switch_port};
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
 
-/// Longest name of a port, switch or interface, bytes (`IFNAMSIZ` less the NUL).
-const MAX_NAME_BYTES: usize = 15;
+/// Longest name of a request, bytes (`NETMAP_REQ_IFNAMSIZ` less the NUL).
+const MAX_NAME_BYTES: usize = 63;
 
-/// A name as the search order of REGISTER finds it, monitors apart.
+/// A name that was read: a port, or one end of a pipe that hangs on it. Pipes do not nest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// `parent{id` (master) or `parent}id`.
-    Pipe { parent: String, id: String, master: bool },
+pub(crate) struct Name {
+    pub(crate) base: Base,
+    pub(crate) pipe: Option<PipeEnd>,
+}
+
+/// A name without pipes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Base {
     /// `valeX:port`.
-    Vale { switch: String, port: String },
-    /// An interface or a persistent port.
+    Switch { switch: String, port: String },
+    /// An interface, or a port on no switch.
     Plain(String),
 }
 
-impl Name {
-    /// Reads `text`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let brace = text.rfind('{').map(|at| (at, true)).or_else(|| text.rfind('}').map(|at| (at, false)));
-        if let Some((at, master)) = brace {
-            let (parent, id) = (&text[..at], &text[at + 1..]);
-            if parent.is_empty() || id.is_empty() {
-                return Err(fail(Errno::INVAL, format!("{text:?}: a pipe is PORT{{ID or PORT}}ID")));
-            }
-            return Ok(Self::Pipe { parent: parent.to_owned(), id: id.to_owned(), master });
-        }
-        if text.starts_with("vale") {
-            return Self::parse_vale(text);
-        }
-        match text.is_empty() || text.len() > MAX_NAME_BYTES {
-            true => Err(fail(Errno::NXIO, format!("there is no port {text:?}"))),
-            false => Ok(Self::Plain(text.to_owned())),
-        }
-    }
+/// Which end of which pipe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PipeEnd {
+    pub(crate) id: String,
+    /// `{`, not `}`.
+    pub(crate) master: bool,
+}
 
-    fn parse_vale(text: &str) -> Result<Self, Failure> {
-        let wrong = || fail(Errno::INVAL, format!("{text:?}: a port of a switch is valeID:PORT"));
-        let (switch, port) = text.split_once(':').ok_or_else(wrong)?;
-        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if !switch.bytes().all(is_word)
-            || switch.len() > MAX_NAME_BYTES
-            || port.is_empty()
-            || port.len() > MAX_NAME_BYTES
-        {
-            return Err(wrong());
+impl Name {
+    /// Reads `text`. Monitors have the names of what they look at.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        if text.len() > MAX_NAME_BYTES {
+            return Err(fail(
+                Errno::INVAL,
+                format!("a name of {} bytes; the longest has {MAX_NAME_BYTES}", text.len()),
+            ));
         }
-        Ok(Self::Vale { switch: switch.to_owned(), port: port.to_owned() })
+        let Some(brace) = text.find(['{', '}']) else {
+            return Ok(Self { base: Base::parse(text)?, pipe: None });
+        };
+        let wrong = |problem: String| fail(Errno::INVAL, format!("{text:?}: {problem}"));
+        let (parent, rest) = text.split_at(brace);
+        let (master, id) = (rest.starts_with('{'), &rest[1..]);
+        check_pipe_id(id).map_err(wrong)?;
+        // A name that no port can have is no parent that is merely missing.
+        let base = Base::parse(parent).map_err(|failure| wrong(failure.message))?;
+        Ok(Self { base, pipe: Some(PipeEnd { id: id.to_owned(), master }) })
     }
 
     /// The switch and port of a request that is about a switch; EINVAL for any other name.
     pub(crate) fn of_vale(text: &str) -> Result<(String, String), Failure> {
-        match Self::parse_vale(text)? {
-            Self::Vale { switch, port } if text.starts_with("vale") => Ok((switch, port)),
-            _ => Err(fail(Errno::INVAL, format!("{text:?} is not a port of a switch"))),
+        match split_switch_port(text) {
+            Ok((switch, port)) => Ok((switch.to_owned(), port.to_owned())),
+            Err(problem) => Err(fail(Errno::INVAL, format!("{text:?}: {problem}"))),
+        }
+    }
+}
+
+impl PipeEnd {
+    /// The key of this end of a pipe that hangs on `parent`.
+    pub(crate) fn of(&self, parent: &PortKey) -> PortKey {
+        PortKey::Pipe { parent: Box::new(parent.clone()), id: self.id.clone(), master: self.master }
+    }
+}
+
+impl Base {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if text.starts_with("vale") {
+            let (switch, port) = Name::of_vale(text)?;
+            return Ok(Self::Switch { switch, port });
+        }
+        match check_interface_name(text) {
+            Ok(()) => Ok(Self::Plain(text.to_owned())),
+            Err(problem) => Err(fail(Errno::NXIO, format!("{text:?}: {problem}"))),
+        }
+    }
+}
+
+/// What a port is kept under. Ports of different kinds are never taken for each other, however they are called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PortKey {
+    /// On a switch, as long as somebody has it.
+    Switch { switch: String, port: String },
+    /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
+    Persistent(String),
+    /// An interface; `netns` is the identity of a network namespace that is not the daemon's.
+    Interface { interface: String, netns: Option<String> },
+    /// An end of a pipe.
+    Pipe { parent: Box<PortKey>, id: String, master: bool },
+    /// The monitor that a device is bound to.
+    Monitor { of: Box<PortKey>, device: u64 },
+    /// The null port that a device is bound to.
+    Null { device: u64 },
+}
+
+impl PortKey {
+    /// The other end of a pipe.
+    pub(crate) fn other_end(&self) -> Option<Self> {
+        match self {
+            Self::Pipe { parent, id, master } => {
+                Some(Self::Pipe { parent: parent.clone(), id: id.clone(), master: !master })
+            }
+            _ => None,
+        }
+    }
+
+    /// The port that rules of the configuration mean by name: what hangs on a port or looks at it goes by that port's.
+    pub(crate) fn base(&self) -> &Self {
+        match self {
+            Self::Pipe { parent, .. } => parent.base(),
+            Self::Monitor { of, .. } => of.base(),
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Display for PortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch { switch, port } => write!(f, "{switch}:{port}"),
+            Self::Persistent(name) | Self::Interface { interface: name, netns: None } => f.write_str(name),
+            Self::Interface { interface, netns: Some(netns) } => write!(f, "{interface}@{netns}"),
+            Self::Pipe { parent, id, master: true } => write!(f, "{parent}{{{id}"),
+            Self::Pipe { parent, id, master: false } => write!(f, "{parent}}}{id}"),
+            Self::Monitor { of, device } => write!(f, "{of}/{device}"),
+            Self::Null { device } => write!(f, "null/{device}"),
         }
     }
 }
@@ -66,23 +144,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_match_in_the_search_order_wins() {
-        let pipe =
-            |parent: &str, id: &str, master| Name::Pipe { parent: parent.into(), id: id.into(), master };
-        assert_eq!(Name::parse("vale0:a{x").unwrap(), pipe("vale0:a", "x", true));
-        assert_eq!(Name::parse("eth0}7").unwrap(), pipe("eth0", "7", false));
-        assert_eq!(Name::parse("vale0:a").unwrap(), Name::Vale { switch: "vale0".into(), port: "a".into() });
-        assert_eq!(Name::parse("eth0").unwrap(), Name::Plain("eth0".into()));
+    fn a_name_is_a_port_or_an_end_of_its_pipe() {
+        let vale = || Base::Switch { switch: "vale0".into(), port: "a".into() };
+        let plain = || Base::Plain("eth0".into());
+        let end = |id: &str, master| Some(PipeEnd { id: id.into(), master });
+        for (text, base, pipe) in [
+            ("vale0:a", vale(), None),
+            ("eth0", plain(), None),
+            ("vale0:a{x", vale(), end("x", true)),
+            ("eth0}7", plain(), end("7", false)),
+        ] {
+            assert_eq!(Name::parse(text).unwrap(), Name { base, pipe }, "{text}");
+        }
     }
 
     #[test]
     fn names_that_mean_nothing_have_their_errno() {
         let errno = |text: &str| Name::parse(text).unwrap_err().errno;
-        for text in ["{1", "x{", "vale0", "vale0:", "vale-0:a", "vale0:sixteen-bytes-16"] {
+        for text in [
+            "{1",
+            "x{",
+            "vale0",
+            "vale0:",
+            "vale-0:a",
+            "vale0:sixteen-bytes-16",
+            "x/1{1",
+            "x{sixteen_bytes_16",
+        ] {
             assert_eq!(errno(text), Errno::INVAL, "{text}");
         }
-        assert_eq!(errno(""), Errno::NXIO);
-        assert_eq!(errno("an-interface-of-17"), Errno::NXIO);
+        for text in ["", "an-interface-of-17", "x/1", "a\nb", "\x1b[31m", "x@net:[1]"] {
+            assert_eq!(errno(text), Errno::NXIO, "{text:?}");
+        }
+        for text in ["vale0:\x1b[31mRED", "vale0:a\nb", "vale0:x/9", "x{a/3", "x{\x07"] {
+            assert_eq!(errno(text), Errno::INVAL, "{text:?}");
+        }
         assert_eq!(Name::of_vale("eth0:1").unwrap_err().errno, Errno::INVAL);
+    }
+
+    #[test]
+    fn pipes_do_not_nest_however_deep() {
+        for text in ["x{a{b".to_owned(), "x{a}b".to_owned(), format!("vale0:a{}", "{1".repeat(32_000))] {
+            assert_eq!(Name::parse(&text).unwrap_err().errno, Errno::INVAL);
+        }
+    }
+
+    #[test]
+    fn what_a_message_quotes_has_no_control_characters() {
+        for text in ["vale0:\x1b[31mRED", "a\nb", "x{\x07", "\u{9b}1m{1"] {
+            let message = Name::parse(text).unwrap_err().message;
+            assert!(!message.contains(char::is_control), "{message:?}");
+        }
     }
 }

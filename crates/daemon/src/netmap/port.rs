@@ -11,7 +11,9 @@ use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
 use super::memory::MemoryRegion;
+use super::name::PortKey;
 use super::service::Service;
+use crate::port_entries::Client;
 
 /// A ring of a port.
 #[derive(Debug)]
@@ -37,9 +39,9 @@ pub(crate) enum Kind {
     /// A network interface.
     Interface { interface: String, netns: Option<String> },
     /// One end of a pipe.
-    Pipe { parent: String, peer: String, master: bool },
+    Pipe { parent: PortKey, peer: PortKey, master: bool },
     /// Onlooker of another port.
-    Monitor { parent: String, zero_copy: bool, tx: bool, rx: bool },
+    Monitor { parent: PortKey, zero_copy: bool, tx: bool, rx: bool },
     /// Rings and nothing else.
     Null,
 }
@@ -49,6 +51,8 @@ pub(crate) enum Kind {
 pub(crate) struct NetmapPort {
     pub(crate) name: String,
     pub(crate) kind: Kind,
+    /// Who made it.
+    pub(crate) owner: Client,
     pub(crate) memory: Arc<MemoryRegion>,
     pub(crate) sizes: PortSizes,
     /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while nobody uses the port.
@@ -64,7 +68,7 @@ pub(crate) struct NetmapPort {
     /// Pipes whose parent it is.
     pub(crate) pipes: usize,
     /// Ports that look at it.
-    pub(crate) monitors: Vec<String>,
+    pub(crate) monitors: Vec<PortKey>,
     /// Length of the virtio-net header, bytes.
     pub(crate) header_bytes: u32,
     /// For a persistent port that joins its switch with a second one: that one.
@@ -72,10 +76,17 @@ pub(crate) struct NetmapPort {
 }
 
 impl NetmapPort {
-    pub(crate) fn new(name: &str, kind: Kind, memory: Arc<MemoryRegion>, sizes: PortSizes) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        kind: Kind,
+        owner: &Client,
+        memory: Arc<MemoryRegion>,
+        sizes: PortSizes,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             kind,
+            owner: owner.clone(),
             memory,
             sizes,
             rings: Vec::new(),

@@ -1,11 +1,13 @@
 //! What is told of netmap's ports that are on no switch.
 
 use ringroad_control::report::{CounterReport, PortReport};
-use ringroad_datapath::fabric::{Fabric, FabricError};
+use ringroad_datapath::fabric::{Fabric, FabricError, WireId};
 
+use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
 use super::service::{OpenSide, Service};
-use crate::status::{link_report, wire_report};
+use crate::port_entries::Client;
+use crate::status::{link_report, owner_report, wire_report};
 
 impl NetmapPort {
     /// Whether it is on no switch.
@@ -13,8 +15,13 @@ impl NetmapPort {
         !matches!(self.kind, Kind::Ephemeral { .. } | Kind::Persistent { switch: Some(_), .. })
     }
 
-    /// What is told of it, known as `key`.
-    pub(crate) fn report(&self, key: &str, fabric: &Fabric) -> Result<PortReport, FabricError> {
+    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an account.
+    pub(crate) fn report(
+        &self,
+        key: &PortKey,
+        user: Option<&Client>,
+        fabric: &Fabric,
+    ) -> Result<Vec<PortReport>, FabricError> {
         let (kind, mode) = match &self.kind {
             Kind::Pipe { .. } => ("pipe", "frames pass between the programs, not through the daemon"),
             Kind::Monitor { zero_copy: true, .. } => ("monitor", "frames are exchanged after use"),
@@ -23,15 +30,16 @@ impl NetmapPort {
             Kind::Interface { .. } => ("netmap", "waits for a program"),
             Kind::Persistent { .. } | Kind::Ephemeral { .. } => ("netmap", "on no switch"),
         };
-        let mut report = PortReport {
-            name: key.to_owned(),
+        let report = PortReport {
+            name: key.to_string(),
             kind: kind.to_owned(),
             mode: mode.to_owned(),
             switch: None,
             index: None,
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
-            bound: !self.bound.is_empty(),
-            owner: None,
+            bound: user.is_some(),
+            // Whoever made it has it for as long as it is there, bound or not.
+            owner: Some(owner_report(user.unwrap_or(&self.owner))),
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),
             buffer_bytes: self.memory.geometry().buffer_bytes,
@@ -41,15 +49,39 @@ impl NetmapPort {
             link: None,
             peer: None,
         };
-        if let Service::Interface { nic: Some(nic), .. } = &self.service {
-            let OpenSide { wire, device } = nic.as_ref();
-            let [program, outside] = fabric.wire_counters(*wire).unwrap_or_default();
-            report.mode.clone_from(&device.capabilities.mode);
-            report.counters = wire_report(&program, &outside);
-            report.error = fabric.wire_fault(*wire)?;
-            report.notes.clone_from(&device.notes);
-            report.link = link_report(device);
+        let of_wire = |report: PortReport, wire: WireId| -> Result<PortReport, FabricError> {
+            let [program, outside] = fabric.wire_counters(wire).unwrap_or_default();
+            Ok(PortReport {
+                counters: wire_report(&program, &outside),
+                error: fabric.wire_fault(wire)?,
+                ..report
+            })
+        };
+        let of_side = |report: PortReport, side: &OpenSide| {
+            let device = &side.device;
+            let report = PortReport {
+                mode: device.capabilities.mode.clone(),
+                notes: device.notes.clone(),
+                link: link_report(device),
+                ..report
+            };
+            of_wire(report, side.wire)
+        };
+        match &self.service {
+            Service::Drain(wire) => Ok(vec![of_wire(report, *wire)?]),
+            Service::Interface { nic, host } => {
+                let host = host.as_ref().map(|host| {
+                    let of_host =
+                        PortReport { name: format!("{key}^"), queues: self.host_queues(), ..report.clone() };
+                    of_side(of_host, host)
+                });
+                let own = match nic {
+                    Some(nic) => of_side(report.clone(), nic)?,
+                    None => report,
+                };
+                Ok(std::iter::once(own).chain(host.transpose()?).collect())
+            }
+            Service::None | Service::Switch => Ok(vec![report]),
         }
-        Ok(report)
     }
 }

@@ -1,10 +1,12 @@
 //! The requests that bind nothing: what a port is, and what is on the switches.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ringroad_control::message::PortWish;
 use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad_datapath::fabric::QueueParts;
 use ringroad_drivers::patch::PatchQueue;
-use ringroad_port::port_name::{PortBase, PortName, PortOptions};
+use ringroad_port::port_name::{PortBase, PortName, PortOptions, check_plain_name};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
 use rustix::io::Errno;
 
@@ -12,12 +14,12 @@ use super::bind::mode;
 use super::failure::{Failure, fail};
 use super::find::{Wish, clamp_sizes, interface_exists, netns_of};
 use super::memory::{GLOBAL, global_geometry};
-use super::name::Name;
+use super::name::{Name, PortKey};
 use super::port::{Kind, NetmapPort};
 use super::service::Service;
 use super::{Asker, Netmap};
 use crate::port_entries::Origin;
-use crate::ports::{Ports, unbound};
+use crate::ports::{NETMAP_DRIVER, Ports, unbound};
 
 /// Index that stands for "no port".
 const NO_PORT: u32 = 255;
@@ -54,7 +56,7 @@ impl Netmap {
                     return Err(fail(Errno::INVAL, "an interface is attached whole"));
                 }
                 if mem_id != 0 {
-                    self.memory.named(mem_id, asker.client.peer.uid)?;
+                    self.known_memory(asker, mem_id)?;
                 }
                 self.attach(ports, asker, &name, mode == mode::NIC_SW)
             }
@@ -78,7 +80,7 @@ impl Netmap {
                 asker.check_administers()?;
                 let key = self.polling_candidate(ports, &name)?;
                 if self.polled.remove(&key).is_none() {
-                    return Err(fail(Errno::FAULT, format!("polling is not enabled on {name}")));
+                    return Err(fail(Errno::FAULT, format!("polling is not enabled on {key}")));
                 }
                 self.apply_polling(ports);
                 Ok(NetmapReply::Done)
@@ -97,12 +99,12 @@ impl Netmap {
         see: impl FnOnce(&NetmapPort) -> NetmapReply,
     ) -> Result<NetmapReply, Failure> {
         if wish.mem_id != 0 {
-            self.memory.named(wish.mem_id, asker.client.peer.uid)?;
+            self.known_memory(asker, wish.mem_id)?;
         }
         let key = self.find(ports, asker, name, wish)?;
         let seen = self.ports.get(&key).map(see);
         self.reap(&key, ports)?;
-        seen.ok_or_else(|| fail(Errno::NXIO, format!("there is no port {name}")))
+        seen.ok_or_else(|| fail(Errno::NXIO, format!("there is no port {name:?}")))
     }
 
     fn port_info(
@@ -117,7 +119,7 @@ impl Netmap {
             let mem_id = if mem_id == 0 { GLOBAL } else { mem_id };
             let memory_bytes = match mem_id {
                 GLOBAL => global_geometry().pools_bytes(),
-                _ => self.memory.named(mem_id, asker.client.peer.uid)?.geometry().pools_bytes(),
+                _ => self.known_memory(asker, mem_id)?.geometry().pools_bytes(),
             };
             return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
         }
@@ -127,7 +129,7 @@ impl Netmap {
 
     fn set_header(&mut self, asker: Asker<'_>, name: &str, bytes: u32) -> Result<NetmapReply, Failure> {
         let key = self.known(asker, name)?;
-        let absent = || fail(Errno::NXIO, format!("there is no port {name} on a switch"));
+        let absent = || fail(Errno::NXIO, format!("there is no port {name:?} on a switch"));
         let port = self.ports.get_mut(&key).ok_or_else(absent)?;
         if !matches!(port.kind, Kind::Ephemeral { .. } | Kind::Persistent { .. }) {
             return Err(absent());
@@ -147,13 +149,13 @@ impl Netmap {
 
     /// Numbers of the switches that exist, kept for as long as each exists.
     fn number_switches(&mut self, ports: &Ports) {
-        let existing = |switch: &str| ports.on_switches.values().any(|port| port.switch == switch);
-        self.switch_numbers.retain(|switch, _| existing(switch));
-        for port in ports.on_switches.values() {
-            if !self.switch_numbers.contains_key(&port.switch) {
-                let taken: Vec<u16> = self.switch_numbers.values().copied().collect();
+        let existing: BTreeSet<&str> = ports.fabric.switch_names().collect();
+        self.switch_numbers.retain(|switch, _| existing.contains(switch.as_str()));
+        for switch in existing {
+            if !self.switch_numbers.contains_key(switch) {
+                let taken: BTreeSet<u16> = self.switch_numbers.values().copied().collect();
                 let free = (0..u16::MAX).find(|number| !taken.contains(number)).unwrap_or(u16::MAX);
-                self.switch_numbers.insert(port.switch.clone(), free);
+                self.switch_numbers.insert(switch.to_owned(), free);
             }
         }
     }
@@ -174,18 +176,24 @@ impl Netmap {
             let port_index = found.map_or(NO_PORT, |port| u32::from(port.index));
             return Ok(NetmapReply::Listed { name: name.to_owned(), switch_index, port_index });
         }
-        let place = |key: &str| {
-            let port = ports.on_switches.get(key)?;
-            Some((*self.switch_numbers.get(&port.switch)?, u32::from(port.index)))
+        // A switch is looked at once, however many ports there are.
+        let first_of = |(&switch_index, switch): (&u16, &&str)| {
+            let least = if switch_index == first_switch { first_port } else { 0 };
+            let of_switch = format!("{switch}:");
+            let of_switch = ports
+                .on_switches
+                .range(of_switch.clone()..)
+                .take_while(|(key, _)| key.starts_with(&of_switch));
+            let (port_index, name) = of_switch
+                .map(|(key, port)| (u32::from(port.index), key))
+                .filter(|(index, _)| *index >= least)
+                .min()?;
+            Some(NetmapReply::Listed { name: name.clone(), switch_index, port_index })
         };
-        let start = (first_switch, first_port);
-        let next = ports.on_switches.keys().filter_map(|key| Some((place(key)?, key)));
-        match next.filter(|(place, _)| *place >= start).min() {
-            Some(((switch_index, port_index), name)) => {
-                Ok(NetmapReply::Listed { name: name.clone(), switch_index, port_index })
-            }
-            None => Err(fail(Errno::NOENT, "there are no more ports")),
-        }
+        let by_number: BTreeMap<u16, &str> =
+            self.switch_numbers.iter().map(|(switch, &number)| (number, switch.as_str())).collect();
+        let next = by_number.range(first_switch..).find_map(first_of);
+        next.ok_or_else(|| fail(Errno::NOENT, "there are no more ports"))
     }
 
     fn attach(
@@ -200,26 +208,24 @@ impl Netmap {
         if ports.on_switches.contains_key(&key) {
             return Err(fail(Errno::BUSY, format!("{key} is attached already")));
         }
-        if let Some(own) = self.ports.get(&port)
-            && let Kind::Persistent { switch: on, .. } = &own.kind
-        {
+        let netns = netns_of(asker);
+        if interface_exists(&port, netns.as_ref()) {
+            if self.known(asker, &port).is_ok() {
+                return Err(fail(Errno::BUSY, format!("{port} is in use by a program")));
+            }
+        } else {
+            let own = PortKey::Persistent(port.clone());
+            let Some(NetmapPort { kind: Kind::Persistent { switch: on, .. }, bound, joins, .. }) =
+                self.ports.get(&own)
+            else {
+                return Err(fail(Errno::INVAL, format!("there is no interface {port}")));
+            };
             return match on {
-                _ if !own.bound.is_empty() => {
-                    Err(fail(Errno::BUSY, format!("{port} is in use by a program")))
-                }
-                Some(first) if own.joins.is_none() && *first != switch => {
-                    self.join(ports, asker, &switch, &port)
-                }
+                _ if !bound.is_empty() => Err(fail(Errno::BUSY, format!("{port} is in use by a program"))),
+                Some(first) if joins.is_none() && *first != switch => self.join(ports, asker, &switch, &port),
                 Some(_) => Err(fail(Errno::BUSY, format!("{port} is on two switches already"))),
                 None => self.attach_own(ports, asker, &switch, &port),
             };
-        }
-        let netns = netns_of(asker);
-        if !interface_exists(&port, netns.as_ref()) {
-            return Err(fail(Errno::INVAL, format!("there is no interface {port}")));
-        }
-        if self.known(asker, &port).is_ok() {
-            return Err(fail(Errno::BUSY, format!("{port} is in use by a program")));
         }
         let netns = netns.map(|netns| format!("@netns={}", netns.pid)).unwrap_or_default();
         let base = PortBase::Switch { switch, port: port.clone() };
@@ -237,11 +243,15 @@ impl Netmap {
         switch: &str,
         name: &str,
     ) -> Result<NetmapReply, Failure> {
-        let Some(port) = self.ports.get_mut(name) else {
+        let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
         port.end_service(&mut ports.fabric)?;
-        let index = ports.fabric.attach(switch, name, unbound(port.queues()))?.0;
+        let attached = ports.fabric.attach(switch, name, unbound(port.queues()));
+        if attached.is_err() {
+            port.serve(&mut ports.fabric)?;
+        }
+        let index = attached?.0;
         if let Kind::Persistent { switch: on, .. } = &mut port.kind {
             *on = Some(switch.to_owned());
         }
@@ -257,7 +267,7 @@ impl Netmap {
         second: &str,
         name: &str,
     ) -> Result<NetmapReply, Failure> {
-        let Some(port) = self.ports.get_mut(name) else {
+        let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
         let Kind::Persistent { switch: Some(first), .. } = port.kind.clone() else {
@@ -265,7 +275,10 @@ impl Netmap {
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
         let index = ports.fabric.attach(second, name, other)?.0;
-        ports.fabric.replace(&first, name, one)?;
+        if let Err(error) = ports.fabric.replace(&first, name, one) {
+            ports.fabric.detach(second, name)?;
+            return Err(error.into());
+        }
         port.joins = Some(second.to_owned());
         Self::enter_on_switch(ports, asker, port, second, name, index);
         Ok(NetmapReply::PortIndex(u32::from(index)))
@@ -273,7 +286,7 @@ impl Netmap {
 
     /// Undoes [`Self::join`].
     fn part(&mut self, ports: &mut Ports, second: &str, name: &str) -> Result<(), Failure> {
-        let Some(port) = self.ports.get_mut(name) else { return Ok(()) };
+        let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else { return Ok(()) };
         port.joins = None;
         ports.on_switches.remove(&format!("{second}:{name}"));
         ports.fabric.detach(second, name)?;
@@ -291,10 +304,11 @@ impl Netmap {
         if self.polled.contains_key(&key) {
             return Err(fail(Errno::BUSY, format!("polling is enabled on {key}")));
         }
-        if self.ports.get(&port).is_some_and(|own| own.joins.as_ref() == Some(&switch)) {
+        let own = PortKey::Persistent(port.clone());
+        if self.ports.get(&own).is_some_and(|own| own.joins.as_ref() == Some(&switch)) {
             self.part(ports, &switch, &port)?;
         } else if self.persistent_on(&switch, &port).is_some() {
-            if self.ports.get(&port).is_some_and(|own| own.joins.is_some()) {
+            if self.ports.get(&own).is_some_and(|own| own.joins.is_some()) {
                 return Err(fail(
                     Errno::BUSY,
                     format!("{port} is on another switch too: take it off there first"),
@@ -302,14 +316,14 @@ impl Netmap {
             }
             ports.fabric.detach(&switch, &port)?;
             ports.on_switches.remove(&key);
-            if let Some(own) = self.ports.get_mut(&port) {
+            if let Some(own) = self.ports.get_mut(&own) {
                 own.service = Service::None;
                 if let Kind::Persistent { switch: on, .. } = &mut own.kind {
                     *on = None;
                 }
                 own.serve(&mut ports.fabric)?;
             }
-        } else if !self.ports.contains_key(&key) {
+        } else if ports.on_switches.get(&key).is_some_and(|port| port.driver != NETMAP_DRIVER) {
             ports.detach(&key)?;
         }
         Ok(NetmapReply::PortIndex(index))
@@ -323,28 +337,30 @@ impl Netmap {
         sizes: PortSizes,
         mem_id: u16,
     ) -> Result<NetmapReply, Failure> {
-        let invalid = name.starts_with("vale") || name.is_empty() || name.len() > 15;
-        if invalid || name.contains(['{', '}', ':']) {
-            return Err(fail(Errno::INVAL, format!("{name:?} cannot be the name of a port")));
+        check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
+        if name.starts_with("vale") {
+            return Err(fail(Errno::INVAL, format!("{name} would be taken for a port of a switch")));
         }
-        if self.ports.contains_key(name) || interface_exists(name, netns_of(asker).as_ref()) {
+        let key = PortKey::Persistent(name.to_owned());
+        if self.ports.contains_key(&key) || interface_exists(name, netns_of(asker).as_ref()) {
             return Err(fail(Errno::EXIST, format!("{name} exists")));
         }
         let sizes = clamp_sizes(&sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
         let wish = Wish { mem_id, ..Wish::default() };
         let memory = self.memory_for(ports, asker, &wish, &sizes)?;
         let kind = Kind::Persistent { automatic: false, switch: None };
-        let port = NetmapPort::new(name, kind, memory, sizes);
+        let port = NetmapPort::new(name, kind, asker.client, memory, sizes);
         let reply = port.info();
-        self.ports.insert(name.to_owned(), port);
+        self.insert(key, port)?;
         Ok(reply)
     }
 
     fn delete_interface(&mut self, ports: &Ports, name: &str) -> Result<NetmapReply, Failure> {
-        let Some(port) = self.ports.get(name) else {
+        let key = PortKey::Persistent(name.to_owned());
+        let Some(port) = self.ports.get(&key) else {
             let exists = interface_exists(name, None) || ports.on_switches.contains_key(name);
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
-            return Err(fail(errno, format!("{name} is no persistent port")));
+            return Err(fail(errno, format!("{name:?} is no persistent port")));
         };
         match &port.kind {
             Kind::Persistent { automatic: false, switch } => {
@@ -352,9 +368,9 @@ impl Netmap {
                     return Err(fail(Errno::BUSY, format!("{name} is in use")));
                 }
             }
-            _ => return Err(fail(Errno::INVAL, format!("{name} is no persistent port"))),
+            _ => return Err(fail(Errno::INVAL, format!("{name:?} is no persistent port"))),
         }
-        self.ports.remove(name);
+        self.ports.remove(&key);
         Ok(NetmapReply::Done)
     }
 

@@ -1,0 +1,331 @@
+//! What users get of each other's ports, by every request, and what is left of requests that fail.
+
+use ringroad_control::netmap::{Bound, PortSizes, Register};
+use ringroad_control::peer::PeerCredentials;
+use ringroad_datapath::fabric::Fabric;
+use ringroad_switch::MacTableConfig;
+
+use super::bind::{flag, mode};
+use super::*;
+use crate::config::Allow;
+
+const ROOT: u32 = 0;
+const OWNER: u32 = 65_534;
+const STRANGER: u32 = 65_533;
+const FRIEND: u32 = 65_532;
+
+/// A daemon's netmap part without the daemon.
+struct Site {
+    netmap: Netmap,
+    ports: Ports,
+    permissions: Permissions,
+    devices: u64,
+}
+
+impl Site {
+    /// With rules: pattern and user.
+    fn new(rules: &[(&str, u32)]) -> Self {
+        let rules: Vec<Allow> = rules
+            .iter()
+            .map(|&(port, uid)| Allow { port: port.to_owned(), uids: vec![uid], gids: vec![] })
+            .collect();
+        Self {
+            netmap: Netmap::default(),
+            ports: Ports::new(Fabric::stepped(MacTableConfig::new(1)).0, u64::MAX).unwrap(),
+            permissions: Permissions::new(ROOT, &rules),
+            devices: 0,
+        }
+    }
+
+    fn client(&mut self, uid: u32) -> Client {
+        self.devices += 1;
+        let peer = PeerCredentials { pid: None, uid, gid: uid };
+        Client { id: self.devices, peer, program: "test".into() }
+    }
+
+    fn device(&mut self, uid: u32) -> Result<Badge, Failure> {
+        let client = self.client(uid);
+        self.netmap.open_device(Asker { client: &client, permissions: &self.permissions })
+    }
+
+    fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
+        let client = self.client(uid);
+        let asker = Asker { client: &client, permissions: &self.permissions };
+        match self.netmap.answer(&mut self.ports, asker, device, request).reply {
+            NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
+            reply => Ok(reply),
+        }
+    }
+
+    fn register(&mut self, uid: u32, register: Register) -> Result<(Badge, Bound), Errno> {
+        let badge = self.device(uid).map_err(|failure| failure.errno)?;
+        match self.ask(uid, Some(badge), NetmapRequest::Register(register))? {
+            NetmapReply::Bound(bound) => Ok((badge, *bound)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn bind(&mut self, uid: u32, name: &str) -> Result<(Badge, Bound), Errno> {
+        self.register(uid, plain(name))
+    }
+
+    fn close(&mut self, badge: Badge) {
+        self.netmap.close_device(badge.device, &mut self.ports).unwrap();
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.netmap.ports.keys().map(PortKey::to_string).collect()
+    }
+}
+
+/// Binds all rings of a port.
+fn plain(name: &str) -> Register {
+    Register {
+        name: name.to_owned(),
+        sizes: PortSizes::default(),
+        mem_id: 0,
+        ring_id: 0,
+        mode: mode::ALL_NIC,
+        extra_buffers: 0,
+        flags: 0,
+        offsets: None,
+        external_memory: None,
+        needs_exclusive: false,
+    }
+}
+
+/// Every request by which a port of others can be named, and what it gives `uid`.
+fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
+    let mut results = Vec::new();
+    let flags = [flag::MONITOR_TX, flag::MONITOR_RX, flag::ZCOPY_MON, flag::RX_RINGS_ONLY];
+    let mut registers = vec![plain(port), plain(&format!("{port}{{new"))];
+    registers.extend(flags.map(|flags| Register { flags, ..plain(port) }));
+    registers.push(Register { mem_id, mode: mode::NULL, ..plain("null") });
+    registers.push(Register { mem_id, ..plain("vale9:elsewhere") });
+    for register in registers {
+        let what = format!("{register:?}");
+        let bound = site.register(uid, register).map(|(badge, _)| site.close(badge));
+        results.push((what, bound));
+    }
+    let name = || port.to_owned();
+    for request in [
+        NetmapRequest::PortInfo { name: name(), sizes: PortSizes::default(), mem_id: 0 },
+        NetmapRequest::PortInfo { name: String::new(), sizes: PortSizes::default(), mem_id },
+        NetmapRequest::PoolsInfo { name: name(), mem_id: 0 },
+        NetmapRequest::PortHeaderGet { name: name() },
+        NetmapRequest::PortHeaderSet { name: name(), bytes: 12 },
+        NetmapRequest::ValeAttach { name: format!("vale9:{port}"), mode: 1, ring_id: 0, mem_id: 0 },
+        NetmapRequest::ValeDetach { name: name() },
+        NetmapRequest::ValeNewInterface { name: "new".into(), sizes: PortSizes::default(), mem_id: 0 },
+        NetmapRequest::ValeDeleteInterface { name: name() },
+        NetmapRequest::PollingEnable { name: name(), mode: 1, first_cpu: 0, cpus: 1 },
+        NetmapRequest::PollingDisable { name: name() },
+    ] {
+        let what = format!("{request:?}");
+        results.push((what, site.ask(uid, None, request).map(drop)));
+    }
+    results
+}
+
+#[test]
+fn a_stranger_gets_nothing_of_anothers_port_by_any_request() {
+    // Who may be on the switch may not share the memory of those who are.
+    let mut site = Site::new(&[("vale5:*", OWNER), ("vale5:*", STRANGER)]);
+    let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
+    let before = site.keys();
+    for (what, result) in attempts(&mut site, STRANGER, "vale5:vic", bound.mem_id) {
+        assert_eq!(result, Err(Errno::ACCESS), "{what}");
+    }
+    assert_eq!(site.keys(), before);
+    assert_eq!(
+        site.ask(OWNER, None, NetmapRequest::PortHeaderGet { name: "vale5:vic".into() }),
+        Ok(NetmapReply::HeaderBytes(0))
+    );
+}
+
+#[test]
+fn the_owner_an_administrator_and_who_is_named_for_this_port_share_it() {
+    let mut site = Site::new(&[("vale5:vic", OWNER), ("vale5:vic", FRIEND)]);
+    let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
+    for uid in [OWNER, ROOT, FRIEND] {
+        let (badge, again) = site.bind(uid, "vale5:vic").unwrap();
+        assert_eq!(again.mem_id, bound.mem_id);
+        let monitor = Register { flags: flag::MONITOR_RX, ..plain("vale5:vic") };
+        let (monitor, _) = site.register(uid, monitor).unwrap();
+        let (pipe, _) = site.bind(uid, "vale5:vic{1").unwrap();
+        for badge in [pipe, monitor, badge] {
+            site.close(badge);
+        }
+        let header = NetmapRequest::PortHeaderSet { name: "vale5:vic".into(), bytes: 0 };
+        assert_eq!(site.ask(uid, None, header), Ok(NetmapReply::HeaderBytes(0)));
+    }
+    assert_eq!(site.bind(STRANGER, "vale5:vic").unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.keys(), ["vale5:vic"]);
+}
+
+#[test]
+fn who_is_named_for_one_port_gets_no_other_port_in_its_memory() {
+    let mut site = Site::new(&[("vale5:vic", FRIEND), ("vale5:vic", OWNER)]);
+    let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
+    let beside = Register { mem_id: bound.mem_id, ..plain("vale5:beside") };
+    let (beside, _) = site.register(OWNER, beside).unwrap();
+    assert_eq!(site.bind(FRIEND, "vale5:vic").unwrap_err(), Errno::ACCESS);
+    site.close(beside);
+    site.bind(FRIEND, "vale5:vic").unwrap();
+}
+
+#[test]
+fn a_pipe_of_a_free_name_is_for_its_maker_and_gone_with_its_last_user() {
+    let mut site = Site::new(&[("shared", OWNER), ("shared", FRIEND)]);
+    let (one, _) = site.bind(OWNER, "x{1").unwrap();
+    assert_eq!(site.bind(STRANGER, "x}1").unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.bind(STRANGER, "x}2").unwrap_err(), Errno::ACCESS, "x is the owner's");
+    let (other, _) = site.bind(OWNER, "x}1").unwrap();
+    site.close(one);
+    site.close(other);
+    assert_eq!(site.keys(), [""; 0]);
+    let (one, _) = site.bind(OWNER, "shared{1").unwrap();
+    let (other, _) = site.bind(FRIEND, "shared}1").unwrap();
+    assert_eq!(site.bind(STRANGER, "shared}1").unwrap_err(), Errno::ACCESS);
+    site.close(one);
+    site.close(other);
+    assert_eq!(site.keys(), [""; 0]);
+}
+
+#[test]
+fn an_administrator_that_names_memory_gets_no_new_port_into_a_strangers() {
+    let mut site = Site::new(&[]);
+    // Memory 1 is whose interface comes first; nobody may wait there for the frames of root.
+    let (_squatter, bound) = site.register(STRANGER, Register { mem_id: 1, ..plain("vale1:squat") }).unwrap();
+    assert_eq!(bound.mem_id, 1);
+    let wish = Register { mem_id: 1, ..plain("vale0:mine") };
+    assert_eq!(site.register(ROOT, wish).unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.keys(), ["vale1:squat"]);
+}
+
+#[test]
+fn no_name_of_a_port_is_the_key_of_a_monitor() {
+    let mut site = Site::new(&[]);
+    let (victim, _) = site.bind(OWNER, "vale0:a").unwrap();
+    for device in 0..20 {
+        assert_eq!(site.bind(OWNER, &format!("vale0:a/{device}")).unwrap_err(), Errno::INVAL);
+        assert_eq!(site.bind(OWNER, &format!("null/{device}{{1")).unwrap_err(), Errno::INVAL);
+    }
+    let monitor = || Register { flags: flag::MONITOR_TX | flag::MONITOR_RX, ..plain("vale0:a") };
+    let monitors: Vec<Badge> = (0..6).map(|_| site.register(OWNER, monitor()).unwrap().0).collect();
+    assert_eq!(site.keys().len(), 7);
+    let key = PortKey::Monitor {
+        of: Box::new(PortKey::Switch { switch: "vale0".into(), port: "a".into() }),
+        device: monitors[0].device,
+    };
+    let entry = site.netmap.ports.remove(&key).unwrap();
+    site.netmap.insert(key.clone(), entry).unwrap();
+    let other = NetmapPort::new(
+        "x",
+        port::Kind::Null,
+        &site.client(OWNER),
+        Arc::clone(&site.netmap.ports[&key].memory),
+        PortSizes::default(),
+    );
+    assert_eq!(site.netmap.insert(key, other).unwrap_err().errno, Errno::BUSY, "nothing is replaced");
+    for badge in monitors.into_iter().chain([victim]) {
+        site.close(badge);
+    }
+    assert_eq!(site.keys(), [""; 0]);
+}
+
+#[test]
+fn a_binding_that_fails_leaves_nothing() {
+    let mut site = Site::new(&[]);
+    let wrong_mode = |name: &str| Register { mode: mode::SW, ..plain(name) };
+    let wrong_ring = |name: &str| Register { mode: mode::ONE_NIC, ring_id: 99, ..plain(name) };
+    for name in ["vale0:a", "x{1", "x}1", "vale0:a{1"] {
+        for register in [wrong_mode(name), wrong_ring(name)] {
+            assert_eq!(site.register(OWNER, register).unwrap_err(), Errno::INVAL, "{name}");
+            assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0), "{name}");
+        }
+    }
+    // A pipe that is refused takes its parent, made for it, along.
+    let mut site = Site::new(&[("vale0:a[{]*", FRIEND)]);
+    assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
+    assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0));
+    assert!(site.ports.on_switches.is_empty());
+    // The device is as good as new.
+    let badge = site.device(OWNER).unwrap();
+    let mut bind = |register| site.ask(OWNER, Some(badge), NetmapRequest::Register(register));
+    assert_eq!(bind(wrong_ring("vale0:b")), Err(Errno::INVAL));
+    assert!(matches!(bind(plain("vale0:b")), Ok(NetmapReply::Bound(_))));
+}
+
+#[test]
+fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
+    let mut site = Site::new(&[]);
+    let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();
+    let client = site.client(STRANGER);
+    let opened = site.ports.open(&"vale0:a".parse().unwrap(), &Default::default(), &client);
+    opened.unwrap();
+    site.close(pipe);
+    assert!(site.ports.on_switches.contains_key("vale0:a"));
+    site.ports.close_client(client.id).unwrap();
+    assert!(site.ports.is_empty() && site.ports.fabric.switch_names().next().is_none());
+}
+
+#[test]
+fn a_user_has_so_many_devices_and_an_administrator_as_many_as_it_takes() {
+    let mut site = Site::new(&[]);
+    let last = (0..).map(|_| site.device(STRANGER)).find_map(Result::err).unwrap();
+    assert_eq!(last.errno, Errno::NOMEM);
+    assert!(last.message.contains("all that one may have"), "{}", last.message);
+    assert!(site.device(OWNER).is_ok() && site.device(ROOT).is_ok());
+    let devices = site.netmap.devices.len();
+    for _ in 0..devices {
+        site.device(ROOT).unwrap();
+    }
+}
+
+#[test]
+fn ports_on_switches_are_listed_in_order_and_once() {
+    let mut site = Site::new(&[]);
+    let names = ["vale0:a", "vale0:b", "vale00:c", "vale1:a"];
+    for name in names {
+        site.bind(OWNER, name).unwrap();
+    }
+    let (mut at, mut found) = ((0, 0), Vec::new());
+    loop {
+        let request = NetmapRequest::ValeList { name: String::new(), switch_index: at.0, port_index: at.1 };
+        match site.ask(STRANGER, None, request) {
+            Ok(NetmapReply::Listed { name, switch_index, port_index }) => {
+                found.push(name);
+                at = (switch_index, port_index + 1);
+            }
+            other => {
+                assert_eq!(other, Err(Errno::NOENT));
+                break;
+            }
+        }
+    }
+    assert_eq!(found, names);
+}
+
+#[test]
+fn reports_say_whose_each_port_is() {
+    let mut site = Site::new(&[]);
+    let (_port, _) = site.bind(OWNER, "vale0:a").unwrap();
+    site.register(OWNER, Register { flags: flag::MONITOR_RX, ..plain("vale0:a") }).unwrap();
+    site.bind(STRANGER, "x{1").unwrap();
+    let reports = site.netmap.reports(&site.ports).unwrap();
+    let told: Vec<_> = reports
+        .iter()
+        .map(|report| (report.kind.as_str(), report.bound, report.owner.as_ref().map(|owner| owner.uid)))
+        .collect();
+    let (owner, stranger) = (Some(OWNER), Some(STRANGER));
+    for wanted in [
+        ("monitor", true, owner),
+        ("pipe", true, stranger),
+        ("pipe", false, stranger),
+        ("netmap", false, stranger),
+    ] {
+        assert!(told.contains(&wanted), "{wanted:?} in {told:?}");
+    }
+    assert_eq!(told.len(), 4);
+}
