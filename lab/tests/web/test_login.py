@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
+import argon2
 import pytest
 from web_visitor import PASSWORD, TESTER, Clock, WebVisitor
 
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.web import passwords
 from ringroad_lab.web.accounts import remove_user, set_password
-from ringroad_lab.web.login_limit import MAX_FAILURES_BY_ADDRESS, WINDOW_S
+from ringroad_lab.web.application import make_application
+from ringroad_lab.web.login_limit import WITH_ACCOUNT
 from ringroad_lab.web.reviews import Review, read_review
 from ringroad_lab.web.sessions import COOKIE_NAME
+from ringroad_lab.web.settings import WebSettings
 
 PAGES = ["/runs", "/trends", "/compare", "/audit", "/runs/RUN", "/runs/RUN/record.json"]
 MakeVisitor = Callable[..., WebVisitor]
@@ -84,15 +89,56 @@ def test_two_login_pages_opened_at_once_both_log_in(visitor: WebVisitor) -> None
 
 
 def test_guessing_is_stopped_for_a_while(visitor: WebVisitor, clock: Clock) -> None:
-    for _ in range(MAX_FAILURES_BY_ADDRESS):
+    for _ in range(WITH_ACCOUNT.free_failures):
         assert visitor.log_in(password="wrong").status_code == 401
 
     response = visitor.log_in()
     assert response.status_code == 429
-    assert 0 < int(response.headers["retry-after"]) <= WINDOW_S
+    assert "Try again in 1 s." in response.text
 
-    clock.now_s += WINDOW_S
+    clock.now_s += int(response.headers["retry-after"])
     assert visitor.log_in().status_code == 303
+
+
+def test_a_login_of_ones_own_buys_no_guesses(visitor: WebVisitor, store: ResultStore) -> None:
+    set_password(store, "attacker", PASSWORD)
+    for _ in range(WITH_ACCOUNT.free_failures):
+        assert visitor.log_in(password="wrong").status_code == 401
+        assert visitor.log_in("attacker").status_code == 303
+        visitor.client.cookies.clear()
+
+    assert visitor.log_in(password="wrong").status_code == 429
+
+
+def test_who_guesses_elsewhere_keeps_nobody_out(store: ResultStore, clock: Clock) -> None:
+    application = make_application(store, WebSettings(clock=clock))
+    for host in range(10):
+        stranger = WebVisitor(application, f"198.51.100.{host}")
+        while stranger.log_in(password="wrong").status_code == 401:
+            pass
+
+    assert WebVisitor(application).log_in().status_code == 303
+
+
+@pytest.mark.parametrize("name", [TESTER, "nobody", "' OR 1=1 --"])
+def test_a_name_that_does_not_exist_costs_what_a_wrong_password_costs(
+    visitor: WebVisitor, store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    set_password(store, TESTER, PASSWORD)
+    costs = []
+
+    class Hasher(argon2.PasswordHasher):
+        def hash(self, *_: object, **__: object) -> str:
+            raise AssertionError("a login calculates no hash but the one to compare")
+
+        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:  # noqa: A002 - as it is called there
+            costs.append(argon2.extract_parameters(str(hash)))
+            return super().verify(hash, password)
+
+    monkeypatch.setattr(passwords, "_HASHER", Hasher())
+    visitor.log_in(name, "wrong")
+
+    assert costs == [argon2.extract_parameters(argon2.PasswordHasher().hash("another"))]
 
 
 def test_a_session_ends_after_its_time(make_visitor: MakeVisitor, clock: Clock) -> None:

@@ -33,9 +33,9 @@ class Clock:
 class WebVisitor:
     """Opens pages and sends forms."""
 
-    def __init__(self, application: ASGIApp) -> None:
-        """Open the application, and follow no redirect unasked."""
-        self.client = TestClient(application, follow_redirects=False)
+    def __init__(self, application: ASGIApp, address: str = "192.0.2.1") -> None:
+        """Open the application from an address, and follow no redirect unasked."""
+        self.client = TestClient(application, follow_redirects=False, client=(address, 50_000))
 
     def get(self, path: str) -> Response:
         """Open a page."""

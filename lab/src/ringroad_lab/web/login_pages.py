@@ -60,14 +60,15 @@ def login_pages(site: Site) -> APIRouter:
         address = request.client.host if request.client else ""
         wait_s = site.login_limit.attempt(address, name)
         if wait_s > 0:
-            minutes = math.ceil(wait_s / 60)
-            page = login_form(request, next, status=429, problem=f"Too many attempts failed. Try again in {minutes} min.", name=name)
-            page.headers["Retry-After"] = str(math.ceil(wait_s))
+            seconds = math.ceil(wait_s)
+            when = f"{seconds} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"
+            page = login_form(request, next, status=429, problem=f"Too many attempts failed. Try again in {when}.", name=name)
+            page.headers["Retry-After"] = str(seconds)
             return page
         stamp = log_in(site.store, name, password)
         if stamp is None:
             return login_form(request, next, status=401, problem="Name or password are wrong.", name=name)
-        site.login_limit.forget(address, name)
+        site.login_limit.succeeded(address, name)
         response = RedirectResponse(local_path(next), 303)
         _set_cookie(request, response, site.cookies.begin(name, stamp))
         return response

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
-from functools import cache
+from base64 import b64encode
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -20,10 +21,14 @@ _HASHER = PasswordHasher()
 _TURNS = threading.BoundedSemaphore(2)
 
 
-@cache
 def _hash_of_nobody() -> str:
-    """Return a hash to check against where there is none: a name that does not exist takes as long as a wrong password."""
-    return _HASHER.hash("")
+    """Return a hash to check against where there is none: a name that does not exist takes as long as a wrong password.
+
+    It is drawn, not calculated, so that the first such name takes no longer either.
+    """
+    costs = f"m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}"
+    salt, digest = (b64encode(secrets.token_bytes(length)).decode().rstrip("=") for length in (_HASHER.salt_len, _HASHER.hash_len))
+    return f"$argon2id$v=19${costs}${salt}${digest}"
 
 
 def hash_password(password: str) -> str:
