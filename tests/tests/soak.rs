@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ringroad::Port;
@@ -31,7 +32,10 @@ const STAYING: [&str; 7] = [":stays", ":p", ":outer", ":g", ":g-idle", ":m", ":m
 
 fn config() -> String {
     let stays = SWITCHES.map(|switch| format!("[[port]]\nname = \"vale{switch}:stays\"\n"));
-    format!("[workers]\ncount = 2\n{}[[port]]\nname = \"valechurn:p\"\n", stays.concat())
+    format!(
+        "[workers]\ncount = 2\n[socket]\nmode = \"0666\"\n{}[[port]]\nname = \"valechurn:p\"\n",
+        stays.concat()
+    )
 }
 
 /// What the daemon takes of the machine.
@@ -67,6 +71,8 @@ impl Site {
             station
         });
         let site = Self { daemon, station, _outside: outside };
+        // The hostile programs are another user's.
+        std::fs::set_permissions(site.daemon.folder(), std::fs::Permissions::from_mode(0o711)).unwrap();
         for (port, kind) in [("valeguest:g", "vhost-user"), ("valememif:m", "memif")] {
             for (suffix, socket) in [("", kind.to_owned()), ("-idle", format!("{kind}-idle"))] {
                 let driver = format!("{kind}:{}", site.path(&socket).display());
@@ -160,11 +166,19 @@ impl Site {
     }
 
     fn hostility(&self) -> Vec<Deed<'_>> {
-        let socket = self.daemon.socket();
+        let program = self.path("hostile_client");
+        std::fs::copy(env!("CARGO_BIN_EXE_hostile_client"), &program).unwrap();
         vec![
-            Deed::new("scribblers", |round| {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_hostile_client"));
-                command.arg(&socket).args(["valehostile:scribbler", &round.to_string()]);
+            Deed::new("scribblers", move |round| {
+                let mut command = match is_root() {
+                    true => {
+                        let mut command = Command::new("setpriv");
+                        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+                        command
+                    }
+                    false => Command::new(&program),
+                };
+                command.arg(self.daemon.socket()).args(["valehostile:scribbler", &round.to_string()]);
                 // It kills itself at any point.
                 command.stderr(Stdio::null()).status().unwrap();
                 1
@@ -183,8 +197,9 @@ impl Site {
                 let mut stream = UnixStream::connect(self.daemon.socket()).unwrap();
                 stream.set_nonblocking(true).unwrap();
                 let request = b"\x08\0\0\0\"status\"".repeat(1000);
-                // Until nothing more is taken; some daemons end the connection first.
                 while stream.write(&request).is_ok_and(|bytes| bytes > 0) {}
+                // The next comes when the daemon had time for somebody else.
+                let _ = self.daemon.status();
                 1
             }),
             Deed::new("garbage for peers", |round| {
