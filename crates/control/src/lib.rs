@@ -17,11 +17,13 @@
 //! - [`message`], [`report`]: what is said; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is.
+//! - [`listening_socket`]: a socket's file, for whoever serves one.
 
 pub mod codec;
 pub mod connection;
 pub mod error;
 pub mod fd_passing;
+pub mod listening_socket;
 pub mod message;
 pub mod netmap;
 pub mod peer;

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use ringroad_control::listening_socket::ListenError;
 use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
@@ -13,7 +14,6 @@ use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
 use crate::host_rings::HostRingsError;
 use crate::memif::MemifError;
-use crate::peer::socket::PeerSocketError;
 use crate::peer::watch::PeerWatch;
 use crate::promiscuous::PromiscuousError;
 use crate::sze2::Sze2Error;
@@ -60,7 +60,7 @@ pub enum DeviceError {
     GenericXdp(String),
     /// The socket of a foreign program.
     #[error(transparent)]
-    PeerSocket(#[from] PeerSocketError),
+    PeerSocket(#[from] ListenError),
     /// memif.
     #[error(transparent)]
     Memif(#[from] MemifError),

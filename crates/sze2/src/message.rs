@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ringroad_control::fd_passing;
+use ringroad_control::peer::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -166,10 +167,18 @@ pub struct ChannelStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subscriber {
-    /// Its process, by the kernel's word.
+    /// Its process, by the kernel's word; `None` where it lives in a PID namespace that the card does not see.
     pub pid: Option<u32>,
     /// Its name, by its own.
     pub program: String,
+}
+
+impl Subscriber {
+    /// The program at the other end of `socket`, which has not said its name yet.
+    #[must_use]
+    pub fn at(socket: impl AsFd) -> Self {
+        Self { pid: PeerCredentials::of(socket).ok().and_then(|peer| peer.pid), program: String::new() }
+    }
 }
 
 /// Why a message cannot be sent or received.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
@@ -16,7 +17,7 @@ use super::message::{Hello, Init, MODE_ETHERNET, Message, VERSION};
 use super::queue::Line;
 use crate::device::DeviceError;
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 
 /// Highest number of a region that a client may have.
 pub(super) const MAX_REGION: u16 = 255;
@@ -132,7 +133,7 @@ impl Place {
             drop(doors);
             return Ok(Self { path, id });
         }
-        let socket = PeerListener::bind(&path, SocketType::SEQPACKET, mode)?;
+        let socket = ListeningSocket::bind(&path, SocketType::SEQPACKET, mode)?;
         let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
         let stop = StopBell::new().map_err(|error| failed(error.into()))?;
         let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
@@ -163,7 +164,7 @@ impl Drop for Place {
 
 /// The thread of a listening socket.
 struct Reception {
-    socket: PeerListener,
+    socket: ListeningSocket,
     doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
     stop: StopBell,
     /// Clients that were greeted, and until when they have to say what they want.

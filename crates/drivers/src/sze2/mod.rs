@@ -16,6 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_sze2::card::settings::MAX_CHANNELS;
@@ -25,7 +26,7 @@ use rustix::net::SocketType;
 
 use crate::device::{Device, DeviceError};
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use card::Card;
 use queue::CardQueue;
@@ -72,7 +73,7 @@ pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, 
         Card::new(path.display().to_string(), channels, geometry, address, wishes.metadata.unwrap_or(false));
     let card = Arc::new(card);
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
-    let listener = PeerListener::bind(path, SocketType::SEQPACKET, wishes.socket_mode)?;
+    let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, wishes.socket_mode)?;
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     let mut wakes = Vec::new();
     for number in 0..queues {

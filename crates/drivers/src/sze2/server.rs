@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::filter::Filter;
@@ -14,7 +15,7 @@ use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::writer::{SegmentWriter, Side};
 
 use super::card::Card;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 
 /// Most programs at a card.
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What serves the socket.
 #[derive(Debug)]
 pub(super) struct Server {
-    listener: PeerListener,
+    listener: ListeningSocket,
     card: Arc<Card>,
     /// One per queue.
     wakes: Vec<Arc<WakeSet>>,
@@ -54,7 +55,7 @@ type Answer = (Reply, Vec<OwnedFd>);
 
 impl Server {
     pub(super) fn new(
-        listener: PeerListener,
+        listener: ListeningSocket,
         card: Arc<Card>,
         wakes: Vec<Arc<WakeSet>>,
         stop: StopBell,
@@ -92,12 +93,9 @@ impl Server {
     fn welcome(&self, sessions: &mut Vec<Session>) {
         match self.listener.accept() {
             Ok(Some(socket)) if sessions.len() < MAX_SESSIONS => {
-                let credentials = rustix::net::sockopt::socket_peercred(&socket).ok();
-                let pid = credentials.map(|credentials| credentials.pid.as_raw_nonzero().get() as u32);
-                let subscriber = Subscriber { pid, program: String::new() };
                 sessions.push(Session {
+                    subscriber: Subscriber::at(&socket),
                     socket,
-                    subscriber,
                     event: None,
                     receive: 0,
                     transmit: 0,

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::device_options::SocketRole;
 use rustix::net::{RecvFlags, SocketType};
 use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
@@ -15,7 +16,7 @@ use super::vring::Vring;
 use crate::device::DeviceError;
 use crate::peer::handover::Closer;
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 use crate::peer::watch::PeerWatch;
 
 /// A message's request, flags and length of what follows, each of four bytes.
@@ -36,7 +37,7 @@ pub(super) struct Connection {
 
 /// Where front ends come from.
 enum Meeting {
-    Listen(PeerListener),
+    Listen(ListeningSocket),
     Connect(PathBuf),
 }
 
@@ -55,7 +56,9 @@ impl Connection {
         failed: impl Fn(std::io::Error) -> DeviceError,
     ) -> Result<Self, DeviceError> {
         let meeting = match role {
-            SocketRole::Server => Meeting::Listen(PeerListener::bind(path, SocketType::STREAM, socket_mode)?),
+            SocketRole::Server => {
+                Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, socket_mode)?)
+            }
             SocketRole::Client => Meeting::Connect(path.to_owned()),
         };
         let stop = StopBell::new().map_err(|errno| failed(errno.into()))?;

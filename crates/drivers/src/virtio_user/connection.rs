@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_virtqueue::layout::features::{
     EVENT_IDX, NET_CSUM, NET_GUEST_CSUM, NET_GUEST_ECN, NET_GUEST_TSO4, NET_GUEST_TSO6, NET_HOST_ECN,
@@ -25,7 +26,7 @@ use super::queue::QueueRings;
 use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
 use crate::peer::handover::Desk;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
@@ -45,7 +46,7 @@ const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | N
 #[derive(Debug)]
 pub(super) enum Meeting {
     /// The back end comes to us.
-    Listen(PeerListener),
+    Listen(ListeningSocket),
     /// It is at this path.
     Connect(PathBuf),
 }

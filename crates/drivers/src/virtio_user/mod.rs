@@ -10,6 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::device_options::{DeviceOptions, SocketRole};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::eventfd;
@@ -18,7 +19,7 @@ use rustix::net::SocketType;
 use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 use connection::{Connection, Meeting, QueueDesk};
@@ -50,7 +51,7 @@ pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device,
     let meeting = match role {
         SocketRole::Client => Meeting::Connect(path.to_owned()),
         SocketRole::Server => {
-            Meeting::Listen(PeerListener::bind(path, SocketType::STREAM, options.socket_mode)?)
+            Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, options.socket_mode)?)
         }
     };
     let watch = Arc::new(PeerWatch::default());

@@ -14,7 +14,8 @@ use super::*;
 use crate::memif::channel::Channel;
 use crate::memif::message::{AddRegion, AddRing, Init, Message, VERSION};
 use crate::memif::ring::{Descriptor, Regions, Ring, ring_bytes};
-use crate::peer::socket::{StopBell, connect as connect_socket};
+use crate::peer::socket::StopBell;
+use ringroad_control::listening_socket::connect as connect_socket;
 
 const LOG2: u8 = 6;
 const REGION_BYTES: u64 = 1 << 20;

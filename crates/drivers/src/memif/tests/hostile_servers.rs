@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::foreign_memory::ForeignMemory;
 use rustix::fs::ftruncate;
 use rustix::net::SocketType;
@@ -11,7 +12,7 @@ use super::*;
 use crate::memif::channel::Channel;
 use crate::memif::message::{AddRing, Hello, Message, VERSION};
 use crate::memif::ring::{Descriptor, Regions, Ring};
-use crate::peer::socket::{PeerListener, StopBell};
+use crate::peer::socket::StopBell;
 
 fn hello() -> Hello {
     Hello {
@@ -35,13 +36,13 @@ struct Liar {
     _events: Vec<OwnedFd>,
 }
 
-fn accept(listener: &PeerListener, stop: &StopBell) -> Channel {
+fn accept(listener: &ListeningSocket, stop: &StopBell) -> Channel {
     assert!(stop.wait([listener.as_fd()], Some(PATIENCE)).is_some_and(|ready| ready[0]), "no client");
     Channel::new(listener.accept().unwrap().unwrap())
 }
 
 impl Liar {
-    fn connected(listener: &PeerListener) -> Self {
+    fn connected(listener: &ListeningSocket) -> Self {
         let stop = StopBell::new().unwrap();
         let channel = accept(listener, &stop);
         channel.send(&Message::Hello(hello()), None).unwrap();
@@ -74,7 +75,7 @@ impl Liar {
 #[test]
 fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
     let (_folder, path) = socket();
-    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");
     type Lie = fn(&Liar);
     let lies: [(&str, Lie); 5] = [
@@ -127,7 +128,7 @@ fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
 #[test]
 fn offsets_that_a_server_writes_lead_nowhere() {
     let (_folder, path) = socket();
-    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");
     let liar = Liar::connected(&listener);
     until("rings", || {
@@ -148,7 +149,7 @@ fn offsets_that_a_server_writes_lead_nowhere() {
 #[test]
 fn greetings_that_make_no_sense_are_told() {
     let (_folder, path) = socket();
-    let listener = PeerListener::bind(&path, SocketType::SEQPACKET, None).unwrap();
+    let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let client = Port::open(&path, "role=client");
     let stop = StopBell::new().unwrap();
     let old = Hello { min_version: 0x0100, max_version: 0x01FF, ..hello() };

@@ -1,0 +1,350 @@
+//! The listening end of a UNIX socket: a file with exactly the permissions that were asked for, and never somebody else's.
+//!
+//! Who may connect is who may write to the file. No link is followed to it, and of what is at its path only a socket is removed
+//! that this user left there and nobody serves. Whoever may write to the file's folder can still put a socket of his own in its
+//! place, as with any path.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Who may connect to a server where its name does not say: the user that it runs as.
+const DEFAULT_MODE: u32 = 0o600;
+
+/// Why a socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Its path cannot be a socket's.
+    #[error("the path of the socket {path} does not fit: a socket's has 107 bytes at most and no NUL")]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another program serves it.
+    #[error(
+        "a program listens on {path} already: end it, choose another path, or connect to it as its client"
+    )]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else is there.
+    #[error("{path} is there and is no socket: choose another path")]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The socket of another user is there.
+    #[error(
+        "{path} is a socket that user {uid} left behind: remove it if it is of no use any more, or choose another path"
+    )]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// The kernel refused.
+    #[error("{step} {path}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    fn system(step: &'static str, path: &Path) -> impl FnOnce(Errno) -> Self {
+        move |source| Self::System { step, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// A listening socket with the file by which it is found; the file goes when it does.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    socket: OwnedFd,
+    file: SocketFile,
+}
+
+impl ListeningSocket {
+    /// Listens at `path`. A socket file that this user left there and nobody serves any more is replaced; anything else
+    /// stays as it is. `mode` are the permissions of the file, whatever the process's mask takes from new files.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListenError> {
+        let address = address(path)?;
+        let mode = Mode::from_raw_mode(mode.unwrap_or(DEFAULT_MODE));
+        let socket = socket(kind).map_err(ListenError::system("making a socket for", path))?;
+        make_way(path, kind)?;
+
+        // The file takes the socket's own permissions, less the mask: at no time may more users connect than shall.
+        rustix::fs::fchmod(&socket, mode).map_err(ListenError::system("setting the permissions of", path))?;
+        rustix::net::bind(&socket, &address).map_err(|error| match error {
+            Errno::ADDRINUSE => ListenError::Taken { path: path.to_owned() },
+            error => ListenError::system("binding", path)(error),
+        })?;
+        let taken = || ListenError::Taken { path: path.to_owned() };
+        let this = Self { socket, file: SocketFile::open(path)?.ok_or_else(taken)? };
+        this.file.allow(mode)?;
+        rustix::net::listen(&this.socket, 16).map_err(ListenError::system("listening on", path))?;
+        Ok(this)
+    }
+
+    /// A connection that waits, if one does.
+    ///
+    /// # Errors
+    /// The kernel's (out of descriptors).
+    pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
+        match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            Ok(connection) => Ok(Some(connection)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for ListeningSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for ListeningSocket {
+    fn drop(&mut self) {
+        let _ = self.file.remove();
+    }
+}
+
+/// The file of a socket. While it is held no other file can have its number, so that it is told from one that somebody
+/// put in its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl SocketFile {
+    /// What is at `path`, never what a link there leads to; `None` where there is nothing.
+    fn open(path: &Path) -> Result<Option<Self>, ListenError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => file.map_err(ListenError::system("looking at", path))?,
+        };
+        let this = Self { path: path.to_owned(), file };
+        if FileType::from_raw_mode(this.status()?.st_mode) == FileType::Socket {
+            Ok(Some(this))
+        } else {
+            Err(ListenError::NotASocket { path: this.path })
+        }
+    }
+
+    fn status(&self) -> Result<Stat, ListenError> {
+        rustix::fs::fstat(&self.file).map_err(ListenError::system("looking at", &self.path))
+    }
+
+    /// A way to this file and no other, wherever its path leads by now.
+    fn handle(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Gives back the permissions that the process's mask took.
+    fn allow(&self, mode: Mode) -> Result<(), ListenError> {
+        let status = self.status()?;
+        let taken = || ListenError::Taken { path: self.path.clone() };
+        // Whoever may write to the folder may have put a socket there in place of the one that was bound.
+        if status.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(taken());
+        }
+        if Mode::from_raw_mode(status.st_mode) != mode {
+            rustix::fs::chmod(self.handle(), mode)
+                .map_err(ListenError::system("setting the permissions of", &self.path))?;
+        }
+        Ok(())
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        match (rustix::fs::lstat(path), rustix::fs::fstat(&self.file)) {
+            (Ok(there), Ok(own)) => (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino),
+            _ => false,
+        }
+    }
+
+    /// Removes it if it is still at its path.
+    fn remove(&self) -> rustix::io::Result<()> {
+        if self.is_at(&self.path) { self.take_away() } else { Ok(()) }
+    }
+
+    /// Moves what is at the path aside and removes it, or puts it back if it is another file after all: what is at a path
+    /// can change between a look and the removal.
+    fn take_away(&self) -> rustix::io::Result<()> {
+        let mut number = [0; 8];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+        let mut name = OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(format!(".{:016x}", u64::from_ne_bytes(number)));
+        let aside = self.path.with_file_name(name);
+        rustix::fs::rename(&self.path, &aside)?;
+        if self.is_at(&aside) {
+            rustix::fs::unlink(&aside)
+        } else {
+            rustix::fs::renameat_with(CWD, &aside, CWD, &self.path, RenameFlags::NOREPLACE)
+        }
+    }
+}
+
+fn address(path: &Path) -> Result<SocketAddrUnix, ListenError> {
+    SocketAddrUnix::new(path).map_err(|_| ListenError::Path { path: path.to_owned() })
+}
+
+fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
+}
+
+/// Removes the socket file that a server of this user left behind.
+fn make_way(path: &Path, kind: SocketType) -> Result<(), ListenError> {
+    let Some(there) = SocketFile::open(path)? else { return Ok(()) };
+    match connect(&there.handle(), kind) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+        // Somebody answers, if only that he is busy or of another kind; or it cannot be known.
+        _ => return Err(ListenError::Taken { path: path.to_owned() }),
+    }
+    let uid = there.status()?.st_uid;
+    if uid != rustix::process::geteuid().as_raw() {
+        return Err(ListenError::NotOurs { path: path.to_owned(), uid });
+    }
+    there.remove().map_err(ListenError::system("removing", path))
+}
+
+/// Connects to the server at `path`.
+///
+/// # Errors
+/// The kernel's; `NotFound` and `ConnectionRefused` where there is none.
+pub fn connect(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    let address = address(path).map_err(io::Error::other)?;
+    let socket = socket(kind)?;
+    rustix::net::connect(&socket, &address)?;
+    // Connected at once or not at all; from here on a thread of its own waits on it.
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn permissions(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        // What a killed server leaves.
+        drop(UnixListener::bind(&path).unwrap());
+        let listener = ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap();
+        assert_eq!(permissions(&path), 0o600);
+        let taken = ListeningSocket::bind(&path, SocketType::STREAM, None);
+        assert!(matches!(taken, Err(ListenError::Taken { .. })));
+        drop(listener);
+        assert!(!path.exists());
+        std::fs::write(&path, "mine").unwrap();
+        let other = ListeningSocket::bind(&path, SocketType::STREAM, None);
+        assert!(matches!(other, Err(ListenError::NotASocket { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        let long = folder.path().join("x".repeat(120));
+        assert!(matches!(
+            ListeningSocket::bind(&long, SocketType::STREAM, None),
+            Err(ListenError::Path { .. })
+        ));
+    }
+
+    #[test]
+    fn the_file_has_the_permissions_that_were_asked_for_and_never_more() {
+        let folder = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o660, 0o666] {
+            let path = folder.path().join(format!("{mode:o}"));
+            // Before the mask's part is given back.
+            let socket = socket(SocketType::STREAM).unwrap();
+            rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode)).unwrap();
+            rustix::net::bind(&socket, &address(&path).unwrap()).unwrap();
+            assert_eq!(permissions(&path) & !mode, 0, "{mode:o}");
+            drop(socket);
+            let listener = ListeningSocket::bind(&path, SocketType::STREAM, Some(mode)).unwrap();
+            assert_eq!(permissions(&path), mode);
+            drop(listener);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_link_is_followed_and_what_it_leads_to_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("s"), folder.path().join("target"));
+        // A file, a socket that nobody serves, and nothing at all.
+        let make: [fn(&Path); 3] = [
+            |target| std::fs::write(target, "mine").unwrap(),
+            |target| drop(UnixListener::bind(target).unwrap()),
+            |_| {},
+        ];
+        for make in make {
+            make(&target);
+            let before = std::fs::symlink_metadata(&target).ok().map(|target| target.permissions());
+            std::os::unix::fs::symlink(&target, &path).unwrap();
+            let refused = ListeningSocket::bind(&path, SocketType::STREAM, Some(0o666));
+            assert!(matches!(refused, Err(ListenError::NotASocket { .. })), "{refused:?}");
+            let after = std::fs::symlink_metadata(&target).ok().map(|target| target.permissions());
+            assert_eq!(before, after);
+            std::fs::remove_file(&path).unwrap();
+            let _ = std::fs::remove_file(&target);
+        }
+    }
+
+    #[test]
+    fn what_has_taken_the_place_of_a_socket_stays_when_the_socket_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let successor = UnixListener::bind(&path).unwrap();
+        drop(listener);
+        assert!(path.exists());
+        // Even when it came between the last look and the removal.
+        let gone = SocketFile { path: path.clone(), file: tempfile::tempfile().unwrap().into() };
+        gone.take_away().unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(path.exists());
+        drop(successor);
+        drop(ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_socket_of_another_user_is_not_removed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+        let refused = ListeningSocket::bind(&path, SocketType::STREAM, None);
+        assert!(matches!(refused, Err(ListenError::NotOurs { uid: 65534, .. })), "{refused:?}");
+        assert!(path.exists());
+    }
+}
