@@ -48,6 +48,14 @@ def transmit(api: Api, state: str, *flows: str) -> None:
     api.set_control_state(control)
 
 
+def without_token(location: str) -> tuple[str, str]:
+    """Return a server's URL and its token, apart."""
+    scheme, _, rest = location.partition("://")
+    userinfo, at, address = rest.rpartition("@")
+    assert at, f"{location} has no token"
+    return f"{scheme}://{address}", userinfo.partition(":")[2]
+
+
 def flow_metrics(api: Api, *names: str) -> dict[str, Any]:
     """Return the flows' metrics by name."""
     request = snappi.MetricsRequest()

@@ -85,14 +85,14 @@ def daemon() -> Iterator[Daemon]:
 
 @pytest.fixture
 def serve(daemon: Daemon) -> Iterator[Callable[..., str]]:
-    """Start servers and return their URLs."""
+    """Start servers and return their locations, as the stock client takes them."""
     servers: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> str:
         process, ready = daemon.start("otg", "--listen", "127.0.0.1:0", *arguments)
         servers.append(process)
-        url: str = ready["url"]
-        return url
+        location: str = ready["location"]
+        return location
 
     yield start
     for server in servers:

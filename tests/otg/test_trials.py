@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import snappi
 
-from client import MAC_B, Api, Config, add_flow, all_through, await_flows, refused, transmit
+from client import MAC_B, Api, Config, add_flow, all_through, await_flows, refused, transmit, without_token
 from conftest import PATIENCE_S, Daemon
 
 TRIALS = 200
@@ -27,9 +27,11 @@ def between(locations: tuple[str, str]) -> Config:
     return config
 
 
-def tell(url: str) -> dict[str, Any]:
+def tell(location: str) -> dict[str, Any]:
     """Return what came of the flows."""
-    with urllib.request.urlopen(f"{url}/ringroad/flows", timeout=PATIENCE_S) as answer:
+    url, token = without_token(location)
+    request = urllib.request.Request(f"{url}/ringroad/flows", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         document: dict[str, Any] = json.load(answer)
     return document
 
@@ -41,13 +43,14 @@ def told(daemon: Daemon) -> list[dict[str, Any]]:
 
 
 def run_trials(
-    serve: Callable[..., str], locations: tuple[str, str], threads: str, trials: int = TRIALS
+    serve: Callable[..., str], locations: tuple[str, str], threads: str, trials: int = TRIALS, allowed: str = ""
 ) -> Callable[[int], None]:
     """Run short trials, each with a configuration of its own, and check that each counts its own frames, all of them.
 
     Return what runs more of them.
     """
-    url = serve("--http", "--threads", threads)
+    allow = ("--allow-location", allowed) if allowed else ()
+    url = serve("--http", "--threads", threads, *allow)
     api = snappi.api(location=url, verify=False)
 
     def run(trials: int) -> None:
@@ -112,7 +115,7 @@ def test_the_ends_of_a_pipe_stay_open_between_trials(serve: Callable[..., str], 
 def test_a_card_and_its_switch_stay_connected_between_trials(serve: Callable[..., str], daemon: Daemon) -> None:
     """The vhost-user server's socket is made once."""
     socket = daemon.folder / "v.sock"
-    trials = run_trials(serve, (f"virtio-user:{socket}", f"vhost-user:{socket}"), "queue", 1)
+    trials = run_trials(serve, (f"virtio-user:{socket}", f"vhost-user:{socket}"), "queue", 1, f"*:{socket}")
     made = socket.stat()
     trials(TRIALS)
     assert (socket.stat().st_ino, socket.stat().st_ctime_ns) == (made.st_ino, made.st_ctime_ns)

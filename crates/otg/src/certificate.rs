@@ -19,9 +19,9 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// A new one that signs itself, for `address` and this machine as seen from itself.
-    pub(crate) fn self_signed(address: IpAddr) -> Result<Self, ServerError> {
-        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    /// A new one that signs itself, for `address`, for `names`, and for this machine as seen from itself.
+    pub(crate) fn self_signed(address: IpAddr, names: &[String]) -> Result<Self, ServerError> {
+        let mut names = [&["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()], names].concat();
         if !address.is_unspecified() && !address.is_loopback() {
             names.push(address.to_string());
         }
@@ -33,7 +33,10 @@ impl Certificate {
 
     /// The chain and the key that two PEM files hold.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, ServerError> {
-        let unusable = |path: &Path, reason: String| ServerError::File { path: PathBuf::from(path), reason };
+        let unusable = |path: &Path, reason: String| ServerError::File {
+            path: PathBuf::from(path),
+            reason: format!("{reason}; give PEM files of a certificate and its key"),
+        };
         let read = |path: &Path| fs::read(path).map_err(|error| unusable(path, error.to_string()));
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(chain)?).collect();
         let certificates = certificates.map_err(|error| unusable(chain, error.to_string()))?;
@@ -67,7 +70,7 @@ mod tests {
     #[test]
     fn a_certificate_of_its_own_is_usable_and_one_from_files_too() {
         let address = "192.0.2.1".parse().unwrap();
-        Certificate::self_signed(address).unwrap().into_config().unwrap();
+        Certificate::self_signed(address, &["lab.example".to_owned()]).unwrap().into_config().unwrap();
 
         let made = rcgen::generate_simple_self_signed(["generator.example".to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -33,6 +33,10 @@ const SPEEDS: [(&str, f64); 13] = [
 ];
 /// Members of `layer1` that a port of Ringroad has no say in: accepted with a warning, as the model wants it.
 const LINK_SETTINGS: [&str; 4] = ["media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"];
+/// Most ports: each has threads of its own.
+const MAX_PORTS: usize = 64;
+/// Most flows.
+const MAX_FLOWS: usize = 1024;
 /// The model's defaults of settings that cannot be changed.
 const DEFAULT_MTU: u64 = 1500;
 
@@ -70,7 +74,7 @@ impl Config {
             let ports = ports(root, &mut warnings);
             let speeds: Vec<PortSpeed<'_>> =
                 ports.iter().map(|port| PortSpeed { name: &port.name, speed_bps: port.speed_bps }).collect();
-            let nodes = root.get("flows").items();
+            let nodes = root.get("flows").items_up_to(MAX_FLOWS);
             let flows: Vec<FlowConfig> =
                 nodes.iter().map(|node| flow(node, &speeds, &mut warnings)).collect();
             unique(&nodes, "name");
@@ -93,7 +97,7 @@ impl Config {
 }
 
 fn ports(root: &Node<'_>, warnings: &mut Vec<String>) -> Vec<PortConfig> {
-    let nodes = root.get("ports").items();
+    let nodes = root.get("ports").items_up_to(MAX_PORTS);
     let read = |node: &Node<'_>| {
         node.only(&["name", "location"]);
         PortConfig {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::document::Problems;
+use crate::locations::Locations;
 use crate::metrics;
 use crate::refusal::Refusal;
 use crate::traffic::{Opening, Traffic, Transmit};
@@ -17,6 +18,7 @@ const NO_CAPTURE: &str = "capture is not supported here; use `ringroad capture P
 #[derive(Debug)]
 pub(crate) struct Controller {
     opening: Opening,
+    locations: Locations,
     traffic: Option<Traffic>,
 }
 
@@ -30,9 +32,9 @@ enum Command {
 }
 
 impl Controller {
-    /// Nothing is configured at first. Ports are opened and served as `opening` says.
-    pub(crate) fn new(opening: Opening) -> Self {
-        Self { opening, traffic: None }
+    /// Nothing is configured at first. Ports are opened and served as `opening` says, those that `locations` allow.
+    pub(crate) fn new(opening: Opening, locations: Locations) -> Self {
+        Self { opening, locations, traffic: None }
     }
 
     /// `GET /config`
@@ -206,6 +208,7 @@ impl Controller {
 
     /// Puts `config` in force, or leaves all as it was.
     fn apply(&mut self, config: Config) -> Result<Value, Refusal> {
+        self.check_locations(&config)?;
         let answer = warnings(&config.warnings);
         // A port can be open once only, and both configurations may have it.
         let (before, mut kept) = match self.traffic.take() {
@@ -225,6 +228,15 @@ impl Controller {
                 Err(refusal)
             }
         }
+    }
+
+    fn check_locations(&self, config: &Config) -> Result<(), Refusal> {
+        let refused = config.ports.iter().enumerate().filter_map(|(index, port)| {
+            let why = self.locations.check(&port.location).err()?;
+            Some(format!("ports[{index}].location: {why}"))
+        });
+        let refused: Vec<String> = refused.collect();
+        if refused.is_empty() { Ok(()) } else { Err(Refusal::validation(refused, 0)) }
     }
 
     fn transmit(&mut self, command: Command, flows: &[usize]) -> Result<Value, Refusal> {

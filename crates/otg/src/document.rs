@@ -1,7 +1,7 @@
 //! A JSON document read with the path of each value. What is wrong with it is collected, not returned at once, so that a
 //! client is told everything together; a value that is wrong reads as its default meanwhile.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::ops::RangeBounds;
 
@@ -9,6 +9,12 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 
+/// Most problems told at once; a document of other origin has one in each line.
+const MOST_PROBLEMS: usize = 50;
+/// Longest name of anything, bytes.
+const LONGEST_NAME: usize = 4096;
+/// Most values that a document may have drawn or made of few words, such as 65536 random addresses.
+const MOST_MADE_VALUES: u64 = 1 << 20;
 /// Longest part of a wrong value that is repeated to the client, characters.
 const LONGEST_ECHO: usize = 80;
 
@@ -16,7 +22,12 @@ static ABSENT: Value = Value::Null;
 
 /// What is wrong with a document.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(RefCell<Vec<String>>);
+pub(crate) struct Problems {
+    /// The first of them.
+    texts: RefCell<Vec<String>>,
+    count: Cell<usize>,
+    made_values: Cell<u64>,
+}
 
 impl Problems {
     /// Reads `document` with `read`, whose result counts only if no problem was found.
@@ -26,8 +37,9 @@ impl Problems {
     pub(crate) fn collect<T>(document: &Value, read: impl FnOnce(&Node<'_>) -> T) -> Result<T, Refusal> {
         let problems = Self::default();
         let result = read(&Node { value: document, path: String::new(), problems: &problems });
-        let problems = problems.0.into_inner();
-        if problems.is_empty() { Ok(result) } else { Err(Refusal::validation(problems)) }
+        let more = problems.count.get().saturating_sub(MOST_PROBLEMS);
+        let texts = problems.texts.into_inner();
+        if texts.is_empty() { Ok(result) } else { Err(Refusal::validation(texts, more)) }
     }
 }
 
@@ -47,7 +59,7 @@ impl<'a> Node<'a> {
 
     /// How many problems were noted so far, in the whole document.
     pub(crate) fn problem_count(&self) -> usize {
-        self.problems.0.borrow().len()
+        self.problems.count.get()
     }
 
     /// The value as it stands.
@@ -62,9 +74,15 @@ impl<'a> Node<'a> {
 
     /// Notes that this value is wrong.
     pub(crate) fn report(&self, problem: impl Display) {
+        let count = self.problems.count.get();
+        self.problems.count.set(count + 1);
+        // Told or not, the document is wrong; what is not told need not be written.
+        if count >= MOST_PROBLEMS {
+            return;
+        }
         let text =
             if self.path.is_empty() { problem.to_string() } else { format!("{}: {problem}", self.path) };
-        self.problems.0.borrow_mut().push(text);
+        self.problems.texts.borrow_mut().push(text);
     }
 
     /// Notes that this value is not what was expected.
@@ -141,11 +159,38 @@ impl<'a> Node<'a> {
     pub(crate) fn required_text(&self) -> &'a str {
         match self.text() {
             Some("") => self.report("empty"),
+            Some(text) if text.len() > LONGEST_NAME => {
+                self.report(format_args!("longer than {LONGEST_NAME} bytes"));
+                return "";
+            }
             Some(_) => {}
             None if self.is_absent() => self.report("missing"),
             None => {}
         }
         self.value.as_str().unwrap_or_default()
+    }
+
+    /// Whether `count` more values may be made of what stands here; notes it if not.
+    pub(crate) fn may_make(&self, count: u64) -> bool {
+        let made = self.problems.made_values.get().saturating_add(count);
+        self.problems.made_values.set(made);
+        if made > MOST_MADE_VALUES {
+            self.report(format_args!(
+                "more than {MOST_MADE_VALUES} values in all; give fewer, or more than 65536 to draw each anew"
+            ));
+        }
+        made <= MOST_MADE_VALUES
+    }
+
+    /// The elements of a list of at most `most`; none if there is nothing, or more.
+    pub(crate) fn items_up_to(&self, most: usize) -> Vec<Self> {
+        if let Value::Array(values) = self.value
+            && values.len() > most
+        {
+            self.report(format_args!("{} given; give at most {most}", values.len()));
+            return Vec::new();
+        }
+        self.items()
     }
 
     /// A text of a few that are known, or `default`.
@@ -314,6 +359,32 @@ mod tests {
                 "e: 7 given; give an object",
             ]
         );
+    }
+
+    #[test]
+    fn of_very_many_problems_the_first_are_told_and_the_others_counted() {
+        let found = problems(&json!(vec![0; 5000]), |root| {
+            root.items().iter().for_each(|item| item.report("wrong"));
+            assert_eq!(root.problem_count(), 5000);
+        });
+        assert_eq!(found.len(), MOST_PROBLEMS + 1);
+        assert_eq!(found.last().unwrap(), "and 4950 more");
+    }
+
+    #[test]
+    fn lists_and_names_have_a_longest_and_what_is_made_of_few_words_a_most() {
+        let document = json!({"list": [1, 2, 3], "name": "x".repeat(LONGEST_NAME + 1), "a": {}, "b": {}});
+        let found = problems(&document, |root| {
+            assert!(root.get("list").items_up_to(2).is_empty());
+            assert_eq!(root.get("list").items_up_to(3).len(), 3);
+            assert_eq!(root.get("name").required_text(), "");
+            assert!(root.get("a").may_make(MOST_MADE_VALUES));
+            assert!(!root.get("b").may_make(1));
+        });
+        assert_eq!(found.len(), 3, "{found:?}");
+        for (problem, words) in found.iter().zip(["list: 3 given", "name: longer than", "b: more than"]) {
+            assert!(problem.starts_with(words), "{problem}");
+        }
     }
 
     #[test]

@@ -5,15 +5,22 @@
 //! their metrics. A request is a JSON document; what of the model is not supported is refused by the path where it
 //! stands, and nothing of such a request is done. `docs/otg.md` has the table of what is supported.
 //!
-//! Whoever reaches the server can send any traffic from any port that it can open: listen where only they can.
+//! Whoever may use the server can send any traffic from the ports that it may open. [`Token`] says who that is, [`Locations`] which ports these are.
+//! Every byte before the token is a stranger's: the head of a request alone is read, within a time and a size, on a connection that gives way to others.
 
+mod access;
 mod certificate;
 mod config;
 mod controller;
+mod crowd;
 mod document;
+mod locations;
 mod metrics;
 mod refusal;
+mod requests;
 mod server;
 mod traffic;
 
-pub use server::{Encryption, Server, ServerError, ServerOptions, Stopper};
+pub use access::Token;
+pub use locations::Locations;
+pub use server::{Encryption, Listen, Server, ServerError, ServerOptions, Stopper};

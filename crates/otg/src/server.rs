@@ -1,45 +1,90 @@
-//! HTTP and TLS: requests become calls of the [`Controller`], what it says becomes responses.
+//! Listening, TLS, and the connections.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use ringroad::OpenOptions;
+use ringroad::control::listening_socket::{ListenError, ListeningSocket};
 use ringroad_generator::SessionOptions;
+use rustix::net::SocketType;
 use rustls::ServerConfig;
-use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
+use crate::access::{Gate, Token};
 use crate::certificate::Certificate;
 use crate::controller::Controller;
-use crate::refusal::Refusal;
+use crate::crowd::{Crowd, STRANGER_TIME, Seat};
+use crate::locations::Locations;
+use crate::requests::Desk;
 use crate::traffic::Opening;
 
-/// Largest request, bytes: room for lists of 65536 addresses in several fields.
-const MAX_REQUEST_BYTES: usize = 32 << 20;
 /// How long requests under way may take when the server is told to stop.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
+/// Largest head of a request, and what is read of a connection at once, bytes.
+const READ_BYTES: usize = 32 << 10;
+/// How long nobody is let in when the process has no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How the server is reached, and how it opens ports.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Whether and how connections are encrypted.
+    /// Where to listen.
+    pub listen: Listen,
+    /// Whether and how connections are encrypted; those at a path are not.
     pub encryption: Encryption,
+    /// What clients have to show; `None` lets in whoever reaches the server.
+    pub token: Option<Token>,
+    /// Names by which it may be asked for, besides localhost and the address itself.
+    pub host_names: Vec<String>,
+    /// Which ports clients may have opened.
+    pub locations: Locations,
     /// How the ports of a configuration are opened.
     pub ports: OpenOptions,
     /// How they are served.
     pub session: SessionOptions,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// At an address; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// At a UNIX socket, which nobody but this user may open.
+    Unix(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("the path of the socket is missing".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| "give ADDR:PORT or unix:PATH".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// How connections are encrypted.
@@ -70,18 +115,41 @@ pub enum ServerError {
         /// The kernel's words.
         source: io::Error,
     },
+    /// The UNIX socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] ListenError),
+    /// Everybody on the network could use the server.
+    #[error(
+        "listening on {0} without a token would let everybody who reaches it send any traffic from this machine; \
+         leave --no-token out, or listen on 127.0.0.1"
+    )]
+    Exposed(SocketAddr),
+    /// No token could be made.
+    #[error("no token can be made: {reason}; give one by --token-file")]
+    Token {
+        /// Why not.
+        reason: String,
+    },
     /// No certificate could be made, or TLS does not take it.
     #[error("the certificate cannot be used: {reason}")]
     Certificate {
         /// Why not.
         reason: String,
     },
-    /// A file of the certificate cannot be used.
-    #[error("{}: {reason}; give PEM files of a certificate and its key", path.display())]
+    /// A file cannot be used.
+    #[error("{}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// A pattern of locations makes no sense.
+    #[error("location pattern {pattern:?}: {reason}; * is for any characters but /, ** for any folders")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
         reason: String,
     },
     /// Serving failed.
@@ -92,21 +160,27 @@ pub enum ServerError {
 /// A server that listens. Connections wait until [`Server::run`].
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
+    listen: Listen,
     tls: Option<Arc<ServerConfig>>,
-    controller: Controller,
-    handle: Handle<SocketAddr>,
+    desk: Desk,
+    stop: Arc<watch::Sender<bool>>,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(ListeningSocket),
 }
 
 /// Stops a server from another thread.
 #[derive(Debug, Clone)]
-pub struct Stopper(Handle<SocketAddr>);
+pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
     /// Lets the requests under way end, for at most 5 s, and then [`Server::run`] return.
     pub fn stop(&self) {
-        self.0.graceful_shutdown(Some(LAST_REQUESTS));
+        self.0.send_replace(true);
     }
 }
 
@@ -114,41 +188,63 @@ impl Server {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`ServerError`] for an address or a certificate that cannot be used.
+    /// [`ServerError`] for an address, a path or a certificate that cannot be used.
     pub fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
-        let certificate = match &options.encryption {
-            Encryption::None => None,
-            Encryption::SelfSigned => Some(Certificate::self_signed(options.listen.ip())?),
-            Encryption::Files { certificate, key } => Some(Certificate::read(certificate, key)?),
+        let opening = Opening { ports: options.ports.clone(), session: options.session.clone() };
+        let controller = Controller::new(opening, options.locations.clone());
+        let token = options.token.clone();
+        let (listener, listen, tls, gate) = match &options.listen {
+            Listen::Unix(path) => {
+                let socket = ListeningSocket::bind(path, SocketType::STREAM, None)?;
+                (Listener::Unix(socket), options.listen.clone(), None, Gate::at_path(token))
+            }
+            Listen::Tcp(address) => {
+                if token.is_none() && !address.ip().is_loopback() {
+                    return Err(ServerError::Exposed(*address));
+                }
+                let certificate = match &options.encryption {
+                    Encryption::None => None,
+                    Encryption::SelfSigned => {
+                        Some(Certificate::self_signed(address.ip(), &options.host_names)?)
+                    }
+                    Encryption::Files { certificate, key } => Some(Certificate::read(certificate, key)?),
+                };
+                let tls = certificate.map(Certificate::into_config).transpose()?;
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                let gate = Gate::at_address(token, address.ip(), &options.host_names, scheme);
+                let failed = |source| ServerError::Listen { address: *address, source };
+                let listener = TcpListener::bind(address).map_err(failed)?;
+                // The runtime takes it so.
+                listener.set_nonblocking(true).map_err(failed)?;
+                let listen = Listen::Tcp(listener.local_addr().map_err(failed)?);
+                (Listener::Tcp(listener), listen, tls, gate)
+            }
         };
-        let tls = certificate.map(Certificate::into_config).transpose()?;
-        let listen = |source| ServerError::Listen { address: options.listen, source };
-        let listener = TcpListener::bind(options.listen).map_err(listen)?;
-        // The runtime takes it so.
-        listener.set_nonblocking(true).map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        let controller =
-            Controller::new(Opening { ports: options.ports.clone(), session: options.session.clone() });
-        Ok(Self { listener, address, tls, controller, handle: Handle::new() })
+        let stop = Arc::new(watch::Sender::new(false));
+        Ok(Self { listener, listen, tls, desk: Desk::new(gate, controller), stop })
     }
 
     /// Where it listens, with the port that was taken.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn listen(&self) -> &Listen {
+        &self.listen
     }
 
-    /// What clients give as their server, like `https://127.0.0.1:8443`.
+    /// What clients give as their server, like `https://127.0.0.1:8443`; in it `token` as clients take it from a URL.
     #[must_use]
-    pub fn url(&self) -> String {
+    pub fn url(&self, token: Option<&Token>) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        match (&self.listen, token) {
+            (Listen::Tcp(address), Some(token)) => format!("{scheme}://otg:{}@{address}", token.text()),
+            (Listen::Tcp(address), None) => format!("{scheme}://{address}"),
+            (path @ Listen::Unix(_), _) => path.to_string(),
+        }
     }
 
     /// By which it is stopped.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.handle.clone())
+        Stopper(Arc::clone(&self.stop))
     }
 
     /// Serves until it is stopped. Then traffic has stopped and all ports are closed.
@@ -157,103 +253,105 @@ impl Server {
     /// [`ServerError::Serve`].
     pub fn run(self) -> Result<(), ServerError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(ServerError::Serve)?;
-        let service = router(self.controller).into_make_service();
-        let served = runtime.block_on(async {
-            match self.tls {
-                Some(tls) => {
-                    let tls = RustlsConfig::from_config(tls);
-                    let server = axum_server::from_tcp_rustls(self.listener, tls)?;
-                    server.handle(self.handle).serve(service).await
+        runtime.map_err(ServerError::Serve)?.block_on(self.serve()).map_err(ServerError::Serve)
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let door = Door::open(self.listener)?;
+        let (crowd, desk) = (Arc::new(Crowd::default()), Arc::new(self.desk));
+        let tls = self.tls.map(TlsAcceptor::from);
+        let mut stopped = self.stop.subscribe();
+        let mut tasks = JoinSet::new();
+        loop {
+            let stream = tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stop| *stop) => break,
+                Some(_) = tasks.join_next() => continue,
+                came = door.accept() => match came {
+                    Ok(stream) => stream,
+                    Err(_) => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            let Some(seat) = crowd.admit() else { continue };
+            let (number, desk, tls, stopped) =
+                (seat.number(), Arc::clone(&desk), tls.clone(), stopped.clone());
+            let task = tasks.spawn(async move {
+                tokio::select! {
+                    () = attend(stream, tls, &desk, &seat, stopped) => {}
+                    () = seat.overdue(STRANGER_TIME) => {}
                 }
-                None => axum_server::from_tcp(self.listener)?.handle(self.handle).serve(service).await,
-            }
-        });
-        served.map_err(ServerError::Serve)
+            });
+            crowd.serve_by(number, task);
+        }
+        drop(door);
+        let all = async { while tasks.join_next().await.is_some() {} };
+        // What takes longer ends with the set.
+        let _ = tokio::time::timeout(LAST_REQUESTS, all).await;
+        Ok(())
     }
 }
 
-type Shared = Arc<Mutex<Controller>>;
-type Action = fn(&mut Controller, Value) -> Result<Value, Refusal>;
-
-/// The requests of the model, and one of our own.
-fn action(method: &Method, path: &str) -> Option<Action> {
-    Some(match (method.as_str(), path) {
-        ("GET", "/config") => Controller::config,
-        ("POST", "/config") => Controller::set_config,
-        ("PATCH", "/config") => Controller::update_config,
-        ("PATCH", "/config/append") => Controller::append_config,
-        ("PATCH", "/config/delete") => Controller::delete_config,
-        ("POST", "/control/state") => Controller::set_state,
-        ("POST", "/control/action") => Controller::action,
-        ("POST", "/monitor/metrics") => Controller::metrics,
-        ("POST", "/monitor/states") => Controller::states,
-        ("POST", "/monitor/capture") => Controller::capture,
-        ("GET", "/capabilities/version") => Controller::version,
-        ("GET", "/ringroad/flows") => Controller::flows,
-        _ => return None,
-    })
-}
-
-fn router(controller: Controller) -> Router {
-    Router::new()
-        .fallback(answer)
-        .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
-        .with_state(Arc::new(Mutex::new(controller)))
-}
-
-async fn answer(
-    State(controller): State<Shared>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refusal> {
-    let action = action(&method, uri.path()).ok_or_else(|| {
-        Refusal::invalid(format!(
-            "{method} {}: the Open Traffic Generator model has no such request",
-            uri.path()
-        ))
-        .with_status(StatusCode::NOT_FOUND)
-    })?;
-    let body = body.map_err(|rejection| {
-        Refusal::invalid(format!("the request cannot be read: {}", rejection.body_text()))
-            .with_status(rejection.status())
-    })?;
-    let work = move || {
-        let request = read(&headers, &body)?;
-        action(&mut controller.lock().unwrap_or_else(PoisonError::into_inner), request)
+/// Serves a connection to its end, or to that of the request under way once the server is stopped.
+async fn attend(
+    stream: Stream,
+    tls: Option<TlsAcceptor>,
+    desk: &Desk,
+    seat: &Seat,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let stream: Stream = match tls {
+        Some(tls) => match tls.accept(stream).await {
+            Ok(stream) => Box::new(stream),
+            Err(_) => return,
+        },
+        None => stream,
     };
-    // On a thread that may wait: opening ports takes its time.
-    let done = tokio::task::spawn_blocking(work).await;
-    let document =
-        done.map_err(|_| Refusal::internal("the request failed; this is a defect: please report it"))??;
-    Ok(json(StatusCode::OK, document.to_string()))
-}
-
-/// The document that a request carries; none is `null`.
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<Value, Refusal> {
-    if body.is_empty() {
-        return Ok(Value::Null);
+    let service = service_fn(|request| desk.answer(seat, request));
+    let mut connection =
+        pin!(http1::Builder::new().max_buf_size(READ_BYTES).serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopped.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
-    // A page in a browser can send other types to any server without being asked.
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    if !kind.starts_with("application/json") {
-        return Err(Refusal::invalid(format!("content type \"{kind}\" given; give application/json"))
-            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    // A connection that breaks has nobody to be told.
+    let _ = connection.await;
+}
+
+/// A connection, whatever it came by.
+trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+type Stream = Box<dyn Duplex>;
+
+/// The listener as the runtime waits for it.
+#[derive(Debug)]
+enum Door {
+    Tcp(tokio::net::TcpListener),
+    /// The file goes with the door.
+    Unix {
+        listener: tokio::net::UnixListener,
+        _file: ListeningSocket,
+    },
+}
+
+impl Door {
+    fn open(listener: Listener) -> io::Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),
+            Listener::Unix(socket) => {
+                let listener = socket.as_fd().try_clone_to_owned()?.into();
+                Self::Unix { listener: tokio::net::UnixListener::from_std(listener)?, _file: socket }
+            }
+        })
     }
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::invalid(format!("the request is not JSON: {error}")))
-}
 
-fn json(status: StatusCode, body: String) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        json(status, serde_json::to_string(&self).unwrap_or_default())
+    async fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+            Self::Unix { listener, .. } => Box::new(listener.accept().await?.0),
+        })
     }
 }
 

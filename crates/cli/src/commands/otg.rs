@@ -1,11 +1,10 @@
 //! `ringroad otg`: the generator under the Open Traffic Generator model.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use ringroad::OpenOptions;
-use ringroad_otg::{Encryption, Server, ServerOptions};
+use ringroad_otg::{Encryption, Listen, Locations, Server, ServerOptions, Token};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -19,13 +18,27 @@ use crate::session_arguments::SessionArguments;
 ///
 /// Clients configure ports and flows, start and stop them and read their metrics; see docs/otg.md for what of the model
 /// is supported. A port's location is its name here, such as vale0:a or veth0. By default the server speaks HTTPS with a
-/// certificate made at the start, which clients cannot verify (snappi: verify=False). Whoever reaches the server can
-/// send any traffic: it listens on this machine alone unless told otherwise.
+/// certificate made at the start, which clients cannot verify (snappi: verify=False), and asks them for a token made at
+/// the start, which is printed, and which snappi takes in its location: https://otg:TOKEN@127.0.0.1:8443. Ports of
+/// switches, pipes and null ports can be opened by clients; --allow-location allows more.
 #[derive(Debug, Args)]
 pub(crate) struct Otg {
-    /// Address and port to listen on; port 0 takes a free one
+    /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may open
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8443")]
-    listen: SocketAddr,
+    listen: Listen,
+    /// Read the token from a file that others may not read (chmod 600), instead of making one
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Ask for no token: every user of this machine can send any traffic as this user, from all ports that clients may open
+    #[arg(long, conflicts_with = "token_file")]
+    no_token: bool,
+    /// Answer to this name too, besides localhost and the address; may be given several times
+    #[arg(long, value_name = "NAME")]
+    host_name: Vec<String>,
+    /// Let clients open such ports too: 'veth*', 'memif:/run/lab/*', 'pcap:out=/srv/*.pcap'; * is for any characters but /,
+    /// ** for any folders, and '**' alone for everything; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    allow_location: Vec<String>,
     /// Serve plain HTTP
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     http: bool,
@@ -45,9 +58,12 @@ pub(crate) struct Otg {
 #[derive(Debug, Serialize)]
 struct Ready {
     ready: bool,
-    /// What clients give as the server's location.
     url: String,
     address: String,
+    /// The token that was made; none where it is in a file, or none is asked for.
+    token: Option<String>,
+    /// What snappi takes as the server's location.
+    location: String,
 }
 
 impl Otg {
@@ -59,14 +75,36 @@ impl Otg {
             _ if self.http => Encryption::None,
             _ => Encryption::SelfSigned,
         };
-        let ports = OpenOptions { socket: global.socket.clone(), ..OpenOptions::default() };
-        let session = self.session.options(&self.cpu);
-        let server = Server::bind(&ServerOptions { listen: self.listen, encryption, ports, session })?;
+        // Who may open a socket's file is for its permissions to say.
+        let asks = !self.no_token && matches!(self.listen, Listen::Tcp(_));
+        let made = (asks && self.token_file.is_none()).then(Token::random).transpose()?;
+        let given = self.token_file.as_deref().map(Token::read).transpose()?;
+        let options = ServerOptions {
+            listen: self.listen.clone(),
+            encryption,
+            token: given.or_else(|| made.clone()),
+            host_names: self.host_name.clone(),
+            locations: Locations::allowing(&self.allow_location)?,
+            ports: OpenOptions { socket: global.socket.clone(), ..OpenOptions::default() },
+            session: self.session.options(&self.cpu),
+        };
+        let server = Server::bind(&options)?;
         let watch = |error| Failure::new(format!("watching for signals: {error}"), "");
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(watch)?;
-        let ready = Ready { ready: true, url: server.url(), address: server.address().to_string() };
-        output
-            .result(&ready, |ready| format!("serving the Open Traffic Generator model at {}", ready.url))?;
+        let ready = Ready {
+            ready: true,
+            url: server.url(None),
+            address: server.listen().to_string(),
+            location: server.url(made.as_ref()),
+            token: made.map(|token| token.text().to_owned()),
+        };
+        output.result(&ready, |ready| {
+            let token = ready
+                .token
+                .iter()
+                .map(|token| format!("\ntoken: {token}\nlocation for snappi: {}", ready.location));
+            format!("serving the Open Traffic Generator model at {}{}", ready.url, token.collect::<String>())
+        })?;
         let stopper = server.stopper();
         std::thread::spawn(move || {
             let mut signals = signals.forever();

@@ -176,6 +176,9 @@ fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     if count > MAX_LIST as u64 {
         return Pattern::Random { low, high, seed };
     }
+    if !node.may_make(count) {
+        return Pattern::Auto;
+    }
     // At most 2^64 values, of which each 64-bit number takes its share.
     let span = high.saturating_sub(low) + 1;
     let draw = |index| low + ((u128::from(SplitMix64::at(seed, index)) * span) >> 64);

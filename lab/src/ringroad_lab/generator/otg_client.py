@@ -151,14 +151,16 @@ class TrialDetail(_Told):
 class OtgClient:
     """Requests to one server."""
 
-    def __init__(self, url: str, *, verify: bool = True, timeout_s: float = 30.0) -> None:
-        """Name the server, as `https://HOST:PORT`; with `verify`, its certificate has to be known."""
+    def __init__(self, url: str, *, token: str | None = None, verify: bool = True, timeout_s: float = 30.0) -> None:
+        """Name the server, as `https://HOST:PORT`, and what it asks its clients for; with `verify`, its certificate has to be known."""
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.verify = verify
         # Proxies of the environment are for the world outside, not for a test bed.
         self._session.trust_env = False
+        if token is not None:
+            self._session.headers["Authorization"] = f"Bearer {token}"
 
     def version(self) -> str:
         """Name and version of the server, and of the model that it serves.

@@ -20,6 +20,7 @@ class _Ready(BaseModel):
 
     ready: bool
     url: str
+    token: str
 
 
 class OtgProcess:
@@ -34,7 +35,8 @@ class OtgProcess:
         """
         program = require_ringroad(host, "ringroad")
         self.version = host.run([program, "--version"]).stdout.strip()
-        argv = [program, "--json", "otg", "--http", "--listen", "127.0.0.1:0"]
+        # Its client is the lab alone, which has the token, and whose cables are sockets and interfaces.
+        argv = [program, "--json", "otg", "--http", "--listen", "127.0.0.1:0", "--allow-location", "**"]
         if cpus:
             # Each port sends and receives in a thread; fewer processors than ports are shared without switching threads.
             argv += ["--cpu", ",".join(str(cpu) for cpu in sorted(cpus)), "--threads", "one" if len(cpus) < 2 else "queue"]
@@ -52,7 +54,7 @@ class OtgProcess:
         if not ready.ready or not urlsplit(ready.url).port:
             self.process.stop()
             raise GeneratorError(f"ringroad otg does not serve: {line}")
-        self.client = OtgClient(ready.url)
+        self.client = OtgClient(ready.url, token=ready.token)
 
     def check(self) -> None:
         """Check that it lives.

@@ -1,0 +1,217 @@
+//! Who may use the server: whoever shows the token, at an address by which the server is known, and no page of another site.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use rustix::rand::{GetRandomFlags, getrandom};
+use subtle::ConstantTimeEq;
+
+use crate::refusal::Refusal;
+use crate::server::ServerError;
+
+/// Bytes of a token that is made here.
+const RANDOM_BYTES: usize = 32;
+/// Lengths of a token, characters: the shorter ones could be guessed.
+const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 32..=256;
+/// By these every machine calls itself.
+const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// What a client has to show with each request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+/// Not shown, so that no log has it.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// A new one, of 256 random bits.
+    ///
+    /// # Errors
+    /// [`ServerError::Token`]: the kernel has no random numbers.
+    pub fn random() -> Result<Self, ServerError> {
+        let mut bytes = [0; RANDOM_BYTES];
+        match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(RANDOM_BYTES) => Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
+            Ok(_) => Err(ServerError::Token { reason: "too few random bytes".to_owned() }),
+            Err(error) => Err(ServerError::Token { reason: error.to_string() }),
+        }
+    }
+
+    /// The one that a file holds, which nobody but its owner may read.
+    ///
+    /// # Errors
+    /// [`ServerError::File`].
+    pub fn read(path: &Path) -> Result<Self, ServerError> {
+        let unusable = |reason: String| ServerError::File { path: PathBuf::from(path), reason };
+        let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
+        let status = file.metadata().map_err(|error| unusable(error.to_string()))?;
+        if !status.is_file() {
+            return Err(unusable("it is no file; give one that holds the token".to_owned()));
+        }
+        if status.mode() & 0o077 != 0 {
+            return Err(unusable("others may use it, so its token is no secret; chmod 600 it".to_owned()));
+        }
+        if ![0, rustix::process::geteuid().as_raw()].contains(&status.uid()) {
+            return Err(unusable(format!(
+                "it belongs to user {}, who knows its token; give a file of your own",
+                status.uid()
+            )));
+        }
+        let mut text = String::new();
+        let most = *TOKEN_CHARS.end() as u64 + 2;
+        file.take(most).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
+        let token = text.trim_end_matches(['\r', '\n']);
+        // These stand in a URL as they are.
+        let fits = |char: char| char.is_ascii_alphanumeric() || "-._~".contains(char);
+        if !TOKEN_CHARS.contains(&token.len()) || !token.chars().all(fits) {
+            return Err(unusable(format!(
+                "it holds no token, which is a line of {} to {} letters, digits and - . _ ~; make one with: \
+                 openssl rand -hex 32",
+                TOKEN_CHARS.start(),
+                TOKEN_CHARS.end()
+            )));
+        }
+        Ok(Self(token.to_owned()))
+    }
+
+    /// As a client shows it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `shown` is it; how much of it is right cannot be told from the time that this takes.
+    fn is(&self, shown: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(shown).into()
+    }
+}
+
+/// What every request has to pass.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    token: Option<Token>,
+    /// Names by which the server may be asked for; `None` for any.
+    hosts: Option<Vec<String>>,
+    scheme: &'static str,
+}
+
+impl Gate {
+    /// For a server at a path, which browsers cannot reach.
+    pub(crate) fn at_path(token: Option<Token>) -> Self {
+        Self { token, hosts: None, scheme: "http" }
+    }
+
+    /// For a server at `address`, which is called `names` besides.
+    pub(crate) fn at_address(
+        token: Option<Token>,
+        address: IpAddr,
+        names: &[String],
+        scheme: &'static str,
+    ) -> Self {
+        let mut hosts: Vec<String> = OWN_NAMES.iter().map(|name| (*name).to_owned()).collect();
+        hosts.extend(names.iter().map(|name| normal(name)));
+        if !address.is_unspecified() {
+            hosts.push(address.to_string());
+        }
+        Self { token, hosts: Some(hosts), scheme }
+    }
+
+    /// Whether a request may pass, of which nothing but its head has been read.
+    ///
+    /// # Errors
+    /// What its client is told.
+    pub(crate) fn check(&self, head: &Parts) -> Result<(), Refusal> {
+        let host = self.check_host(head)?;
+        self.check_origin(&head.headers, &host)?;
+        self.check_token(&head.headers)
+    }
+
+    /// The host that is asked for. A hostile site can have its own name lead to this machine: then it is that name.
+    fn check_host(&self, head: &Parts) -> Result<String, Refusal> {
+        let refused = |host: &str| {
+            Refusal::invalid(format!(
+                "host \"{host}\": this server is not called so; ask for localhost, or start it with --host-name"
+            ))
+            .with_status(StatusCode::MISDIRECTED_REQUEST)
+        };
+        let host = one(&head.headers, HOST).map_err(|()| refused("several"))?.ok_or_else(|| refused(""))?;
+        let in_target = head.uri.authority().map(Authority::as_str);
+        for asked in std::iter::once(host).chain(in_target) {
+            let Some(hosts) = &self.hosts else { continue };
+            let name = asked.parse::<Authority>().ok().map(|authority| normal(authority.host()));
+            if asked.contains('@') || !name.is_some_and(|name| hosts.contains(&name)) {
+                return Err(refused(&asked.chars().take(80).collect::<String>()));
+            }
+        }
+        Ok(host.to_owned())
+    }
+
+    /// A page of another site says with its requests whose they are.
+    fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+        let own = format!("{}://{host}", self.scheme);
+        match one(headers, ORIGIN) {
+            Ok(None) => Ok(()),
+            Ok(Some(origin)) if origin.eq_ignore_ascii_case(&own) => Ok(()),
+            _ => Err(Refusal::invalid("pages of other sites may not use this server")
+                .with_status(StatusCode::FORBIDDEN)),
+        }
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let shown = one(headers, AUTHORIZATION).ok().flatten().and_then(shown);
+        if shown.is_some_and(|shown| token.is(&shown)) {
+            return Ok(());
+        }
+        Err(Refusal::invalid(
+            "no token, or another: give the header \"Authorization: Bearer TOKEN\", or to snappi the location \
+             https://otg:TOKEN@HOST:PORT; the server prints its token when it starts, or has it from --token-file",
+        )
+        .with_status(StatusCode::UNAUTHORIZED))
+    }
+}
+
+/// The value of a header that can be there once.
+fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| ()),
+        _ => Err(()),
+    }
+}
+
+/// The token that an `Authorization` shows: as it is, or as the password that clients take from a URL, whoever's it is.
+fn shown(authorization: &str) -> Option<Vec<u8>> {
+    let (scheme, value) = authorization.split_once(' ')?;
+    let value = value.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(value.as_bytes().to_vec());
+    }
+    let pair = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(value).ok()).flatten()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    pair.get(colon + 1..).map(<[u8]>::to_vec)
+}
+
+/// A host's name as it is compared.
+fn normal(host: &str) -> String {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().map_or_else(|_| bare.to_ascii_lowercase(), |address| address.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Which ports a client may have the server open. The server may well be root, and its client a program on another machine: files,
+//! sockets and network interfaces are for the command line to allow.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use ringroad::{PortBase, PortName};
+
+use crate::server::ServerError;
+
+/// Where a name goes on with a network namespace, and the same in what is matched: a part of its own, as `/` makes one.
+const NETNS: (&str, &str) = ("@netns=", "/@netns=");
+
+/// What may be opened: ports of switches, ends of pipes, null ports, and what was allowed besides.
+#[derive(Debug, Clone, Default)]
+pub struct Locations(GlobSet);
+
+impl Locations {
+    /// Allows what one of `patterns` matches besides. `*` is for any characters but `/`, `**` for these too. Options behind the `@`
+    /// of a name do not count, but a network namespace does: `eth0@netns=blue`.
+    ///
+    /// # Errors
+    /// [`ServerError::Pattern`].
+    pub fn allowing(patterns: &[String]) -> Result<Self, ServerError> {
+        let wrong = |pattern: &str, error: &globset::Error| ServerError::Pattern {
+            pattern: pattern.to_owned(),
+            reason: error.kind().to_string(),
+        };
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            let parts = pattern.replace(NETNS.0, NETNS.1);
+            let glob = GlobBuilder::new(&parts).literal_separator(true).build();
+            set.add(glob.map_err(|error| wrong(pattern, &error))?);
+        }
+        set.build().map(Self).map_err(|error| wrong("", &error))
+    }
+
+    /// Whether `location` may be opened.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, location: &str) -> Result<(), String> {
+        let name: PortName = location.parse().map_err(|error| format!("{error}"))?;
+        let (what, paths): (&str, Vec<&PathBuf>) = match &name.base {
+            PortBase::Switch { .. } | PortBase::Pipe { .. } | PortBase::Null { .. } => return Ok(()),
+            PortBase::Pcap { input, output } => ("files", input.iter().chain(output).collect()),
+            PortBase::Socket { path, .. } => ("sockets", vec![path]),
+            // Interfaces in their kinds.
+            _ => ("network interfaces", Vec::new()),
+        };
+        if paths.iter().any(|path| leads_up(path)) {
+            return Err("a path with .. is not taken: give it without".to_owned());
+        }
+        let base = &name.base;
+        let (matched, shown) = match &name.options.device.netns {
+            Some(netns) => (format!("{base}{}{netns}", NETNS.1), format!("{base}{}{netns}", NETNS.0)),
+            None => (base.to_string(), base.to_string()),
+        };
+        if self.0.is_match(&matched) {
+            return Ok(());
+        }
+        Err(format!(
+            "{what} are for the server's command line to allow; start it with --allow-location '{shown}'"
+        ))
+    }
+}
+
+/// Whether a path leads elsewhere than it reads.
+fn leads_up(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowing(patterns: &[&str]) -> Locations {
+        Locations::allowing(&patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
+            .unwrap()
+    }
+
+    #[test]
+    fn ports_that_are_the_generator_s_own_need_no_leave_and_the_machine_s_do() {
+        let locations = Locations::default();
+        for location in ["vale0:a", "vale0:a@queues=2,slots=64", "x{1", "netmap:x}1", "null:size=60"] {
+            assert_eq!(locations.check(location), Ok(()), "{location}");
+        }
+        for (location, allowed) in [
+            ("pcap:out=/etc/shadow", "'pcap:out=/etc/shadow'"),
+            ("pcap:/etc/shadow", "'pcap:in=/etc/shadow'"),
+            ("pcap:in=a,out=b", "'pcap:in=a,out=b'"),
+            ("memif:/run/m@id=3", "'memif:/run/m'"),
+            ("vhost-user:/run/v", "'vhost-user:/run/v'"),
+            ("virtio-user:/run/v", "'virtio-user:/run/v'"),
+            ("sze2:/run/s", "'sze2:/run/s'"),
+            ("szedata:/run/s", "'szedata:/run/s'"),
+            ("tap:t0", "'tap:t0'"),
+            ("eth0", "'eth0'"),
+            ("netmap:eth0@queues=2", "'eth0'"),
+            ("xdp:eth0@netns=blue", "'xdp:eth0@netns=blue'"),
+            ("eth0^", "'eth0^'"),
+        ] {
+            let refused = locations.check(location).unwrap_err();
+            assert!(refused.ends_with(&format!("--allow-location {allowed}")), "{location}: {refused}");
+            // What it says helps.
+            assert_eq!(allowing(&[allowed.trim_matches('\'')]).check(location), Ok(()));
+        }
+        assert!(locations.check("nonsense:x").unwrap_err().contains("nonsense"));
+    }
+
+    #[test]
+    fn a_pattern_allows_what_it_matches_and_no_way_around_it() {
+        let locations = allowing(&["veth*", "pcap:out=/srv/captures/*.pcap", "memif:/run/lab/**"]);
+        for location in
+            ["veth0", "veth1@queues=2", "pcap:out=/srv/captures/a.pcap", "memif:/run/lab/1/m.sock"]
+        {
+            assert_eq!(locations.check(location), Ok(()), "{location}");
+        }
+        for location in [
+            "veth0@netns=blue",
+            "xdp:veth0",
+            "veth0^",
+            "pcap:out=/srv/captures/../../etc/x.pcap",
+            "pcap:out=/srv/captures/more/a.pcap",
+            "pcap:in=/etc/shadow,out=/srv/captures/a.pcap",
+            "pcap:/srv/captures/a.pcap",
+            "memif:/run/lab/../m.sock",
+            "vhost-user:/run/lab/m.sock",
+        ] {
+            assert!(locations.check(location).is_err(), "{location}");
+        }
+        for location in ["pcap:out=/etc/shadow", "veth0@netns=blue"] {
+            assert_eq!(allowing(&["**"]).check(location), Ok(()), "{location}");
+        }
+        assert_eq!(allowing(&["veth*@netns=b*"]).check("veth0@netns=blue"), Ok(()));
+    }
+
+    #[test]
+    fn a_pattern_that_makes_no_sense_is_told() {
+        let error = Locations::allowing(&["memif:[".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("memif:["), "{error}");
+    }
+}
