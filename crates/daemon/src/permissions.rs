@@ -92,10 +92,10 @@ impl Permissions {
         Err(refuse(ErrorKind::PermissionDenied, message, advice))
     }
 
-    /// Whether a rule lets users share this very port once somebody has it.
+    /// Whether a rule lets others share this very port once `peer` has it.
     #[must_use]
-    pub fn is_shared(&self, port: &str) -> bool {
-        self.rules_of(port).next().is_some()
+    pub fn is_shared(&self, peer: PeerCredentials, port: &str) -> bool {
+        self.rules_of(port).any(|rule| !rule.gids.is_empty() || rule.uids.iter().any(|&uid| uid != peer.uid))
     }
 
     /// The rules for this very port, or for what it hangs on.
@@ -153,9 +153,12 @@ mod tests {
             assert!(permissions.may_have(peer(1001, 1), port, Standing::Of(1000)), "{port}");
             assert!(permissions.may_have(peer(1002, 50), port, Standing::Of(1000)), "{port}");
             assert!(!permissions.may_have(peer(1002, 1), port, Standing::Of(1000)), "{port}");
-            assert!(permissions.is_shared(port));
+            assert!(permissions.is_shared(peer(1001, 1), port), "with a group");
         }
         assert!(!permissions.may_have(peer(1001, 1), "vale0:ab", Standing::Of(1000)));
-        assert!(!permissions.is_shared("vale0:ab"));
+        assert!(!permissions.is_shared(peer(0, 0), "vale0:ab"));
+        let permissions = Permissions::new(900, &[allow("eth0", &[1001], &[])]);
+        assert!(!permissions.is_shared(peer(1001, 1), "eth0"), "with nobody else");
+        assert!(permissions.is_shared(peer(0, 0), "eth0"));
     }
 }

@@ -219,7 +219,7 @@ impl Netmap {
         let uid = asker.client.peer.uid;
         let memory = match (&wish.external_memory, wish.mem_id) {
             // Whoever is let in to this interface is not let in to the others.
-            (None, 0) if asker.permissions.is_shared(&key.to_string()) => {
+            (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
                 self.memory.private(uid, global_geometry())?
             }
             (None, 0) => self.memory.for_interface(uid)?,
@@ -338,12 +338,13 @@ impl Netmap {
         ports.on_switches.insert(format!("{switch}:{name}"), entry);
     }
 
-    /// Takes a port away that nobody uses, unless it is to stay; its parent too, if that was only there for it.
+    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only there for it.
     pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
-        if !port.bound.is_empty() || port.pipes > 0 {
+        if !port.bound.is_empty() {
             return Ok(());
         }
+        let stays = port.pipes > 0;
         match port.kind.clone() {
             Kind::Persistent { automatic: false, .. } => self.retire(key, ports),
             Kind::Pipe { parent, peer, .. } => {
@@ -371,12 +372,16 @@ impl Netmap {
                     ports.on_switches.remove(&format!("{switch}:{name}"));
                 }
                 let retired = self.retire(key, ports);
-                self.ports.remove(key);
+                if !stays {
+                    self.ports.remove(key);
+                }
                 retired
             }
             Kind::Persistent { automatic: true, .. } | Kind::Interface { .. } | Kind::Null => {
                 let retired = self.retire(key, ports);
-                self.ports.remove(key);
+                if !stays {
+                    self.ports.remove(key);
+                }
                 retired
             }
         }

@@ -258,6 +258,27 @@ fn a_binding_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
+    let mut site = Site::new(&[]);
+    let (port, _) = site.bind(OWNER, "vale0:a").unwrap();
+    let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();
+    let has_rings = |site: &Site| {
+        let key = PortKey::Switch { switch: "vale0".into(), port: "a".into() };
+        !site.netmap.ports[&key].rings.is_empty()
+    };
+    site.close(port);
+    assert!(!has_rings(&site) && site.ports.is_empty());
+    let wrong_ring = Register { mode: mode::ONE_NIC, ring_id: 99, ..plain("vale0:a") };
+    assert_eq!(site.register(OWNER, wrong_ring).unwrap_err(), Errno::INVAL);
+    assert!(!has_rings(&site) && site.ports.is_empty());
+    let (port, _) = site.bind(OWNER, "vale0:a").unwrap();
+    assert!(has_rings(&site) && site.ports.on_switches.contains_key("vale0:a"));
+    site.close(pipe);
+    site.close(port);
+    assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0));
+}
+
+#[test]
 fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
     let mut site = Site::new(&[]);
     let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();

@@ -1,0 +1,70 @@
+//! Opens ports and says what it got, as a program of some user.
+//!
+//! `netmap_user SOCKET PORT...`. A port is bound as netmap programs bind one, or with `open:` before it opened as others are. A line for each tells
+//! `PORT: memory ID`, `PORT: open` or `PORT: refused WHY`. Whoever got all holds it until standard input ends.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use ringroad::control::message::{PortWish, Reply, Request};
+use ringroad::control::netmap::{NetmapReply, NetmapRequest, PortSizes, Register};
+use ringroad::control::{Connection, ControlError};
+
+/// `NR_REG_ALL_NIC`.
+const ALL_NIC: u32 = 1;
+
+fn bind(socket: &str, name: &str) -> (Connection, Result<String, String>) {
+    let mut device = Connection::connect(socket).unwrap();
+    device.hello("netmap_user").unwrap();
+    let (Reply::NetmapDevice(badge), _) = device.request(&Request::NetmapOpen).unwrap() else { panic!() };
+    let register = Register {
+        name: name.to_owned(),
+        sizes: PortSizes::default(),
+        mem_id: 0,
+        ring_id: 0,
+        mode: ALL_NIC,
+        extra_buffers: 0,
+        flags: 0,
+        offsets: None,
+        external_memory: None,
+        needs_exclusive: false,
+    };
+    let request = Request::Netmap { device: Some(badge), request: NetmapRequest::Register(register) };
+    let mut requests = Connection::connect(socket).unwrap();
+    requests.hello("netmap_user").unwrap();
+    let answer = match requests.request(&request).unwrap().0 {
+        Reply::Netmap(NetmapReply::Bound(bound)) => Ok(format!("memory {}", bound.mem_id)),
+        Reply::Netmap(NetmapReply::Failed { errno, message }) => Err(format!("errno {errno}: {message}")),
+        other => panic!("{other:?}"),
+    };
+    (device, answer)
+}
+
+fn open(socket: &str, name: &str) -> (Connection, Result<String, String>) {
+    let mut connection = Connection::connect(socket).unwrap();
+    connection.hello("netmap_user").unwrap();
+    let answer = connection.request(&Request::Open { name: name.to_owned(), wish: PortWish::default() });
+    let told = match answer {
+        Ok((Reply::Opened(_), _)) => Ok("open".to_owned()),
+        Err(ControlError::Refused(refusal)) => Err(format!("{:?}: {}", refusal.kind, refusal.message)),
+        other => panic!("{other:?}"),
+    };
+    (connection, told)
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (socket, ports) = arguments.split_first().unwrap();
+    let mut held = Vec::new();
+    for port in ports {
+        let (connection, answer) = match port.strip_prefix("open:") {
+            Some(name) => open(socket, name),
+            None => bind(socket, port),
+        };
+        match answer {
+            Ok(told) => println!("{port}: {told}"),
+            Err(why) => println!("{port}: refused {why}"),
+        }
+        held.push(connection);
+    }
+    println!("done");
+    let _ = std::io::stdin().lines().last();
+}

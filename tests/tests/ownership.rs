@@ -1,0 +1,134 @@
+//! What one user gets of another's ports: nothing, by whichever name, unless a rule names that user for that port.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::service::Service;
+
+const ROOT: u32 = 0;
+const OWNER: u32 = 65_534;
+const STRANGER: u32 = 65_533;
+const FRIEND: u32 = 65_532;
+
+/// A daemon that anybody may connect to, and a program that others can run.
+fn open_to_all(launcher: &[&str], rules: &str) -> Daemon {
+    let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{rules}"));
+    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Copied by another process: what this one had open for writing, a child of another test may hold, and then nobody can run it.
+    finished(Command::new("cp").arg(env!("CARGO_BIN_EXE_netmap_user")).arg(daemon.folder().join("user")));
+    daemon
+}
+
+fn user(daemon: &Daemon, uid: u32, ports: &[&str]) -> Command {
+    let mut command = Command::new(daemon.folder().join("user"));
+    command.arg(daemon.socket()).args(ports).uid(uid).gid(uid);
+    command
+}
+
+/// A user's program that has the ports open as long as it is there.
+fn holds(daemon: &Daemon, uid: u32, ports: &[&str]) -> Service {
+    let mut service = Service::start_interactive(user(daemon, uid, ports));
+    service.await_line("done");
+    service
+}
+
+/// What a user's program is told of each port.
+fn tries(daemon: &Daemon, uid: u32, ports: &[&str]) -> Vec<String> {
+    let (status, told) = Service::start(user(daemon, uid, ports)).await_end();
+    assert!(status.success(), "{told}");
+    let told: Vec<String> = told.lines().filter(|line| *line != "done").map(str::to_owned).collect();
+    assert_eq!(told.len(), ports.len(), "{told:?}");
+    told
+}
+
+#[test]
+fn ports_and_pipes_of_a_user_are_closed_to_other_users_and_open_to_its_own() {
+    if !is_root() {
+        return;
+    }
+    let daemon = open_to_all(&[], "");
+    let held = ["vale5:vic", "x{1", "open:y{1", "open:vale6:a"];
+    let owner = holds(&daemon, OWNER, &held);
+    let wanted = ["vale5:vic", "vale5:vic{z", "x}1", "x}2", "open:y}1", "open:vale6:b@share=vale6:a"];
+    for told in tries(&daemon, STRANGER, &wanted) {
+        assert!(told.contains("refused errno 13") || told.contains("refused PermissionDenied"), "{told}");
+    }
+    for uid in [OWNER, ROOT] {
+        for told in tries(&daemon, uid, &wanted) {
+            assert!(!told.contains("refused"), "user {uid}: {told}");
+        }
+    }
+    // A free name is anybody's, netmap's pipes like the others.
+    for told in tries(&daemon, STRANGER, &["vale5:own", "z{1", "open:w{1"]) {
+        assert!(!told.contains("refused"), "{told}");
+    }
+    for port in ["vale5:vic", "x{1", "y{1", "vale6:a"] {
+        let owner = daemon.port(port).unwrap().owner.unwrap();
+        assert_eq!((owner.uid, owner.program.as_str()), (OWNER, "netmap_user"), "{port}");
+    }
+    drop(owner);
+    daemon.await_status("end of all ports", |status| status.ports.is_empty());
+}
+
+#[test]
+fn a_rule_for_one_port_shares_its_region_only_while_no_other_port_lies_there() {
+    if !is_root() {
+        return;
+    }
+    let rules = format!("[[allow]]\nport = \"vale6:a\"\nuids = [{OWNER}, {FRIEND}]\n");
+    let daemon = open_to_all(&[], &rules);
+    let _owner = holds(&daemon, OWNER, &["open:vale6:a"]);
+    let shared = ["open:vale6:b@share=vale6:a"];
+    let told = tries(&daemon, FRIEND, &shared);
+    assert!(!told[0].contains("refused"), "{told:?}");
+    let _beside = holds(&daemon, OWNER, &["open:vale6:c@share=vale6:a"]);
+    let told = tries(&daemon, FRIEND, &shared);
+    assert!(told[0].contains("refused PermissionDenied") && told[0].contains("vale6:c"), "{told:?}");
+}
+
+#[test]
+fn an_interface_that_root_has_open_is_shared_with_whom_a_rule_names_and_no_other_with_it() {
+    if !is_root() {
+        return;
+    }
+    let namespace = NetworkNamespace::new();
+    namespace.run(&["ip", "link", "add", "here", "type", "veth", "peer", "name", "there"]);
+    for interface in ["here", "there"] {
+        namespace.run(&["ip", "link", "set", interface, "up"]);
+    }
+    let enter = ["ip", "netns", "exec", namespace.name()];
+    let rules = format!(
+        "[[allow]]\nport = \"here\"\nuids = [{FRIEND}]\n[[allow]]\nport = \"ther*\"\nuids = [{FRIEND}]\n"
+    );
+    let daemon = open_to_all(&enter, &rules);
+    // Setting its user would come before ip(8) enters the namespace.
+    let within = |uid: u32, ports: &[&str]| {
+        let plain = user(&daemon, uid, ports);
+        let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];
+        let mut command = Command::new("ip");
+        command.args(&enter[1..]).arg("setpriv").args(ids).arg("--clear-groups");
+        command.arg(plain.get_program()).args(plain.get_args());
+        command
+    };
+    let memory_of = |line: String| line.rsplit(' ').next().unwrap().parse::<u16>().unwrap();
+    let mut root = Service::start_interactive(within(ROOT, &["here", "there"]));
+    let here = memory_of(root.await_line("here: memory"));
+    let there = memory_of(root.await_line("there: memory"));
+    assert_ne!(here, there, "what a rule shares lies by itself");
+    for (uid, port) in [(STRANGER, "here"), (STRANGER, "there"), (FRIEND, "there"), (STRANGER, "here{1")] {
+        let (_, told) = Service::start(within(uid, &[port])).await_end();
+        assert!(told.contains("refused errno 13"), "user {uid}: {told}");
+    }
+    let mut friend = Service::start(within(FRIEND, &["here"]));
+    assert_eq!(memory_of(friend.await_line("here: memory")), here);
+    drop(friend);
+    let report = daemon.port("there").unwrap();
+    let owner = report.owner.unwrap();
+    assert_eq!((owner.uid, owner.program.as_str()), (ROOT, "netmap_user"));
+    drop(root);
+    daemon.await_status("end of all ports", |status| status.ports.is_empty());
+}
