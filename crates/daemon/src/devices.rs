@@ -95,7 +95,7 @@ impl Ports {
         let (shm, queues) = place(&home, &key)?;
         let events = shm.clone_events().map_err(region_refusal)?;
         let device_queues = parts(&mut device);
-        let wire = self.fabric.wire(queues, device_queues).map_err(fabric_refusal)?;
+        let wire = self.fabric.wire(client.share(), queues, device_queues).map_err(fabric_refusal)?;
         for note in &device.notes {
             info!(port = %key, "{note}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, OpenedPort, PortWish};
 use ringroad_control::peer::PeerCredentials;
-use ringroad_datapath::fabric::{QueueParts, WireId};
+use ringroad_datapath::fabric::{QueueParts, Share, WireId};
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
@@ -29,6 +29,13 @@ pub struct Client {
     pub peer: PeerCredentials,
     /// What the program calls itself.
     pub program: String,
+}
+
+impl Client {
+    /// In whose share of the workers' time its ports are served.
+    pub(crate) fn share(&self) -> Share {
+        Share::User(self.peer.uid)
+    }
 }
 
 impl std::fmt::Display for Client {

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
-use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts};
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::registry::has_interface;
@@ -127,10 +127,11 @@ impl Ports {
             buffer_bytes: shm.region().geometry().buffer_bytes,
             ..sizes
         };
+        let share = client.share();
         if persistent.is_some() {
-            self.fabric.replace(switch, port, queues).map_err(fabric_refusal)?;
+            self.fabric.replace(switch, port, share, queues).map_err(fabric_refusal)?;
         } else {
-            let index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?;
+            let index = self.fabric.attach(switch, port, share, queues).map_err(fabric_refusal)?;
             self.on_switches.insert(
                 key.clone(),
                 SwitchPort {
@@ -414,7 +415,7 @@ impl Ports {
                 opened.queues
             }
         };
-        entry.index = self.fabric.attach(switch, port, queues).map_err(fabric_refusal)?.0;
+        entry.index = self.fabric.attach(switch, port, Share::Own, queues).map_err(fabric_refusal)?.0;
         let told = entry.told();
         self.on_switches.insert(key, entry);
         Ok(told)
@@ -471,7 +472,7 @@ impl Ports {
                 self.on_switches.remove(&key);
             } else {
                 let queues = unbound(entry.sizes.queues);
-                self.fabric.replace(&entry.switch, &entry.port, queues)?;
+                self.fabric.replace(&entry.switch, &entry.port, Share::Own, queues)?;
                 entry.owner = None;
                 entry.shm = None;
                 entry.mode = "waits for a program".to_owned();

@@ -1,30 +1,45 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! A step serves every queue once: take a batch, decide, group by destination, deliver each group with one copy,
-//! release, and make it all visible. Every frame received is delivered or dropped by cause within the step, or handed to
-//! another worker, which then accounts for it.
+//! A queue is served by taking a batch, deciding, grouping by destination, delivering each group with one copy, releasing, and making it all
+//! visible. Every frame received is delivered or dropped by cause then, or handed to another worker, which accounts for it. A worker makes
+//! [`Engine::turn`] after turn, in which one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_switch::{DropReason, FrameHeader, MAX_PORTS, PortIndex, SourcePort, Verdict, classify};
+use rustix::event::epoll;
 
 use crate::exchange::{Handoff, Inbox, Outbox, Target};
 use crate::finishing::Finisher;
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView};
 use crate::grouping::Groups;
+use crate::rota::{OwnerId, Rota, TURN_COST};
 
 /// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
 const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
 /// Most workers of one datapath.
 pub const MAX_WORKERS: usize = 16;
+
+/// Which event of [`Engine::wake_set`] is the bell's.
+pub(crate) const BELL: u64 = u64::MAX;
+/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every queue is looked at once
+/// more, so no edge can be missed.
+const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
+/// Bytes of which a copy costs as much again as a short frame's.
+const BYTES_PER_COST: usize = 512;
+/// What waking a program costs.
+const KICK_COST: u64 = 8;
+/// How many times as much it costs to finish a frame as to copy it.
+const FINISHING_COST: usize = 4;
 
 /// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
 #[derive(Debug)]
@@ -40,8 +55,11 @@ pub struct EngineQueue {
     port: Box<dyn PortQueue>,
     forwarding: Forwarding,
     counters: Arc<QueueCounters>,
+    owner: OwnerId,
     pending: VecDeque<PendingRelease>,
     dirty: bool,
+    /// Whether it has announced its sleep by itself.
+    asleep: bool,
 }
 
 impl std::fmt::Debug for EngineQueue {
@@ -51,16 +69,36 @@ impl std::fmt::Debug for EngineQueue {
 }
 
 impl EngineQueue {
-    /// A queue whose frames go where `forwarding` says; `counters` is its account.
+    /// A queue whose frames go where `forwarding` says, in the time of `owner`; `counters` is its account.
     #[must_use]
-    pub fn new(port: Box<dyn PortQueue>, forwarding: Forwarding, counters: Arc<QueueCounters>) -> Self {
-        Self { port, forwarding, counters, pending: VecDeque::new(), dirty: false }
+    pub fn new(
+        port: Box<dyn PortQueue>,
+        forwarding: Forwarding,
+        counters: Arc<QueueCounters>,
+        owner: OwnerId,
+    ) -> Self {
+        Self { port, forwarding, counters, owner, pending: VecDeque::new(), dirty: false, asleep: false }
     }
 
-    /// Back to the driver's part.
+    /// Ends the driver's part and gives the account, to which nothing is added any more.
     #[must_use]
-    pub fn into_port(self) -> Box<dyn PortQueue> {
-        self.port
+    pub fn close(self) -> Arc<QueueCounters> {
+        // What the driver held back is counted when it goes.
+        drop(self.port);
+        self.counters
+    }
+
+    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
+    /// the engine is about to sleep.
+    fn sleeps_alone(&self) -> bool {
+        self.port.sleeps_alone() && !matches!(self.forwarding, Forwarding::Wire(_))
+    }
+
+    fn has_work(&mut self) -> bool {
+        match self.forwarding {
+            Forwarding::Hold => !self.pending.is_empty(),
+            _ => !self.pending.is_empty() || self.port.has_waiting(),
+        }
     }
 }
 
@@ -69,8 +107,15 @@ impl EngineQueue {
 pub struct Engine {
     index: u16,
     queues: Vec<Option<Box<EngineQueue>>>,
-    /// Places in use, in the order they are served.
-    active: Vec<u32>,
+    rota: Rota,
+    /// Places of the queues that do not sleep alone.
+    restless: Vec<u32>,
+    /// What wakes the engine when it sleeps, once somebody has slept.
+    wakes: Option<OwnedFd>,
+    /// What all turns have cost.
+    spent: u64,
+    /// What was done in nobody's name: frames that another worker handed over for a switch that is gone.
+    counters: Arc<QueueCounters>,
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
     inboxes: Vec<Inbox>,
@@ -87,6 +132,8 @@ struct Scratch {
     verdicts: Vec<Verdict>,
     /// Verdict of each frame of the batch, for frames that go to other workers.
     by_frame: Vec<Verdict>,
+    /// Frames that are dropped before anything is decided.
+    refused: Vec<(u16, DropCause)>,
     groups: Groups,
     flood_groups: Vec<u16>,
     /// 0, 1, 2, ...
@@ -102,6 +149,7 @@ impl Default for Scratch {
             numbers: Vec::with_capacity(BATCH_FRAMES),
             verdicts: vec![Verdict::Flood; BATCH_FRAMES],
             by_frame: vec![Verdict::Flood; BATCH_FRAMES],
+            refused: Vec::with_capacity(BATCH_FRAMES),
             groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
             flood_groups: Vec::with_capacity(MAX_PORTS),
             all: (0..BATCH_FRAMES as u16).collect(),
@@ -130,7 +178,11 @@ impl Engine {
         Self {
             index,
             queues: Vec::new(),
-            active: Vec::new(),
+            rota: Rota::default(),
+            restless: Vec::new(),
+            wakes: None,
+            spent: 0,
+            counters: Arc::default(),
             switches: Vec::new(),
             outboxes: Vec::new(),
             inboxes: Vec::new(),
@@ -144,45 +196,93 @@ impl Engine {
         self.inboxes = inboxes;
     }
 
+    /// The account of what the engine does in nobody's name.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<QueueCounters> {
+        &self.counters
+    }
+
+    /// What all turns have cost together.
+    #[must_use]
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
     /// Puts a queue at `place`, which the caller has chosen and nobody else uses.
     pub fn insert(&mut self, place: u32, queue: EngineQueue) {
         let index = place as usize;
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
         }
+        self.rota.insert(place, queue.owner);
         if let Some(entry) = self.queues.get_mut(index) {
-            *entry = Some(Box::new(queue));
+            let queue = entry.insert(Box::new(queue));
+            if let (Some(set), Some(descriptor)) = (&self.wakes, queue.port.wake_descriptor())
+                && epoll::add(set, descriptor, epoll::EventData::new_u64(place.into()), BY_EDGE).is_err()
+            {
+                self.wakes = None;
+            }
         }
-        if !self.active.contains(&place) {
-            self.active.push(place);
+        self.note_restless(place);
+    }
+
+    fn note_restless(&mut self, place: u32) {
+        self.restless.retain(|&other| other != place);
+        if let Some(Some(queue)) = self.queues.get(place as usize)
+            && !queue.sleeps_alone()
+        {
+            self.restless.push(place);
         }
     }
 
-    /// Takes the queue at `place` out. Before it, waits (spinning, while others work) until no other worker borrows
-    /// its frames any more. What had been delivered to it becomes visible.
+    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits (spinning, while others
+    /// work) until none borrows its frames any more. What had been delivered to it becomes visible.
     pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
+        // Else it would go to whoever gets the place next.
+        while self.receive_handoffs(u64::MAX).frames != 0 {}
+        self.forget_rest(place);
         let mut queue = self.queues.get_mut(place as usize)?.take()?;
-        self.active.retain(|&other| other != place);
+        self.rota.remove(place);
+        self.restless.retain(|&other| other != place);
         while !queue.pending.is_empty() {
             // Nobody uses the slots of a queue that leaves: what was lent need not come back.
             settle(&mut queue, &self.outboxes, u64::MAX);
-            self.receive_handoffs();
+            self.receive_handoffs(u64::MAX);
             std::hint::spin_loop();
         }
         queue.port.flush();
+        if let (Some(set), Some(descriptor)) = (&self.wakes, queue.port.wake_descriptor()) {
+            // The program has a duplicate, which would keep it in the set.
+            let _ = epoll::delete(set, descriptor);
+        }
         Some(*queue)
     }
 
-    /// Forwards what the queue at `place` has published so far and takes nothing from it any more: a program's last
-    /// frames are not lost because it ended right after sending them.
-    pub fn drain(&mut self, place: u32) {
-        // A ring holds at most 4096 slots; a program that goes on sending is not waited for.
-        for _ in 0..64 {
-            if self.serve(place) == 0 && !self.has_pending(place) {
-                break;
-            }
+    /// Gives back what is held of the batch of the queue at `place`: frames that were not dispatched were not received.
+    fn forget_rest(&mut self, place: u32) {
+        let Some(rest) = self.rota.take_rest(place) else { return };
+        if rest.0 != place {
+            return self.rota.put_rest_back(rest);
         }
-        self.set_forwarding(place, Forwarding::Hold);
+        self.rota.take_up(place, &mut self.scratch.batch);
+        if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+            finish_batch(source, &self.scratch.batch, 0, &self.outboxes);
+        }
+    }
+
+    /// Lets the queue at `place` take nothing that its program publishes from now on.
+    pub fn close(&mut self, place: u32) {
+        if let Some(queue) = self.queue_mut(place) {
+            queue.close();
+        }
+    }
+
+    /// Forwards some of what the queue at `place` has still to give, within a turn's cost, and in its owner's time: a program's last
+    /// frames are not lost because it ended right after sending them. Says whether there may be more.
+    pub fn drain(&mut self, place: u32) -> bool {
+        let (next, from) = self.rota.take_rest(place).unwrap_or((place, 0));
+        let frames = self.serve(next, from, TURN_COST).frames;
+        frames != 0 || self.has_pending(place)
     }
 
     fn has_pending(&self, place: u32) -> bool {
@@ -208,13 +308,23 @@ impl Engine {
 
     /// Changes where the frames of the queue at `place` go.
     pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
+        let holds = matches!(forwarding, Forwarding::Hold);
         if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
             queue.forwarding = forwarding;
         }
+        if holds {
+            self.forget_rest(place);
+        }
+        self.wake_queue(place);
+        self.note_restless(place);
     }
 
     /// Sets or removes the view of a switch.
     pub fn set_switch(&mut self, id: SwitchId, view: Option<SwitchView>) {
+        if view.is_none() {
+            // Else it would go to the ports of the switch that gets the number next.
+            while self.receive_handoffs(u64::MAX).frames != 0 {}
+        }
         let index = usize::from(id.0);
         if self.switches.len() <= index {
             self.switches.resize_with(index + 1, || None);
@@ -226,29 +336,49 @@ impl Engine {
 
     /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.
     pub fn step(&mut self) -> usize {
-        let mut frames = self.receive_handoffs();
-        for turn in 0..self.active.len() {
-            if let Some(&place) = self.active.get(turn) {
-                frames += self.serve(place);
+        let mut frames = self.receive_handoffs(u64::MAX).frames;
+        let mut number = 0;
+        while let Some(place) = self.rota.place(number) {
+            number += 1;
+            if let Some((held, from)) = self.rota.take_rest(place) {
+                frames += self.serve(held, from, u64::MAX).frames;
             }
+            frames += self.serve(place, 0, u64::MAX).frames;
         }
         frames
     }
 
-    /// Whether some queue or other worker has work, without taking it.
-    pub fn has_waiting(&mut self) -> bool {
-        self.inboxes.iter().any(Inbox::has_waiting)
-            || (0..self.active.len()).any(|turn| {
-                let Some(&place) = self.active.get(turn) else { return false };
-                let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return false };
-                match queue.forwarding {
-                    Forwarding::Hold => !queue.pending.is_empty(),
-                    Forwarding::Switch { .. } => !queue.pending.is_empty() || queue.port.has_waiting(),
-                    Forwarding::Wire(destination) => {
-                        queue.port.has_waiting() && !self.sleeps_until_room(place, destination)
-                    }
-                }
-            })
+    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed over. Returns the number
+    /// of frames taken.
+    pub fn turn(&mut self) -> usize {
+        let handed = self.receive_handoffs(TURN_COST);
+        self.spent += handed.cost;
+        let mut frames = handed.frames;
+        let Some(mut turn) = self.rota.begin_turn() else { return frames };
+        // What an owner has other workers do for it must not pile up before what others have them do.
+        if !is_consumed(self.rota.handed_before(&turn), &self.outboxes) {
+            return frames;
+        }
+        let positions = positions(&self.outboxes);
+        while let Some((place, from)) = self.rota.next(&mut turn) {
+            let served = self.serve(place, from, TURN_COST);
+            frames += served.frames;
+            self.spent += served.cost;
+            if served.frames != 0 {
+                self.rota.go_on(&mut turn);
+            }
+            if self.rota.note_look(place, served.frames != 0) {
+                self.put_to_sleep(place);
+            }
+            if from != 0 && served.frames == 0 {
+                // No room at another worker: the owner's next turn goes on with it.
+                break;
+            }
+        }
+        if !self.outboxes.is_empty() {
+            self.rota.note_handed(&turn, positions, self::positions(&self.outboxes));
+        }
+        frames
     }
 
     /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes some.
@@ -258,24 +388,107 @@ impl Engine {
         self.queue_mut(destination).is_some_and(|queue| queue.room(longest) == 0 && queue.await_room())
     }
 
+    /// Lets a queue announce its sleep, unless it does not sleep alone. `false`: it has work.
+    fn put_to_sleep(&mut self, place: u32) -> bool {
+        let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return true };
+        if queue.asleep || !queue.sleeps_alone() {
+            return true;
+        }
+        queue.port.prepare_sleep(true);
+        if queue.has_work() {
+            queue.port.prepare_sleep(false);
+            return false;
+        }
+        queue.asleep = true;
+        self.rota.set_awake(place, false);
+        true
+    }
+
+    /// Ends the sleep of a queue that sleeps alone.
+    fn wake_queue(&mut self, place: u32) {
+        if let Some(Some(queue)) = self.queues.get_mut(place as usize)
+            && queue.asleep
+        {
+            queue.asleep = false;
+            queue.port.prepare_sleep(false);
+            self.rota.set_awake(place, true);
+        }
+    }
+
+    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must not sleep, since there is
+    /// work, or are more queues to be told. [`Self::awake`] follows in either case.
+    pub fn fall_asleep(&mut self, most: usize) -> bool {
+        if self.rota.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
+            return false;
+        }
+        let (mut skip, mut told) = (0, 0);
+        while let Some(place) = self.rota.awake_place(skip) {
+            let alone = matches!(self.queues.get(place as usize), Some(Some(queue)) if queue.sleeps_alone());
+            if !alone {
+                skip += 1;
+                continue;
+            }
+            if told == most || !self.put_to_sleep(place) {
+                return false;
+            }
+            told += 1;
+        }
+        for turn in 0..self.restless.len() {
+            let Some(&place) = self.restless.get(turn) else { break };
+            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { continue };
+            if let Forwarding::Wire(destination) = queue.forwarding
+                && queue.port.has_waiting()
+            {
+                self.sleeps_until_room(place, destination);
+            }
+        }
+        self.announce(true);
+        !(0..self.restless.len()).any(|turn| {
+            let Some(&place) = self.restless.get(turn) else { return false };
+            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return false };
+            match queue.forwarding {
+                Forwarding::Wire(destination) => {
+                    queue.port.has_waiting() && !self.sleeps_until_room(place, destination)
+                }
+                _ => queue.has_work(),
+            }
+        })
+    }
+
+    /// Withdraws what [`Self::fall_asleep`] announced, but for the queues that sleep alone.
+    pub fn awake(&mut self) {
+        self.announce(false);
+    }
+
+    fn announce(&mut self, sleeping: bool) {
+        for &place in &self.restless {
+            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+                queue.port.prepare_sleep(sleeping);
+            }
+        }
+    }
+
+    fn restless_queues(&self) -> impl Iterator<Item = &EngineQueue> {
+        self.restless.iter().filter_map(|&place| self.queues.get(place as usize)?.as_deref())
+    }
+
     /// Whether slots are lent to a device, whose return no descriptor announces.
     #[must_use]
     pub fn has_lent(&self) -> bool {
-        let mut queues = self.active.iter().filter_map(|&place| self.queues.get(place as usize)?.as_ref());
-        queues.any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
+        self.restless_queues()
+            .any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
     }
 
     /// How long until some queue has something to do that no descriptor announces; `None` where there is no such thing.
     #[must_use]
     pub fn due_in(&self) -> Option<Duration> {
-        let queues = self.active.iter().filter_map(|&place| self.queues.get(place as usize)?.as_ref());
-        queues.filter_map(|queue| queue.port.due_in()).min()
+        self.restless_queues().filter_map(|queue| queue.port.due_in()).min()
     }
 
     /// Tells the programs whose devices have ended.
     pub fn end_wires(&mut self) {
-        for turn in 0..self.active.len() {
-            let Some(&place) = self.active.get(turn) else { break };
+        for turn in 0..self.restless.len() {
+            let Some(&place) = self.restless.get(turn) else { break };
             if let Some(Some(queue)) = self.queues.get(place as usize)
                 && let Forwarding::Wire(destination) = queue.forwarding
                 && queue.port.is_gone()
@@ -297,65 +510,87 @@ impl Engine {
         }
     }
 
-    /// Announces or withdraws the engine's sleep on all its queues.
-    pub fn prepare_sleep(&mut self, sleeping: bool) {
-        for turn in 0..self.active.len() {
-            let Some(&place) = self.active.get(turn) else { break };
-            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { continue };
-            if let Forwarding::Wire(destination) = queue.forwarding
-                && sleeping
-                && queue.port.has_waiting()
-            {
-                self.sleeps_until_room(place, destination);
+    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`]. `bell` comes into it where
+    /// it is made anew.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors or no memory left.
+    pub fn wake_set(&mut self, bell: BorrowedFd<'_>) -> rustix::io::Result<BorrowedFd<'_>> {
+        if self.wakes.is_none() {
+            let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            epoll::add(&set, bell, epoll::EventData::new_u64(BELL), BY_EDGE)?;
+            for (place, queue) in (0u64..).zip(&self.queues) {
+                if let Some(descriptor) = queue.as_ref().and_then(|queue| queue.port.wake_descriptor()) {
+                    epoll::add(&set, descriptor, epoll::EventData::new_u64(place), BY_EDGE)?;
+                }
             }
+            self.wakes = Some(set);
         }
-        for &place in &self.active {
-            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
-                queue.port.prepare_sleep(sleeping);
-            }
-        }
+        self.wakes.as_ref().map(AsFd::as_fd).ok_or(rustix::io::Errno::BADF)
     }
 
-    /// The descriptors that wake a sleeping engine, with the place they belong to.
-    pub fn wake_descriptors(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
-        self.active.iter().filter_map(|&place| {
-            let queue = self.queues.get(place as usize)?.as_ref()?;
-            queue.port.wake_descriptor().map(|descriptor| (place, descriptor))
-        })
-    }
-
-    /// Takes the signals off the descriptors of all queues.
-    pub fn drain_wakes(&mut self) {
-        for queue in self.queues.iter_mut().flatten() {
-            queue.port.drain_wake();
-        }
-    }
-
-    /// Takes the signal off the descriptor of the queue at `place`. Says whether the queue still has one.
-    pub fn drain_wake(&mut self, place: u32) -> bool {
+    /// Wakes the queue that an event of the wake set names. Says whether it was a queue's.
+    pub fn woken(&mut self, event: u64) -> bool {
+        let Ok(place) = u32::try_from(event) else { return false };
         let Some(queue) = self.queue_mut(place) else { return false };
         queue.drain_wake();
-        queue.wake_descriptor().is_some()
+        // A device that fails has no descriptor any more: what is in the set would be readable for ever.
+        if queue.wake_descriptor().is_none() {
+            self.wakes = None;
+            self.end_wires();
+        }
+        self.wake_queue(place);
+        self.rota.charge(place, KICK_COST);
+        true
     }
 
-    fn serve(&mut self, place: u32) -> usize {
+    /// Whether queues sleep of which no turn takes care, so that the wake set must be asked while others work.
+    #[must_use]
+    pub fn has_unwatched(&self) -> bool {
+        self.rota.has_unwatched()
+    }
+
+    /// Takes the signals off the descriptors of all queues, and ends the sleep of all.
+    pub fn drain_wakes(&mut self) {
+        for place in 0..self.queues.len() as u32 {
+            if let Some(queue) = self.queue_mut(place) {
+                queue.drain_wake();
+            }
+            self.wake_queue(place);
+        }
+    }
+
+    /// Serves the queue at `place` until `budget` is spent, and lets its owner pay. `from` is not 0 where a batch of its is held, of which so
+    /// many frames are dispatched.
+    fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
         // The source leaves its place for the time, so that destinations can be borrowed beside it.
-        let Some(mut source) = self.queues.get_mut(place as usize).and_then(Option::take) else { return 0 };
-        let frames = self.serve_source(&mut source);
-        if frames != 0 {
+        let Some(mut source) = self.queues.get_mut(place as usize).and_then(Option::take) else {
+            return Served::default();
+        };
+        let mut served = self.serve_source(place, &mut source, from, budget);
+        let asleep = source.asleep;
+        if served.frames != 0 {
             source.dirty = false;
-            source.counters.wakeups(source.port.flush());
+            let kicks = source.port.flush();
+            source.counters.wakeups(kicks);
+            served.cost += u64::from(kicks) * KICK_COST;
         }
         if let Some(entry) = self.queues.get_mut(place as usize) {
             *entry = Some(source);
         }
-        if frames != 0 {
-            self.flush();
+        if served.frames != 0 {
+            served.cost += self.flush();
+            if asleep {
+                self.wake_queue(place);
+            }
         }
-        frames
+        // A look costs too.
+        served.cost += 1;
+        self.rota.charge(place, served.cost);
+        served
     }
 
-    fn serve_source(&mut self, source: &mut EngineQueue) -> usize {
+    fn serve_source(&mut self, place: u32, source: &mut EngineQueue, from: usize, budget: u64) -> Served {
         if !source.pending.is_empty() {
             let returned = match source.forwarding {
                 Forwarding::Wire(destination) => {
@@ -367,35 +602,43 @@ impl Engine {
         }
         // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
         let room = self.outboxes.iter().flatten().map(Outbox::free).min();
-        if room.is_some_and(|room| room < BATCH_FRAMES + MAX_FRAGMENTS) {
-            return 0;
-        }
-        if matches!(source.forwarding, Forwarding::Hold) {
-            return 0;
-        }
-        // A switch drops where a receiver is full; a wire holds its source back.
-        let (capacity, taker) = match source.forwarding {
-            Forwarding::Wire(destination) => {
-                let longest = source.port.longest_frame_bytes();
-                let destination = self.queue_mut(destination);
-                destination.map_or((BATCH_FRAMES, None), |queue| (queue.room(longest), queue.region()))
+        if room.is_some_and(|room| room < BATCH_FRAMES + MAX_FRAGMENTS)
+            || matches!(source.forwarding, Forwarding::Hold)
+        {
+            if from != 0 {
+                self.rota.put_rest_back((place, from));
             }
-            _ => (BATCH_FRAMES, None),
-        };
-        self.scratch.batch.reset(capacity);
-        self.scratch.batch.set_taker(taker);
-        source.port.receive(&mut self.scratch.batch);
+            return Served::default();
+        }
+        if from != 0 {
+            self.rota.take_up(place, &mut self.scratch.batch);
+        } else {
+            // A switch drops where a receiver is full; a wire holds its source back.
+            let (room, taker) = match source.forwarding {
+                Forwarding::Wire(destination) => {
+                    let longest = source.port.longest_frame_bytes();
+                    let destination = self.queue_mut(destination);
+                    destination.map_or((BATCH_FRAMES, None), |queue| (queue.room(longest), queue.region()))
+                }
+                _ => (BATCH_FRAMES, None),
+            };
+            let affordable = budget / u64::from(source.port.frame_cost().max(1));
+            self.scratch.batch.reset(room.min(affordable.try_into().unwrap_or(usize::MAX)));
+            self.scratch.batch.set_taker(taker);
+            source.port.receive(&mut self.scratch.batch);
+        }
         let frames = self.scratch.batch.frames();
         if frames == 0 {
-            return 0;
+            return Served::default();
         }
-        source.counters.received(frames as u64, self.scratch.batch.bytes());
         let mut dropped = DropTally::default();
         let mut lent = 0;
+        let mut decided = Decided { end: frames, replicated: 0, cost: 0 };
         match &mut source.forwarding {
             Forwarding::Hold => {}
             Forwarding::Wire(destination) => {
                 let scratch = &mut self.scratch;
+                decided.cost = frames as u64 + scratch.batch.bytes() / BYTES_PER_COST as u64;
                 let list = scratch.all.get(..frames).unwrap_or(&[]);
                 if !scratch.deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
                     dropped.add(DropCause::PortGone, frames as u32);
@@ -407,142 +650,218 @@ impl Engine {
                 match self.switches.get(usize::from(switch.0)) {
                     Some(Some(view)) => {
                         let scratch = &mut self.scratch;
-                        let replicated = decide(scratch, view, learning, *queue, self.index, &mut dropped);
-                        source.counters.replicated(replicated);
+                        decided =
+                            decide(scratch, view, learning, *queue, self.index, from, budget, &mut dropped);
                         let from = learning.index();
                         let mut outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
                         outlets.dispatch(scratch, view, *switch, from, *queue, &mut dropped);
                     }
-                    _ => dropped.add(DropCause::PortGone, frames as u32),
+                    _ => dropped.add(DropCause::PortGone, (frames - from) as u32),
                 }
             }
         }
+        let bytes = match (from, decided.end) {
+            (0, end) if end == frames => self.scratch.batch.bytes(),
+            (from, end) => (from..end).map(|frame| self.scratch.batch.frame_bytes(frame) as u64).sum(),
+        };
+        let received = decided.end - from;
+        source.counters.received(received as u64, bytes);
+        source.counters.replicated(decided.replicated);
         source.counters.dropped(&dropped);
-        if self.scratch.batch.exchanged() {
-            source.port.reclaim(&self.scratch.batch);
+        if decided.end < frames {
+            self.rota.hold(place, decided.end, &mut self.scratch.batch);
+        } else {
+            let lent = if self.scratch.batch.lends() { lent } else { 0 };
+            finish_batch(source, &self.scratch.batch, lent, &self.outboxes);
         }
-        let lent = if self.scratch.batch.lends() { lent } else { 0 };
-        let slots = self.scratch.batch.slots();
-        release(source, slots, lent, &self.outboxes);
-        frames
+        // Of these the source's own part is beyond what a program's ring costs.
+        let taking = received as u64 * u64::from(source.port.frame_cost().saturating_sub(1));
+        Served { frames: received, cost: decided.cost + taking }
     }
 
-    /// Delivers what other workers handed over.
-    fn receive_handoffs(&mut self) -> usize {
-        let mut frames = 0;
+    /// Delivers what other workers handed over, until `budget` is spent at each of them.
+    fn receive_handoffs(&mut self, budget: u64) -> Served {
+        let mut served = Served::default();
         for inbox in &mut self.inboxes {
             let scratch = &mut self.scratch;
-            let mut waiting = None;
-            loop {
+            let mut cost = 0;
+            while cost < budget
+                && let Some(target) = inbox.peek().map(|handoff| handoff.target)
+            {
+                let copies = copies_here(&self.switches, self.index, target);
+                let affordable = (budget - cost).div_ceil(copies).try_into().unwrap_or(usize::MAX);
                 // Consecutive frames with one target make a batch.
-                scratch.batch.reset(BATCH_FRAMES);
-                let mut first = waiting.is_none();
-                let mut current: Option<Handoff> = None;
-                if let Some(handoff) = waiting.take() {
-                    let handoff: Handoff = handoff;
-                    first = scratch.take_over(&handoff, true);
-                    current = Some(handoff);
-                }
-                while let Some(handoff) = inbox.take() {
-                    let fits = !first || scratch.batch.has_room(MAX_FRAGMENTS);
-                    let same = current.is_none_or(|known| known.target == handoff.target);
-                    if first && (!same || !fits) {
-                        waiting = Some(handoff);
-                        break;
-                    }
+                scratch.batch.reset(affordable);
+                let mut first = true;
+                let mut switch = SwitchId(0);
+                while let Some(handoff) = inbox.peek()
+                    && (!first || (handoff.target == target && scratch.batch.has_room(MAX_FRAGMENTS)))
+                {
+                    inbox.skip();
+                    switch = handoff.switch;
                     first = scratch.take_over(&handoff, first);
-                    current = Some(handoff);
                 }
-                let Some(handoff) = current else { break };
-                frames += scratch.batch.frames();
-                deliver_handoffs(&mut self.queues, &self.switches, self.index, scratch, handoff);
+                let frames = scratch.batch.frames();
+                served.frames += frames;
+                let view = self.switches.get(usize::from(switch.0)).and_then(Option::as_ref);
+                deliver_handoffs(&mut self.queues, view, &self.counters, self.index, scratch, target);
+                let long = scratch.batch.bytes() / BYTES_PER_COST as u64;
+                cost += copies * (frames as u64 + long * finishing_factor(&scratch.batch) as u64);
             }
+            served.cost += cost;
             if inbox.has_taken() {
                 inbox.consume();
             }
         }
-        if frames != 0 {
-            self.flush();
+        if served.frames != 0 {
+            served.cost += self.flush();
         }
-        frames
+        served
     }
 
-    /// Makes everything delivered visible.
-    fn flush(&mut self) {
+    /// Makes everything delivered visible. Returns what waking programs cost.
+    fn flush(&mut self) -> u64 {
+        let mut kicks = 0;
         for place in self.scratch.deliveries.dirty.drain(..) {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
                 queue.dirty = false;
-                queue.counters.wakeups(queue.port.flush());
+                let woken = queue.port.flush();
+                queue.counters.wakeups(woken);
+                kicks += woken;
             }
         }
         for outbox in self.outboxes.iter_mut().flatten() {
             outbox.flush();
         }
+        u64::from(kicks) * KICK_COST
     }
 }
 
-/// Reads the headers of the batch, classifies them and groups the frames. Returns the number of copies beyond one
-/// per frame.
+/// What became of a queue when it was served.
+#[derive(Debug, Default, Clone, Copy)]
+struct Served {
+    /// Frames taken.
+    frames: usize,
+    cost: u64,
+}
+
+/// What was decided on a batch.
+#[derive(Debug)]
+struct Decided {
+    /// The first frame that was left for later.
+    end: usize,
+    /// Copies beyond one per frame.
+    replicated: u64,
+    cost: u64,
+}
+
+/// How many times as much the bytes of this batch cost, if some must be finished.
+fn finishing_factor(batch: &Batch) -> usize {
+    if batch.is_unfinished() { FINISHING_COST } else { 1 }
+}
+
+/// How many queues of this worker get what is handed over to `target`, at least 1.
+fn copies_here(switches: &[Option<SwitchView>], worker: u16, target: Target) -> u64 {
+    let Target::Flood { switch, from } = target else { return 1 };
+    let Some(Some(view)) = switches.get(usize::from(switch.0)) else { return 1 };
+    let here = view.topology.flood(from).filter(|(_, target)| target.worker == worker);
+    here.map(|(_, target)| u64::from(target.frame_cost)).sum::<u64>().max(1)
+}
+
+/// Reads the headers of the batch's frames from number `from` on, classifies them and groups them, until delivering them costs `budget`.
+#[allow(clippy::too_many_arguments)]
 fn decide(
     scratch: &mut Scratch,
     view: &SwitchView,
     learning: &mut SourcePort,
     queue: u16,
     worker: u16,
+    from: usize,
+    budget: u64,
     dropped: &mut DropTally,
-) -> u64 {
+) -> Decided {
     scratch.headers.clear();
     scratch.numbers.clear();
+    scratch.refused.clear();
     scratch.groups.clear();
     let is_unfinished = scratch.batch.is_unfinished();
-    for number in 0..scratch.batch.frames() {
+    let frames = scratch.batch.frames();
+    for number in from..frames {
         let Some(head) = scratch.batch.head(number) else { break };
         match head.ethernet_header() {
             Some(_) if is_unfinished && !fits(&scratch.batch, number) => {
-                dropped.add(DropCause::BadOffload, 1)
+                scratch.refused.push((number as u16, DropCause::BadOffload));
             }
             Some((first, second)) => {
                 scratch.headers.push(FrameHeader::from_words(first, second, head.flags()));
                 scratch.numbers.push(number as u16);
             }
-            None => dropped.add(DropCause::TooShort, 1),
+            None => scratch.refused.push((number as u16, DropCause::TooShort)),
         }
     }
+    let mut decided = Decided { end: frames, replicated: 0, cost: 0 };
     let count = scratch.headers.len();
-    let Some(verdicts) = scratch.verdicts.get_mut(..count) else { return 0 };
+    let Some(verdicts) = scratch.verdicts.get_mut(..count) else { return decided };
     let state = &view.state;
+    let port = learning.index();
     classify(&scratch.headers, learning, &state.table, &state.ports, state.now(), verdicts);
 
-    let from = learning.index();
-    let mut replicated = 0;
+    let finishing = finishing_factor(&scratch.batch);
+    let bytes_cost = |batch: &Batch, number: u16| {
+        let frame = batch.frame(usize::from(number));
+        let bytes: usize = frame.iter().map(Fragment::len).sum();
+        (bytes * finishing / BYTES_PER_COST + frame.len() / 4) as u64
+    };
+    // Where all frames are short enough for the whole batch to be cheap, they are not weighed one by one.
+    let all_bytes = scratch.batch.bytes() * finishing as u64 / BYTES_PER_COST as u64;
+    let weighs = all_bytes > budget / 2;
+    if !weighs {
+        decided.cost += all_bytes;
+    }
     let mut flood_groups_known = false;
-    let mut last: Option<(PortIndex, u16)> = None;
+    let (mut flood_copies, mut flood_cost) = (0, 0);
+    let mut last: Option<(PortIndex, u16, u64)> = None;
     for (&number, &verdict) in scratch.numbers.iter().zip(verdicts.iter()) {
+        if decided.cost >= budget {
+            decided.end = usize::from(number);
+            break;
+        }
         if let Some(entry) = scratch.by_frame.get_mut(usize::from(number)) {
             *entry = verdict;
         }
+        if weighs && !matches!(verdict, Verdict::Flood) {
+            decided.cost += bytes_cost(&scratch.batch, number);
+        }
         match verdict {
             Verdict::Port(port) => {
-                let group = match last {
-                    Some((known, group)) if known == port => Some(group),
-                    _ => view.topology.queue(port, queue).map(|target| group_of(target, port, false, worker)),
+                let known = match last {
+                    Some(known) if known.0 == port => Some(known),
+                    _ => view.topology.queue(port, queue).map(|target| {
+                        (port, group_of(target, port, false, worker), u64::from(target.frame_cost))
+                    }),
                 };
-                match group {
-                    Some(group) => {
-                        last = Some((port, group));
+                match known {
+                    Some((_, group, cost)) => {
+                        last = known;
+                        decided.cost += cost;
                         scratch.groups.add(group, number);
                     }
-                    None => dropped.add(DropCause::PortGone, 1),
+                    None => {
+                        decided.cost += 1;
+                        dropped.add(DropCause::PortGone, 1);
+                    }
                 }
             }
             Verdict::Flood => {
                 if !flood_groups_known {
                     flood_groups_known = true;
-                    list_flood_groups(&mut scratch.flood_groups, view, from, queue, worker);
+                    list_flood_groups(&mut scratch.flood_groups, view, port, queue, worker);
+                    (flood_copies, flood_cost) = view.topology.flood_cost(port);
                 }
+                decided.cost += flood_cost.max(1) + flood_copies * bytes_cost(&scratch.batch, number);
                 match scratch.flood_groups.len() {
                     0 => dropped.add(DropCause::NoDestination, 1),
-                    copies => replicated += copies as u64 - 1,
+                    copies => decided.replicated += copies as u64 - 1,
                 }
                 if scratch.batch.gives() {
                     scratch.batch.set_replicated(usize::from(number));
@@ -551,10 +870,18 @@ fn decide(
                     scratch.groups.add(group, number);
                 }
             }
-            Verdict::Drop(reason) => dropped.add(cause_of(reason), 1),
+            Verdict::Drop(reason) => {
+                decided.cost += 1;
+                dropped.add(cause_of(reason), 1);
+            }
         }
     }
-    replicated
+    // What was refused behind the end is refused again when its turn comes.
+    for &(_, cause) in scratch.refused.iter().filter(|(number, _)| usize::from(*number) < decided.end) {
+        decided.cost += 1;
+        dropped.add(cause, 1);
+    }
+    decided
 }
 
 /// Whether what is said to be left to do with a frame can be.
@@ -685,38 +1012,46 @@ fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) {
     queue.counters.dropped(&delivery.dropped);
 }
 
-/// Delivers the batch that another worker handed over.
+/// Delivers the batch that another worker handed over for ports of the switch in `view`; `own` is the account of the engine itself.
 fn deliver_handoffs(
     queues: &mut [Option<Box<EngineQueue>>],
-    switches: &[Option<SwitchView>],
+    view: Option<&SwitchView>,
+    own: &QueueCounters,
     worker: u16,
     scratch: &mut Scratch,
-    handoff: Handoff,
+    target: Target,
 ) {
     let frames = scratch.batch.frames();
     let list = scratch.all.get(..frames).unwrap_or(&[]);
-    let Some(Some(view)) = switches.get(usize::from(handoff.switch.0)) else { return };
     let mut copies = 0;
-    match handoff.target {
+    match target {
         Target::Queue(place) => {
             copies += u64::from(scratch.deliveries.deliver(queues, place, &mut scratch.batch, list));
         }
         Target::Flood { from, .. } => {
-            for (_, target) in view.topology.flood(from) {
-                if target.worker == worker {
-                    copies +=
-                        u64::from(scratch.deliveries.deliver(queues, target.place, &mut scratch.batch, list));
-                }
+            let targets = view.map(|view| view.topology.flood(from)).into_iter().flatten();
+            for (_, target) in targets.filter(|(_, target)| target.worker == worker) {
+                copies +=
+                    u64::from(scratch.deliveries.deliver(queues, target.place, &mut scratch.batch, list));
             }
         }
     }
+    let counters = view.map_or(own, |view| &*view.counters);
     if copies == 0 {
         let mut gone = DropTally::default();
         gone.add(DropCause::PortGone, frames as u32);
-        view.counters.dropped(&gone);
+        counters.dropped(&gone);
     } else {
-        view.counters.replicated((copies - 1) * frames as u64);
+        counters.replicated((copies - 1) * frames as u64);
     }
+}
+
+/// Gives the batch back to its source: buffers that others keep, then the slots.
+fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
+    if batch.exchanged() {
+        source.port.reclaim(batch);
+    }
+    release(source, batch.slots(), lent, outboxes);
 }
 
 /// Releases the batch's slots, now or when those who borrow them are done.
@@ -728,22 +1063,29 @@ fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option
         source.port.release(slots);
         return;
     }
+    source.pending.push_back(PendingRelease { slots, positions: positions(outboxes), lent });
+}
+
+/// Up to where something was handed over to each worker.
+fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
     let mut positions = [0; MAX_WORKERS];
     for (position, outbox) in positions.iter_mut().zip(outboxes) {
         *position = outbox.as_ref().map_or(0, Outbox::position);
     }
-    source.pending.push_back(PendingRelease { slots, positions, lent });
+    positions
+}
+
+/// Whether all workers are done with what was handed over to them before `positions`.
+fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
+    let mut pairs = positions.iter().zip(outboxes);
+    pairs.all(|(&position, outbox)| outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position))
 }
 
 /// Releases what other workers, and the one to whom slots were lent, are done with.
 fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) {
     let mut any = false;
     while let Some(pending) = source.pending.front() {
-        let done = pending.lent <= returned
-            && pending.positions.iter().zip(outboxes).all(|(&position, outbox)| {
-                outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position)
-            });
-        if !done {
+        if pending.lent > returned || !is_consumed(&pending.positions, outboxes) {
             break;
         }
         source.port.release(pending.slots);

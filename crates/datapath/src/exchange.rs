@@ -176,17 +176,21 @@ impl Inbox {
         self.shared.published.load(Ordering::Acquire) != self.read
     }
 
-    /// The next entry, without consuming it: its bytes stay borrowed until [`Inbox::consume`].
+    /// The next entry. It stays the next until [`Inbox::skip`], and its bytes stay borrowed until [`Inbox::consume`].
     #[allow(unsafe_code)]
-    pub fn take(&mut self) -> Option<Handoff> {
+    #[must_use]
+    pub fn peek(&self) -> Option<Handoff> {
         if !self.has_waiting() {
             return None;
         }
         let entry = &self.shared.entries[self.read as usize % EXCHANGE_ENTRIES];
         // SAFETY: published, so the sender does not touch it until it is consumed.
-        let handoff = unsafe { *entry.get() };
+        unsafe { *entry.get() }
+    }
+
+    /// Goes on to the entry behind the one that [`Inbox::peek`] gave.
+    pub fn skip(&mut self) {
         self.read += 1;
-        handoff
     }
 
     /// Whether something taken was not handed back yet.

@@ -2,7 +2,8 @@
 //!
 //! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). Changes are made
 //! in an order that never lets a frame reach a port half removed: first the port set and the address table stop
-//! naming it, then every worker's map, then its queues are taken out.
+//! naming it, then every worker's map, then its queues are taken out. Only when a queue is out is its account added to what
+//! remains of it: frames are delivered to it until then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +15,22 @@ use ringroad_switch::{MAX_PORTS, MacEntry, MacTable, MacTableConfig, MacTableErr
 use crate::engine::{Engine, EngineQueue, MAX_WORKERS};
 use crate::exchange::{Doorbell, exchange};
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use crate::rota::OwnerId;
 use crate::worker::{Worker, WorkerConfig, WorkerError};
 
 /// Most switches of one fabric.
 pub const MAX_SWITCHES: usize = 64;
+/// Turns in which a port that closes may forward its last frames: about 5 ms in all.
+const DRAIN_TURNS: u32 = 64;
+
+/// In whose share of a worker's time a port is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// In the one that all ports of this user have together.
+    User(u32),
+    /// In one of its own: a device that an administrator attached.
+    Own,
+}
 
 /// Where an engine runs.
 #[derive(Debug)]
@@ -100,6 +113,18 @@ struct FabricPort {
     /// Those of them that take frames.
     taking: Vec<QueueRef>,
     counters: Vec<Arc<QueueCounters>>,
+    /// Accounts of queues that were replaced.
+    past: CounterSnapshot,
+}
+
+impl FabricPort {
+    fn account(&self) -> CounterSnapshot {
+        let mut account = self.past.clone();
+        for counters in &self.counters {
+            counters.add_to(&mut account);
+        }
+        account
+    }
 }
 
 #[derive(Debug)]
@@ -112,6 +137,19 @@ struct Switch {
     worker_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of ports that have left.
     departed: CounterSnapshot,
+}
+
+impl Switch {
+    fn account(&self) -> CounterSnapshot {
+        let mut account = self.departed.clone();
+        for port in self.ports.values() {
+            account += port.account();
+        }
+        for counters in &self.worker_counters {
+            counters.add_to(&mut account);
+        }
+        account
+    }
 }
 
 /// Two ports joined queue by queue.
@@ -142,15 +180,22 @@ pub struct Fabric {
     switches: BTreeMap<String, Switch>,
     wires: BTreeMap<u64, Wire>,
     next_wire: u64,
+    next_own_share: u64,
     table: MacTableConfig,
+    /// Accounts of the engines themselves.
+    engine_counters: Vec<Arc<QueueCounters>>,
+    /// Accounts of switches and wires that are gone.
+    departed: CounterSnapshot,
 }
 
 impl Fabric {
     /// A fabric whose only engine is stepped by its users; gives the engine too.
     #[must_use]
     pub fn stepped(table: MacTableConfig) -> (Self, Arc<Mutex<Engine>>) {
-        let engine = Arc::new(Mutex::new(Engine::new(0)));
-        (Self::with_runners(vec![Runner::Stepped(Arc::clone(&engine))], table), engine)
+        let engine = Engine::new(0);
+        let counters = vec![Arc::clone(engine.counters())];
+        let engine = Arc::new(Mutex::new(engine));
+        (Self::with_runners(vec![Runner::Stepped(Arc::clone(&engine))], counters, table), engine)
     }
 
     /// A fabric on threads, one per configuration, connected with each other.
@@ -177,20 +222,46 @@ impl Fabric {
             }
         }
         let mut runners = Vec::with_capacity(count);
+        let mut counters = Vec::with_capacity(count);
         for (((config, bell), outboxes), inboxes) in workers.into_iter().zip(bells).zip(outboxes).zip(inboxes)
         {
             let mut engine = Engine::new(config.index);
             if count > 1 {
                 engine.connect(outboxes, inboxes);
             }
+            counters.push(Arc::clone(engine.counters()));
             runners.push(Runner::Thread(Worker::start(engine, bell, config)?));
         }
-        Ok(Self::with_runners(runners, table))
+        Ok(Self::with_runners(runners, counters, table))
     }
 
-    fn with_runners(runners: Vec<Runner>, table: MacTableConfig) -> Self {
+    fn with_runners(
+        runners: Vec<Runner>,
+        engine_counters: Vec<Arc<QueueCounters>>,
+        table: MacTableConfig,
+    ) -> Self {
         let places = runners.iter().map(|_| Vec::new()).collect();
-        Self { runners, places, switches: BTreeMap::new(), wires: BTreeMap::new(), next_wire: 0, table }
+        Self {
+            runners,
+            places,
+            switches: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            next_wire: 0,
+            next_own_share: 0,
+            table,
+            engine_counters,
+            departed: CounterSnapshot::default(),
+        }
+    }
+
+    fn owner(&mut self, share: Share) -> OwnerId {
+        match share {
+            Share::User(user) => OwnerId(user.into()),
+            Share::Own => {
+                self.next_own_share += 1;
+                OwnerId(u64::from(u32::MAX) + self.next_own_share)
+            }
+        }
     }
 
     /// The workers.
@@ -199,7 +270,7 @@ impl Fabric {
         &self.runners
     }
 
-    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers.
+    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and served in `share`.
     ///
     /// # Errors
     /// [`FabricError`]; nothing has changed then, but for frames that were already on their way.
@@ -207,10 +278,11 @@ impl Fabric {
         &mut self,
         switch: &str,
         port: &str,
+        share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<PortIndex, FabricError> {
         self.ensure_switch(switch)?;
-        let result = self.attach_to(switch, port, queues);
+        let result = self.attach_to(switch, port, share, queues);
         self.remove_switch_if_empty(switch)?;
         result
     }
@@ -219,6 +291,7 @@ impl Fabric {
         &mut self,
         name: &str,
         port: &str,
+        share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<PortIndex, FabricError> {
         let full_name = || format!("{name}:{port}");
@@ -233,10 +306,11 @@ impl Fabric {
             .ok_or_else(|| FabricError::SwitchFull(name.to_owned()))?;
         let id = switch.id;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let (refs, taking) = self.place_all(queues, id, index)?;
+        let (refs, taking) = self.place_all(queues, id, index, share)?;
         let switch = self.switches.get_mut(name).ok_or_else(no_port)?;
         switch.topology.set(index, taking.clone());
-        switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, taking, counters });
+        let past = CounterSnapshot::default();
+        switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, taking, counters, past });
         self.publish_topology(name)?;
         if let Some(switch) = self.switches.get(name) {
             switch.state.ports.insert(index);
@@ -248,28 +322,28 @@ impl Fabric {
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
-    pub fn replace(&mut self, switch: &str, port: &str, queues: Vec<QueueParts>) -> Result<(), FabricError> {
+    pub fn replace(
+        &mut self,
+        switch: &str,
+        port: &str,
+        share: Share,
+        queues: Vec<QueueParts>,
+    ) -> Result<(), FabricError> {
         let no_port = || FabricError::NoSuchPort(format!("{switch}:{port}"));
-        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
-        let entry = state.ports.get_mut(port).ok_or_else(no_port)?;
-        let (id, index) = (state.id, entry.index);
-        let old = std::mem::take(&mut entry.queues);
+        let state = self.switches.get(switch).ok_or_else(no_port)?;
+        let entry = state.ports.get(port).ok_or_else(no_port)?;
+        let (id, index, old) = (state.id, entry.index, entry.queues.clone());
         self.drain(&old)?;
+        let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
+        let (refs, taking) = self.place_all(queues, id, index, share)?;
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        state.topology.set(index, taking.clone());
         let entry = state.ports.get_mut(port).ok_or_else(no_port)?;
-        for counters in &entry.counters {
-            counters.add_to(&mut state.departed);
-        }
-        entry.counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let (refs, taking) = self.place_all(queues, id, index)?;
-        if let Some(state) = self.switches.get_mut(switch) {
-            state.topology.set(index, taking.clone());
-            if let Some(entry) = state.ports.get_mut(port) {
-                (entry.queues, entry.taking) = (refs, taking);
-            }
-        }
+        (entry.queues, entry.taking, entry.counters) = (refs, taking, counters);
         self.publish_topology(switch)?;
-        self.take_out(&old)?;
+        let account = self.take_out(&old)?;
+        let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
+        state.ports.get_mut(port).ok_or_else(no_port)?.past += account;
         Ok(())
     }
 
@@ -296,40 +370,41 @@ impl Fabric {
         let queues = state.ports.get(port).ok_or_else(no_port)?.queues.clone();
         self.drain(&queues)?;
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
-        let gone = state.ports.remove(port).ok_or_else(no_port)?;
+        let mut gone = state.ports.remove(port).ok_or_else(no_port)?;
         state.state.ports.remove(gone.index);
         state.state.table.forget_port(gone.index);
         state.topology.set(gone.index, Vec::new());
         self.publish_topology(switch)?;
-        self.take_out(&gone.queues)?;
-        let mut account = CounterSnapshot::default();
-        for counters in &gone.counters {
-            counters.add_to(&mut account);
-        }
+        gone.past += self.take_out(&gone.queues)?;
         if let Some(state) = self.switches.get_mut(switch) {
-            for counters in &gone.counters {
-                counters.add_to(&mut state.departed);
-            }
+            state.departed += gone.past.clone();
         }
         self.remove_switch_if_empty(switch)?;
-        Ok(account)
+        Ok(gone.past)
     }
 
-    /// Joins the queues of two ports pairwise, on one worker, with no switch between them.
+    /// Joins the queues of two ports pairwise, on one worker, with no switch between them; both are served in `share`.
     ///
     /// # Errors
     /// A worker that is gone.
-    pub fn wire(&mut self, a: Vec<QueueParts>, b: Vec<QueueParts>) -> Result<WireId, FabricError> {
+    pub fn wire(
+        &mut self,
+        share: Share,
+        a: Vec<QueueParts>,
+        b: Vec<QueueParts>,
+    ) -> Result<WireId, FabricError> {
+        let owner = self.owner(share);
         let mut refs = Vec::with_capacity(2 * a.len());
         let mut counters = Vec::with_capacity(a.len());
         for (a, b) in a.into_iter().zip(b) {
             counters.push([Arc::clone(&a.counters), Arc::clone(&b.counters)]);
-            let a_ref = self.place(a, Forwarding::Hold)?;
+            let a_ref = self.place(a, Forwarding::Hold, owner)?;
             let b_place = self.free_place(a_ref.worker);
-            let b_ref = QueueRef { worker: a_ref.worker, place: b_place };
+            let b_ref = QueueRef { worker: a_ref.worker, frame_cost: b.port.frame_cost(), place: b_place };
             let (a_place, worker) = (a_ref.place, a_ref.worker);
             self.runner(worker)?.call(move |engine| {
-                engine.insert(b_place, EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters));
+                engine
+                    .insert(b_place, EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters, owner));
                 engine.set_forwarding(a_place, Forwarding::Wire(b_place));
             })?;
             refs.extend([a_ref, b_ref]);
@@ -344,10 +419,11 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn unwire(&mut self, wire: WireId) -> Result<(), FabricError> {
-        match self.wires.remove(&wire.0) {
-            Some(wire) => self.take_out(&wire.queues),
-            None => Ok(()),
+        if let Some(wire) = self.wires.remove(&wire.0) {
+            let account = self.take_out(&wire.queues)?;
+            self.departed += account;
         }
+        Ok(())
     }
 
     /// What the ports at the two ends of a wire have done since they were joined: of the first, then of the second.
@@ -430,15 +506,10 @@ impl Fabric {
         switch.ports.iter().find(|(_, port)| port.index == index).map(|(name, _)| name.as_str())
     }
 
-    /// What a port has done since it was attached or bound anew.
+    /// What a port has done since it was attached, whoever had it open.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
-        let port = self.switches.get(switch)?.ports.get(port)?;
-        let mut sum = CounterSnapshot::default();
-        for counters in &port.counters {
-            counters.add_to(&mut sum);
-        }
-        Some(sum)
+        Some(self.switches.get(switch)?.ports.get(port)?.account())
     }
 
     /// Why a port stands still, if it does.
@@ -456,12 +527,22 @@ impl Fabric {
     #[must_use]
     pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
         let switch = self.switches.get(switch)?;
-        let mut totals = switch.departed.clone();
-        let ports = switch.ports.values().flat_map(|port| &port.counters);
-        for counters in ports.chain(&switch.worker_counters) {
+        let totals = switch.account();
+        Some(SwitchTotals { totals, macs: switch.state.table.len(), ports: switch.ports.len() })
+    }
+
+    /// What the datapath has done in all: switches, wires and ports that are gone included.
+    #[must_use]
+    pub fn totals(&self) -> CounterSnapshot {
+        let mut totals = self.departed.clone();
+        for switch in self.switches.values() {
+            totals += switch.account();
+        }
+        let wires = self.wires.values().flat_map(|wire| wire.counters.iter().flatten());
+        for counters in wires.chain(&self.engine_counters) {
             counters.add_to(&mut totals);
         }
-        Some(SwitchTotals { totals, macs: switch.state.table.len(), ports: switch.ports.len() })
+        totals
     }
 
     fn runner(&self, worker: u16) -> Result<&Runner, FabricError> {
@@ -500,6 +581,7 @@ impl Fabric {
             for runner in &self.runners {
                 runner.call(move |engine| engine.set_switch(switch.id, None))?;
             }
+            self.departed += switch.account();
         }
         Ok(())
     }
@@ -535,13 +617,15 @@ impl Fabric {
         queues: Vec<QueueParts>,
         switch: SwitchId,
         index: PortIndex,
+        share: Share,
     ) -> Result<(Vec<QueueRef>, Vec<QueueRef>), FabricError> {
+        let owner = self.owner(share);
         let mut all = Vec::with_capacity(queues.len());
         let mut taking = Vec::with_capacity(queues.len());
         for (queue, parts) in (0u16..).zip(queues) {
             let takes = parts.port.takes_frames();
             let forwarding = Forwarding::Switch { switch, source: SourcePort::new(index), queue };
-            let place = self.place(parts, forwarding)?;
+            let place = self.place(parts, forwarding, owner)?;
             all.push(place);
             if takes {
                 taking.push(place);
@@ -568,30 +652,50 @@ impl Fabric {
     }
 
     /// Gives a queue to the worker that has fewest.
-    fn place(&mut self, parts: QueueParts, forwarding: Forwarding) -> Result<QueueRef, FabricError> {
+    fn place(
+        &mut self,
+        parts: QueueParts,
+        forwarding: Forwarding,
+        owner: OwnerId,
+    ) -> Result<QueueRef, FabricError> {
         let load = |places: &Vec<bool>| places.iter().filter(|used| **used).count();
         let worker =
             (0u16..).zip(&self.places).min_by_key(|(_, places)| load(places)).map_or(0, |(worker, _)| worker);
         let place = self.free_place(worker);
-        let queue = EngineQueue::new(parts.port, forwarding, parts.counters);
+        let frame_cost = parts.port.frame_cost();
+        let queue = EngineQueue::new(parts.port, forwarding, parts.counters, owner);
         self.runner(worker)?.call(move |engine| engine.insert(place, queue))?;
-        Ok(QueueRef { worker, place })
+        Ok(QueueRef { worker, frame_cost, place })
     }
 
+    /// Forwards what queues that are about to go had been given before, and takes nothing more from them.
     fn drain(&self, queues: &[QueueRef]) -> Result<(), FabricError> {
         for queue in queues {
             let place = queue.place;
-            self.runner(queue.worker)?.call(move |engine| engine.drain(place))?;
+            self.runner(queue.worker)?.call(move |engine| engine.close(place))?;
+        }
+        // Others have their turns between these.
+        let mut turns = DRAIN_TURNS;
+        for queue in queues {
+            let place = queue.place;
+            while turns > 0 && self.runner(queue.worker)?.call(move |engine| engine.drain(place))? {
+                turns -= 1;
+            }
+            self.runner(queue.worker)?.call(move |engine| engine.set_forwarding(place, Forwarding::Hold))?;
         }
         Ok(())
     }
 
-    fn take_out(&mut self, queues: &[QueueRef]) -> Result<(), FabricError> {
+    /// Takes queues out of their engines, which ends their accounts; returns the sum of these.
+    fn take_out(&mut self, queues: &[QueueRef]) -> Result<CounterSnapshot, FabricError> {
+        let mut account = CounterSnapshot::default();
         for queue in queues {
             let place = queue.place;
-            // The driver's part is dropped here, not on the worker: closing may take time.
             let removed = self.runner(queue.worker)?.call(move |engine| engine.remove(place))?;
-            drop(removed);
+            // The driver's part ends here, not on the worker: closing may take time.
+            if let Some(counters) = removed.map(EngineQueue::close) {
+                counters.add_to(&mut account);
+            }
             if let Some(used) = self
                 .places
                 .get_mut(usize::from(queue.worker))
@@ -600,6 +704,6 @@ impl Fabric {
                 *used = false;
             }
         }
-        Ok(())
+        Ok(account)
     }
 }

@@ -107,7 +107,9 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         }
         let start = self.workplace.used;
         let end = start + bytes;
-        let Some(copy) = self.workplace.memory.get_mut(start..end) else { return };
+        let Some(copy) = self.workplace.memory.get_mut(start..end) else {
+            return self.finished.dropped.add(DropCause::BadOffload, 1);
+        };
         let mut copied = 0;
         for fragment in self.source.frame(frame) {
             copied += fragment.bytes().read(copy.get_mut(copied..).unwrap_or(&mut []));

@@ -11,6 +11,8 @@ use ringroad_switch::{MAX_PORTS, MacTable, PortIndex, PortSet, SourcePort, Tick}
 pub struct QueueRef {
     /// Index of the worker.
     pub worker: u16,
+    /// What a frame delivered to it costs ([`ringroad_port::port_queue::PortQueue::frame_cost`]).
+    pub frame_cost: u16,
     /// Place in the worker's engine.
     pub place: u32,
 }
@@ -55,11 +57,13 @@ impl SwitchState {
 #[derive(Debug, Clone)]
 pub struct Topology {
     queues: Vec<Vec<QueueRef>>,
+    /// How many ports take flooded frames, and what one costs at all of them together.
+    flood: (u64, u64),
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { queues: vec![Vec::new(); MAX_PORTS] }
+        Self { queues: vec![Vec::new(); MAX_PORTS], flood: (0, 0) }
     }
 }
 
@@ -69,6 +73,17 @@ impl Topology {
         if let Some(entry) = self.queues.get_mut(usize::from(port.0)) {
             *entry = queues;
         }
+        let first = self.queues.iter().filter_map(|queues| queues.first());
+        self.flood =
+            first.fold((0, 0), |(count, cost), queue| (count + 1, cost + u64::from(queue.frame_cost)));
+    }
+
+    /// How many copies flooding a frame of port `from` takes, and what they cost where it is short.
+    #[must_use]
+    pub fn flood_cost(&self, from: PortIndex) -> (u64, u64) {
+        let own = self.queues.get(usize::from(from.0)).and_then(|queues| queues.first());
+        let (count, cost) = self.flood;
+        own.map_or(self.flood, |own| (count - 1, cost - u64::from(own.frame_cost)))
     }
 
     /// The queue of `port` that takes unicast frames from a source's queue number `queue`: VALE keeps the ring index,

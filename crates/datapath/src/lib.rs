@@ -6,6 +6,7 @@
 //! - [`grouping`]: a batch's verdicts turned into one list of frames per destination.
 //! - [`exchange`]: frames for a queue that another worker serves, handed over without a lock and without a copy.
 //! - [`finishing`]: frames that their sender left to a card, finished for ports that take only finished ones.
+//! - [`rota`]: whose turn it is, so that nobody's queues take the time of others'.
 //! - [`worker`]: an engine on a thread, with commands, spinning and sleep.
 //! - [`fabric`]: which ports exist and where; the one place that changes all of the above.
 
@@ -15,4 +16,5 @@ pub mod fabric;
 pub mod finishing;
 pub mod forwarding;
 pub mod grouping;
+pub mod rota;
 pub mod worker;

@@ -1,9 +1,8 @@
 //! An engine on a thread of its own: commands, spinning while there is work and a little longer, then sleep.
 //!
-//! Nothing here is on the path of a packet but the loop itself. Commands are closures that run between two steps; the
+//! Nothing here is on the path of a packet but the loop itself. Commands are closures that run between two turns; the
 //! sleep follows [`ringroad_ring::wakeup`]: announce, look once more, wait in epoll.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,8 +13,9 @@ use ringroad_port::clock::Clock;
 use ringroad_ring::wakeup::Sleeper;
 use rustix::event::epoll;
 
-use crate::engine::Engine;
+use crate::engine::{BELL, Engine};
 use crate::exchange::Doorbell;
+use crate::rota::TURN_COST;
 
 /// How a worker runs.
 #[derive(Debug, Clone)]
@@ -33,9 +33,9 @@ pub struct WorkerConfig {
 /// What a worker has done, readable at any time.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
-    /// Steps made.
+    /// Turns made.
     pub loops: AtomicU64,
-    /// Steps that moved frames.
+    /// Turns that moved frames.
     pub busy_loops: AtomicU64,
     /// Times it went to sleep.
     pub sleeps: AtomicU64,
@@ -108,7 +108,7 @@ impl Worker {
             stats: Arc::clone(&stats),
             sleeper: Sleeper::default(),
             config: config.clone(),
-            epoll: None,
+            spent_at_look: 0,
         };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{}", config.index))
@@ -117,7 +117,7 @@ impl Worker {
         Ok(Self { config, commands, pending, stop, stay_awake, bell, stats, thread: Some(thread) })
     }
 
-    /// Runs `command` on the worker's engine between two steps, and waits for what it returns.
+    /// Runs `command` on the worker's engine between two turns, and waits for what it returns.
     ///
     /// # Errors
     /// [`WorkerError::Gone`] where the thread has ended.
@@ -182,16 +182,17 @@ struct Running {
     stats: Arc<WorkerStats>,
     sleeper: Sleeper,
     config: WorkerConfig,
-    /// Kept between sleeps; commands may change the set of queues, so they discard it.
-    epoll: Option<OwnedFd>,
+    /// What turns had cost when the wake set was asked last.
+    spent_at_look: u64,
 }
 
 /// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or frames are
 /// held back for a time.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
-/// Empty steps between two looks at the clock.
-const STEPS_PER_CLOCK: u32 = 16;
-const BELL: u64 = u64::MAX;
+/// Empty turns between two looks at the clock.
+const TURNS_PER_CLOCK: u32 = 16;
+/// Queues told of a sleep between two turns: telling takes about as long as a look.
+const TOLD_AT_ONCE: usize = 512;
 
 impl Running {
     fn run(&mut self) {
@@ -205,31 +206,35 @@ impl Running {
         }
         let clock = Clock::system();
         let spin_ns = u64::try_from(self.config.spin.as_nanos()).unwrap_or(u64::MAX);
-        let mut empty_steps = 0u32;
+        let mut empty_turns = 0u32;
         let mut idle_since_ns = 0;
         while !self.stop.load(Ordering::Relaxed) {
             if self.pending.load(Ordering::Relaxed) {
                 self.run_commands();
-                empty_steps = 0;
+                empty_turns = 0;
             }
             bump(&self.stats.loops);
-            if self.engine.step() != 0 {
+            let frames = self.engine.turn();
+            if self.engine.spent() - self.spent_at_look >= TURN_COST {
+                self.look_at_wakes();
+            }
+            if frames != 0 {
                 bump(&self.stats.busy_loops);
-                empty_steps = 0;
+                empty_turns = 0;
                 continue;
             }
             std::hint::spin_loop();
-            empty_steps = empty_steps.wrapping_add(1);
-            if self.stay_awake.load(Ordering::Relaxed) || !empty_steps.is_multiple_of(STEPS_PER_CLOCK) {
+            empty_turns = empty_turns.wrapping_add(1);
+            if self.stay_awake.load(Ordering::Relaxed) || !empty_turns.is_multiple_of(TURNS_PER_CLOCK) {
                 continue;
             }
             let now_ns = clock.now_ns();
-            if empty_steps == STEPS_PER_CLOCK {
+            if empty_turns == TURNS_PER_CLOCK {
                 idle_since_ns = now_ns;
             }
             if now_ns - idle_since_ns >= spin_ns {
                 self.sleep();
-                empty_steps = 0;
+                empty_turns = 0;
             }
         }
     }
@@ -239,66 +244,58 @@ impl Running {
         // `pending` is cleared first: a command sent after this point sets it again.
         while let Ok(command) = self.commands.try_recv() {
             command(&mut self.engine);
-            self.epoll = None;
         }
     }
 
     fn sleep(&mut self) {
         self.bell.announce_sleep(&mut self.sleeper);
-        self.engine.prepare_sleep(true);
-        let work = self.pending.load(Ordering::Acquire)
-            || self.stop.load(Ordering::Acquire)
-            || self.engine.has_waiting();
-        if !work {
+        if self.engine.fall_asleep(TOLD_AT_ONCE)
+            && !self.pending.load(Ordering::Acquire)
+            && !self.stop.load(Ordering::Acquire)
+        {
             bump(&self.stats.sleeps);
             self.stats.sleeping.store(true, Ordering::Relaxed);
             // A failure to wait (out of descriptors) turns sleeping into polling: slower, never wrong.
             let _ = self.wait();
             self.stats.sleeping.store(false, Ordering::Relaxed);
         }
+        self.engine.awake();
         self.bell.awake();
-        self.engine.prepare_sleep(false);
     }
 
     fn wait(&mut self) -> rustix::io::Result<()> {
-        if self.epoll.is_none() {
-            let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            // By edge: what waits in a device whose destination is full would be readable all the time. Before each sleep every
-            // queue is looked at once more, so no edge can be missed.
-            let readable = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            epoll::add(&set, self.bell.descriptor(), epoll::EventData::new_u64(BELL), readable)?;
-            for (place, descriptor) in self.engine.wake_descriptors() {
-                epoll::add(&set, descriptor, epoll::EventData::new_u64(u64::from(place)), readable)?;
-            }
-            self.epoll = Some(set);
-        }
-        let Some(set) = &self.epoll else { return Ok(()) };
-        let mut events: [epoll::Event; 32] =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
         // A queue's clock may stand still in somebody's hand, so it is never relied on for longer.
         let lent = self.engine.has_lent().then_some(UNANNOUNCED_POLL);
         let due = self.engine.due_in().map(|due| due.min(UNANNOUNCED_POLL));
-        let most = lent
-            .into_iter()
-            .chain(due)
-            .min()
-            .map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
-        let ready = match epoll::wait(set.as_fd(), &mut events, most.as_ref()) {
+        self.take_wakes(lent.into_iter().chain(due).min())
+    }
+
+    /// Finds out which queues were woken while others had work.
+    #[cold]
+    fn look_at_wakes(&mut self) {
+        self.spent_at_look = self.engine.spent();
+        if self.engine.has_unwatched() {
+            // What cannot be asked now is asked next time.
+            let _ = self.take_wakes(Some(Duration::ZERO));
+        }
+    }
+
+    /// Waits for wake-ups, at most for so long, and takes some.
+    fn take_wakes(&mut self, most: Option<Duration>) -> rustix::io::Result<()> {
+        let most =
+            most.map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
+        let mut events: [epoll::Event; 32] =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
+        let set = self.engine.wake_set(self.bell.descriptor())?;
+        let ready = match epoll::wait(set, &mut events, most.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             result => result?,
         };
-        // A device that fails has no descriptor any more: what is in the set would be readable for ever.
-        let mut stale = false;
         for event in events.iter().take(ready) {
             let place = event.data.u64();
-            if place != BELL {
+            if place != BELL && self.engine.woken(place) {
                 bump(&self.stats.kicks_received);
-                stale |= !self.engine.drain_wake(place as u32);
             }
-        }
-        if stale {
-            self.epoll = None;
-            self.engine.end_wires();
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ringroad_datapath::fabric::{Fabric, QueueParts};
+use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::CounterSnapshot;
@@ -139,7 +139,7 @@ impl Site {
     fn attach(&mut self, name: &str) -> Far {
         let far = Far { takes_unfinished: name.chars().all(char::is_uppercase), ..Far::default() };
         let near = Near { far: far.clone(), lent: VecDeque::new() };
-        self.fabric.attach("vale0", name, vec![QueueParts::new(Box::new(near))]).unwrap();
+        self.fabric.attach("vale0", name, Share::User(0), vec![QueueParts::new(Box::new(near))]).unwrap();
         far
     }
 

@@ -119,6 +119,21 @@ impl QueueCounters {
     }
 }
 
+impl std::ops::AddAssign for CounterSnapshot {
+    fn add_assign(&mut self, other: Self) {
+        self.received_frames += other.received_frames;
+        self.received_bytes += other.received_bytes;
+        self.delivered_frames += other.delivered_frames;
+        self.delivered_bytes += other.delivered_bytes;
+        self.replicated_frames += other.replicated_frames;
+        for (total, dropped) in self.dropped.iter_mut().zip(other.dropped) {
+            *total += dropped;
+        }
+        self.violations += other.violations;
+        self.wakeups += other.wakeups;
+    }
+}
+
 impl CounterSnapshot {
     /// Frames dropped for `cause`.
     #[must_use]

@@ -34,9 +34,18 @@ pub struct Delivery {
 
 /// One queue of a port: a ring pair, served by exactly one worker. Nothing here blocks, allocates or logs.
 pub trait PortQueue: Send {
+    /// What it costs to deliver a frame here or receive one, beside copying its bytes: 1 for shared memory (50 to 100 ns), more where the kernel
+    /// is asked for each. Asked once for deliveries.
+    fn frame_cost(&self) -> u16 {
+        1
+    }
+
     /// Borrows whole frames into `batch`, as many as it has room for; they stay borrowed until [`PortQueue::release`].
     /// A queue whose other side broke a rule gives nothing any more and says so in [`PortQueue::fault`].
     fn receive(&mut self, batch: &mut Batch);
+
+    /// Takes no frame any more that the other side publishes from now on.
+    fn close(&mut self) {}
 
     /// Longest frame that [`PortQueue::receive`] may give, bytes.
     fn longest_frame_bytes(&self) -> usize {
@@ -115,6 +124,11 @@ pub trait PortQueue: Send {
     /// `true` announces that the datapath is about to sleep: it looks once more with [`PortQueue::has_waiting`] and then
     /// waits for [`PortQueue::wake_descriptor`]. `false` withdraws the announcement.
     fn prepare_sleep(&mut self, sleeping: bool);
+
+    /// Whether its announcement stands for as long as nobody was woken by it: such a queue is not told again of each sleep of its datapath.
+    fn sleeps_alone(&self) -> bool {
+        false
+    }
 
     /// The descriptor that becomes readable when a sleeping datapath is wanted; `None` for ports that never wake it.
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, WireId};
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share, WireId};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::device::Role;
 use ringroad_drivers::pipe::Pipe;
@@ -31,6 +31,9 @@ use crate::queue::Queue;
 use crate::ring::{OtherSide, RxRing, TxEnd, TxRing};
 use crate::stepped::{DeviceSleep, Stepped};
 use crate::waiter::Binding;
+
+/// All ports are the program's own.
+const ALL: Share = Share::User(0);
 
 /// A datapath of one's own: switches, pipes and devices, with no daemon.
 ///
@@ -257,7 +260,7 @@ impl Embedded {
         let (shm, queues) = place_shm(&home, &full_name, impairment)?;
         let index = {
             let mut inner = self.lock();
-            let index = inner.fabric.attach(switch, port, queues)?;
+            let index = inner.fabric.attach(switch, port, ALL, queues)?;
             inner.homes.retain(|(_, home)| home.strong_count() > 0);
             inner.homes.push((full_name, Arc::downgrade(&home)));
             index
@@ -310,7 +313,7 @@ impl Embedded {
             let mut inner = self.lock();
             inner.homes.retain(|(_, home)| home.strong_count() > 0);
             inner.homes.push((full_name.clone(), Arc::downgrade(&home)));
-            inner.fabric.wire(queues, device_queues)?
+            inner.fabric.wire(ALL, queues, device_queues)?
         };
         let info = PortInfo {
             name: full_name,

@@ -35,11 +35,10 @@ impl Stepped {
     /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step and look again.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut engine = self.lock();
-        engine.prepare_sleep(true);
-        let sleeps = !engine.has_waiting();
+        let sleeps = engine.fall_asleep(usize::MAX);
         let others = self.asleep.fetch_add(usize::from(sleeps), Ordering::Relaxed);
         if !sleeps && others == 0 {
-            engine.prepare_sleep(false);
+            engine.awake();
         }
         sleeps
     }
@@ -54,12 +53,11 @@ impl Stepped {
         let others = self.asleep.fetch_sub(1, Ordering::Relaxed) - 1;
         engine.step();
         if others == 0 {
-            engine.prepare_sleep(false);
+            engine.awake();
             return;
         }
         // Devices wake once for an announcement, and this was it.
-        engine.prepare_sleep(true);
-        if engine.has_waiting()
+        if !engine.fall_asleep(usize::MAX)
             && let Some(bell) = self.bell.get()
         {
             eventfd::ring_own(bell);

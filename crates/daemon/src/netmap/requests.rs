@@ -247,7 +247,7 @@ impl Netmap {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
         port.end_service(&mut ports.fabric)?;
-        let attached = ports.fabric.attach(switch, name, unbound(port.queues()));
+        let attached = ports.fabric.attach(switch, name, port.share(), unbound(port.queues()));
         if attached.is_err() {
             port.serve(&mut ports.fabric)?;
         }
@@ -274,8 +274,8 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{name} is on no switch")));
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
-        let index = ports.fabric.attach(second, name, other)?.0;
-        if let Err(error) = ports.fabric.replace(&first, name, one) {
+        let index = ports.fabric.attach(second, name, port.share(), other)?.0;
+        if let Err(error) = ports.fabric.replace(&first, name, port.share(), one) {
             ports.fabric.detach(second, name)?;
             return Err(error.into());
         }
@@ -291,7 +291,7 @@ impl Netmap {
         ports.on_switches.remove(&format!("{second}:{name}"));
         ports.fabric.detach(second, name)?;
         if let Kind::Persistent { switch: Some(first), .. } = &port.kind {
-            ports.fabric.replace(first, name, unbound(port.queues()))?;
+            ports.fabric.replace(first, name, port.share(), unbound(port.queues()))?;
         }
         Ok(())
     }

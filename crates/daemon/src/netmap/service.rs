@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringroad_datapath::fabric::{Fabric, QueueParts, WireId};
+use ringroad_datapath::fabric::{Fabric, QueueParts, Share, WireId};
 use ringroad_drivers::device::{Device, Role};
 use ringroad_drivers::registry::{open_device, plan_device};
 use ringroad_drivers::shm::{ShmQueue, Watch};
@@ -100,6 +100,11 @@ impl NetmapPort {
         Ok(QueueParts { port: Box::new(port), counters })
     }
 
+    /// In whose share of the workers' time the port is served.
+    pub(crate) fn share(&self) -> Share {
+        Share::User(self.memory.uid)
+    }
+
     /// The datapath's side of the queues that are not the host's.
     pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, Failure> {
         (0..self.queues()).map(|queue| self.queue(queue)).collect()
@@ -111,7 +116,7 @@ impl NetmapPort {
         match self.kind.clone() {
             Kind::Ephemeral { switch, port } => {
                 if matches!(self.service, Service::None) && !self.rings.is_empty() {
-                    let index = fabric.attach(&switch, &port, self.queue_parts()?)?;
+                    let index = fabric.attach(&switch, &port, self.share(), self.queue_parts()?)?;
                     self.service = Service::Switch;
                     return Ok(Some(index.0));
                 }
@@ -119,14 +124,14 @@ impl NetmapPort {
             Kind::Persistent { switch: None, .. } => {
                 if matches!(self.service, Service::None) && !self.rings.is_empty() {
                     let drains = parts(&mut open_drain(self.queues())?);
-                    self.service = Service::Drain(fabric.wire(self.queue_parts()?, drains)?);
+                    self.service = Service::Drain(fabric.wire(self.share(), self.queue_parts()?, drains)?);
                 }
             }
             Kind::Persistent { switch: Some(switch), .. } => {
                 let served = matches!(self.service, Service::Switch);
                 if served == self.rings.is_empty() {
                     let queues = if served { unbound(self.queues()) } else { self.queue_parts()? };
-                    fabric.replace(&switch, &self.name, queues)?;
+                    fabric.replace(&switch, &self.name, self.share(), queues)?;
                     self.service = if served { Service::None } else { Service::Switch };
                 }
             }
@@ -201,7 +206,7 @@ impl NetmapPort {
                             .collect::<Result<_, _>>()?
                     }
                 };
-                Ok(Some(Box::new(OpenSide { wire: fabric.wire(own, queues)?, device })))
+                Ok(Some(Box::new(OpenSide { wire: fabric.wire(self.share(), own, queues)?, device })))
             }
             (side, _) => Ok(side),
         }
@@ -216,7 +221,7 @@ impl NetmapPort {
                     fabric.detach(switch, port)?;
                 }
                 Kind::Persistent { switch: Some(switch), .. } => {
-                    fabric.replace(switch, &self.name, unbound(self.queues()))?;
+                    fabric.replace(switch, &self.name, self.share(), unbound(self.queues()))?;
                 }
                 _ => {}
             },

@@ -86,6 +86,11 @@ impl PortQueue for PacketQueue {
         either!(&mut self.receiver, receiver => receiver.receive(batch));
     }
 
+    fn frame_cost(&self) -> u16 {
+        // Several are sent with one system call, but each takes the kernel's way.
+        8
+    }
+
     fn longest_frame_bytes(&self) -> usize {
         either!(&self.receiver, receiver => receiver.longest_frame_bytes())
     }

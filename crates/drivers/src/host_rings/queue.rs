@@ -40,6 +40,10 @@ impl PortQueue for HostQueue {
         self.tap.receive(batch);
     }
 
+    fn frame_cost(&self) -> u16 {
+        self.tap.frame_cost()
+    }
+
     fn longest_frame_bytes(&self) -> usize {
         self.tap.longest_frame_bytes()
     }

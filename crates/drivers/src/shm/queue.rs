@@ -49,6 +49,10 @@ pub struct ShmQueue {
     awaits_room: bool,
     announced_room: bool,
     released: bool,
+    /// Whether nothing is taken any more that the program publishes from now on.
+    is_closed: bool,
+    /// Slots that wait and are known to hold no whole frame: nobody looks at them again before there are more.
+    incomplete: u32,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
 }
@@ -98,6 +102,8 @@ impl ShmQueue {
             awaits_room: false,
             announced_room: false,
             released: false,
+            is_closed: false,
+            incomplete: 0,
             counters,
             counted: [false; 2],
         }
@@ -264,8 +270,12 @@ impl PortQueue for ShmQueue {
         self.learn_header();
         let header_bytes = self.header_bytes;
         let Some(take) = &mut self.take else { return };
-        match take.refresh() {
-            Ok(0) => return,
+        let waiting = match take.violation() {
+            None if self.is_closed => Ok(take.waiting()),
+            _ => take.refresh(),
+        };
+        match waiting {
+            Ok(waiting) if waiting == self.incomplete => return,
             Ok(_) => {}
             Err(_) => return self.count_violation(0),
         }
@@ -294,8 +304,19 @@ impl PortQueue for ShmQueue {
         if let Some(watch) = &mut self.watch {
             watch.show(Direction::Tx, take.view(), from, take.position());
         }
+        self.incomplete = if batch.has_room(MAX_FRAGMENTS) { take.waiting() } else { 0 };
         if outcome.is_err() {
             self.count_violation(0);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(take) = &mut self.take
+            && !self.is_closed
+        {
+            // A rule that was broken shows when the frames are taken.
+            let _ = take.refresh();
+            self.is_closed = true;
         }
     }
 
@@ -447,6 +468,10 @@ impl PortQueue for ShmQueue {
         self.awaits_room &= sleeping;
     }
 
+    fn sleeps_alone(&self) -> bool {
+        true
+    }
+
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.events.kick.as_fd())
     }
@@ -460,7 +485,7 @@ impl PortQueue for ShmQueue {
         let Some(take) = &mut self.take else { return false };
         // An unfinished frame is no work: it would keep the datapath from sleeping.
         match take.refresh() {
-            Ok(0) => false,
+            Ok(waiting) if waiting == self.incomplete => false,
             Ok(_) => take.has_whole_frame(),
             Err(_) => {
                 self.count_violation(0);
@@ -505,7 +530,14 @@ impl PortQueue for UnboundQueue {
 
     fn prepare_sleep(&mut self, _sleeping: bool) {}
 
+    fn sleeps_alone(&self) -> bool {
+        true
+    }
+
     fn has_waiting(&mut self) -> bool {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,6 +168,11 @@ impl PortQueue for TapQueue {
         }
     }
 
+    fn frame_cost(&self) -> u16 {
+        // A system call each.
+        16
+    }
+
     fn longest_frame_bytes(&self) -> usize {
         self.longest_bytes
     }

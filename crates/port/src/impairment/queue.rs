@@ -272,6 +272,14 @@ impl PortQueue for ImpairedQueue {
         self.port.receive(batch);
     }
 
+    fn frame_cost(&self) -> u16 {
+        self.port.frame_cost()
+    }
+
+    fn close(&mut self) {
+        self.port.close();
+    }
+
     fn longest_frame_bytes(&self) -> usize {
         self.port.longest_frame_bytes()
     }

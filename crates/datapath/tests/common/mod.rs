@@ -1,0 +1,154 @@
+//! Ports of which a test has the far side.
+
+#![allow(dead_code, clippy::unwrap_used, unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::fabric::QueueParts;
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+
+/// The far side of a port.
+#[derive(Default)]
+pub struct Far {
+    /// Frames that it has left to send.
+    pub left: AtomicU64,
+    /// Frames that were taken from it.
+    pub taken: AtomicU64,
+    /// Frames delivered to it.
+    pub got: AtomicU64,
+    /// Numbers of the frames that it got, where it was asked to keep them.
+    pub numbers: Mutex<Vec<u32>>,
+    pub keeps_numbers: AtomicBool,
+    /// Times that it was looked at for frames.
+    pub looks: AtomicU64,
+    /// Times that it was told of a sleep.
+    pub told: AtomicU64,
+    pub is_closed: AtomicBool,
+    /// Queues of it that exist.
+    pub queues: AtomicUsize,
+    /// Slots that were not released when their queue ended.
+    pub unreleased: AtomicUsize,
+}
+
+impl Far {
+    pub fn sending(frames: u64) -> Arc<Self> {
+        Arc::new(Self { left: frames.into(), ..Self::default() })
+    }
+}
+
+/// A queue that sends copies of one frame, each with the number of frames left in bytes 14 to 18.
+pub struct Near {
+    far: Arc<Far>,
+    frame: Vec<u8>,
+    lent: usize,
+    /// The frames of a batch, which stay where they are until they are released.
+    memory: Vec<Vec<u8>>,
+    /// Stepped when the fabric asks what the queue takes: frames move in the middle of a change.
+    steps: Option<Arc<Mutex<Engine>>>,
+}
+
+pub const BROADCAST: [u8; 6] = [0xff; 6];
+
+/// The address of the station at port `number`.
+pub fn station(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number]
+}
+
+impl Near {
+    pub fn new(far: &Arc<Far>, to: [u8; 6], from: [u8; 6], bytes: usize) -> Self {
+        let mut frame = [&to[..], &from[..]].concat();
+        frame.resize(bytes, 0);
+        far.queues.fetch_add(1, SeqCst);
+        Self { far: Arc::clone(far), frame, lent: 0, memory: Vec::new(), steps: None }
+    }
+
+    pub fn stepping(mut self, engine: &Arc<Mutex<Engine>>) -> Self {
+        self.steps = Some(Arc::clone(engine));
+        self
+    }
+
+    pub fn parts(self) -> Vec<QueueParts> {
+        vec![QueueParts::new(Box::new(self))]
+    }
+}
+
+impl PortQueue for Near {
+    fn receive(&mut self, batch: &mut Batch) {
+        self.far.looks.fetch_add(1, SeqCst);
+        if self.lent == 0 {
+            self.memory.clear();
+        }
+        while batch.has_room(1) && !self.far.is_closed.load(SeqCst) {
+            let left = self.far.left.load(SeqCst);
+            if left == 0 {
+                return;
+            }
+            self.far.left.store(left - 1, SeqCst);
+            let mut frame = self.frame.clone();
+            frame[14..18].copy_from_slice(&(left as u32).to_be_bytes());
+            self.memory.push(frame);
+            let frame = self.memory.last().unwrap();
+            // SAFETY: a vector's bytes stay where they are when it moves, and it is kept until all are released.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            self.lent += 1;
+        }
+    }
+
+    fn release(&mut self, slots: usize) {
+        self.lent -= slots;
+        self.far.taken.fetch_add(slots as u64, SeqCst);
+    }
+
+    fn close(&mut self) {
+        self.far.is_closed.store(true, SeqCst);
+    }
+
+    fn takes_frames(&self) -> bool {
+        if let Some(engine) = &self.steps {
+            engine.lock().unwrap().step();
+        }
+        true
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        for &number in frames {
+            let frame = batch.frame(usize::from(number));
+            let mut head = [0; 18];
+            frame[0].bytes().read(&mut head);
+            if self.far.keeps_numbers.load(SeqCst) {
+                let number = u32::from_be_bytes(head[14..].try_into().unwrap());
+                self.far.numbers.lock().unwrap().push(number);
+            }
+        }
+        self.far.got.fetch_add(frames.len() as u64, SeqCst);
+        let bytes = frames.iter().map(|&number| batch.frame_bytes(usize::from(number)) as u64).sum();
+        Delivery { frames: frames.len() as u32, bytes, ..Delivery::default() }
+    }
+
+    fn flush(&mut self) -> u32 {
+        0
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.far.told.fetch_add(u64::from(sleeping), SeqCst);
+    }
+
+    fn sleeps_alone(&self) -> bool {
+        true
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.far.left.load(SeqCst) > 0
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        self.far.queues.fetch_sub(1, SeqCst);
+        self.far.unreleased.fetch_add(self.lent, SeqCst);
+    }
+}

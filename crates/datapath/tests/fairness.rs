@@ -1,0 +1,186 @@
+//! Nobody's ports, queues or floods take the time of others: counted in copies, not measured.
+
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+mod common;
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+
+use common::{BROADCAST, Far, Near, station};
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
+use ringroad_datapath::rota::TURN_COST;
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_switch::{MAX_PORTS, MacTableConfig};
+
+struct Site {
+    fabric: Fabric,
+    engine: Arc<Mutex<Engine>>,
+    /// What the attacker's ports get.
+    attacker: Arc<Far>,
+    bystanders: [Arc<Far>; 2],
+}
+
+impl Site {
+    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames of `bytes` bytes to flood.
+    fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
+        let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
+        let bystanders = [Far::sending(0), Far::sending(0)];
+        for (number, far) in (1..).zip(&bystanders) {
+            let near = Near::new(far, BROADCAST, station(number), 60);
+            fabric.attach("vale8", &format!("b{number}"), Share::User(1), near.parts()).unwrap();
+        }
+        let attacker = Far::sending(frames);
+        for port in 0..ports {
+            let near = |_| QueueParts::new(Box::new(Near::new(&attacker, BROADCAST, station(port), bytes)));
+            let queues = (0..queues).map(near).collect();
+            fabric.attach("vale9", &format!("e{port}"), Share::User(2), queues).unwrap();
+        }
+        Self { fabric, engine, attacker, bystanders }
+    }
+
+    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies and looks.
+    fn one_way(&self) -> (u64, u64) {
+        let [one, other] = &self.bystanders;
+        let before = (self.attacker.got.load(SeqCst), self.attacker.looks.load(SeqCst));
+        let got = other.got.load(SeqCst);
+        one.left.store(1, SeqCst);
+        while other.got.load(SeqCst) == got {
+            self.engine.lock().unwrap().turn();
+        }
+        (self.attacker.got.load(SeqCst) - before.0, self.attacker.looks.load(SeqCst) - before.1)
+    }
+}
+
+#[test]
+fn a_flood_over_thousands_of_queues_lets_a_bystander_wait_for_one_turn() {
+    let site = Site::new(120, 16, u64::MAX, 60);
+    let mut most = (0, 0);
+    for _ in 0..500 {
+        let (copies, looks) = site.one_way();
+        most = (most.0.max(copies), most.1.max(looks));
+    }
+    // The turn's last batch may begin with nearly all of the share left, and ends with a whole flood.
+    assert!(most.0 <= 2 * TURN_COST + MAX_PORTS as u64, "{most:?}");
+    assert!(most.0 > 0 && most.1 > 0);
+}
+
+#[test]
+fn so_do_long_frames() {
+    let site = Site::new(100, 1, u64::MAX, 60_000);
+    for _ in 0..100 {
+        // A flood of one such frame is dearer than a turn.
+        assert!(site.one_way().0 <= 99);
+    }
+}
+
+#[test]
+fn so_do_thousands_of_queues_with_nothing_in_them() {
+    let site = Site::new(120, 16, 0, 60);
+    for _ in 0..3000 {
+        let (copies, looks) = site.one_way();
+        assert!(copies == 0 && looks <= TURN_COST, "{looks}");
+    }
+    // Meanwhile they have been put to sleep, and cost nothing.
+    assert!(site.one_way().1 <= 16);
+}
+
+#[test]
+fn two_users_with_endless_work_get_the_same_whatever_their_number_of_queues() {
+    let site = Site::new(120, 16, u64::MAX, 60);
+    let [one, other] = &site.bystanders;
+    one.left.store(u64::MAX, SeqCst);
+    let (mut mine, mut all) = (0, 0);
+    for _ in 0..2000 {
+        let mut engine = site.engine.lock().unwrap();
+        let (got, spent) = (other.got.load(SeqCst), engine.spent());
+        engine.turn();
+        all += engine.spent() - spent;
+        if other.got.load(SeqCst) != got {
+            mine += engine.spent() - spent;
+        }
+    }
+    let difference = (2 * mine).abs_diff(all);
+    assert!(difference <= 4 * TURN_COST, "{mine} of {all}");
+}
+
+#[test]
+fn a_batch_in_parts_reaches_every_port_once_and_in_order() {
+    let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
+    let sender = Far::sending(1000);
+    fabric
+        .attach("vale0", "s", Share::User(1), Near::new(&sender, BROADCAST, station(1), 60).parts())
+        .unwrap();
+    let sinks: Vec<_> = (0..100).map(|_| Far::sending(0)).collect();
+    for (number, far) in sinks.iter().enumerate() {
+        far.keeps_numbers.store(true, SeqCst);
+        let near = Near::new(far, BROADCAST, station(number as u8 + 2), 60);
+        fabric.attach("vale0", &format!("p{number}"), Share::User(1), near.parts()).unwrap();
+    }
+    let mut turns = 0;
+    while sender.taken.load(SeqCst) < 1000 {
+        let mut engine = engine.lock().unwrap();
+        assert!(engine.turn() < 256, "a batch is never flooded in one turn");
+        assert!(sender.taken.load(SeqCst) == 1000 || !engine.fall_asleep(usize::MAX), "frames are held");
+        turns += 1;
+        assert!(turns < 1000);
+    }
+    let expected: Vec<u32> = (1..=1000).rev().collect();
+    for far in &sinks {
+        assert!(*far.numbers.lock().unwrap() == expected);
+    }
+    assert_eq!(sender.taken.load(SeqCst), 1000);
+    let totals = fabric.switch_totals("vale0").unwrap().totals;
+    assert_eq!((totals.received_frames, totals.delivered_frames), (1000, 100_000));
+    assert_eq!(totals.received_bytes, 60_000);
+    assert_eq!(CounterSnapshot::unaccounted(&[totals]), 0);
+}
+
+#[test]
+fn a_port_that_leaves_amid_a_batch_leaves_exact_accounts() {
+    let mut site = Site::new(120, 2, u64::MAX, 60);
+    for port in 0..120 {
+        site.engine.lock().unwrap().turn();
+        let left = site.attacker.left.load(SeqCst);
+        site.fabric.detach("vale9", &format!("e{port}")).unwrap();
+        // Its last frames are forwarded, but not for ever.
+        let drained = left - site.attacker.left.load(SeqCst);
+        assert!(drained <= 65 * (TURN_COST + 256), "{drained}");
+        site.attacker.is_closed.store(false, SeqCst);
+    }
+    assert_eq!((site.attacker.queues.load(SeqCst), site.attacker.unreleased.load(SeqCst)), (0, 0));
+    let totals = site.fabric.totals();
+    assert_eq!(totals.delivered_frames, site.attacker.got.load(SeqCst));
+    assert_eq!(CounterSnapshot::unaccounted(&[totals]), 0);
+}
+
+#[test]
+fn a_port_that_is_closed_forwards_what_it_had_and_takes_nothing_more() {
+    let (mut fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
+    let (sender, got) = (Far::sending(4000), Far::sending(0));
+    fabric
+        .attach("vale0", "s", Share::User(1), Near::new(&sender, BROADCAST, station(1), 60).parts())
+        .unwrap();
+    fabric.attach("vale0", "p", Share::User(1), Near::new(&got, BROADCAST, station(2), 60).parts()).unwrap();
+    fabric.detach("vale0", "s").unwrap();
+    assert!(sender.is_closed.load(SeqCst));
+}
+
+#[test]
+fn falling_asleep_again_costs_what_was_awake_and_not_what_exists() {
+    let site = Site::new(120, 16, 0, 60);
+    let mut engine = site.engine.lock().unwrap();
+    let told = |site: &Site| site.attacker.told.load(SeqCst);
+    let mut tries = 0;
+    while !engine.fall_asleep(512) {
+        tries += 1;
+    }
+    assert_eq!((tries, told(&site)), (3, 120 * 16), "told in parts");
+    engine.awake();
+    // Places 2 and on are the attacker's.
+    assert!(engine.woken(100));
+    engine.turn();
+    assert!(engine.fall_asleep(512));
+    assert_eq!(told(&site), 120 * 16 + 1);
+}

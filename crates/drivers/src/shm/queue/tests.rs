@@ -1,0 +1,69 @@
+//! What a queue takes of what its program publishes, and when.
+#![allow(clippy::unwrap_used)]
+
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use ringroad_ring::program_end::ProgramEnd;
+use ringroad_ring::region::HugePages;
+
+use super::super::ShmPort;
+use super::*;
+
+const SLOTS: u32 = 64;
+
+fn site() -> (ShmPort, ShmQueue, ProgramEnd) {
+    let port = ShmPort::create("p", 1, SLOTS, 2048, 0, HugePages::Never).unwrap();
+    let queue = port.queue(0, Arc::default()).unwrap();
+    let ring = RingView::new(port.region(), port.placement().tx_rings[0], SLOTS).unwrap();
+    (port, queue, ProgramEnd::take_up(ring, Direction::Tx))
+}
+
+/// Publishes slots of 60 bytes, of which those that `more` says are continued by the next.
+fn publish(program: &mut ProgramEnd, more: &[bool]) {
+    let window = program.window_mut();
+    for (place, more) in (0..).zip(more) {
+        window.set(place, 60, if *more { MORE_FRAGMENTS } else { 0 });
+    }
+    window.advance(more.len() as u32);
+    program.sync().unwrap();
+}
+
+fn take(queue: &mut ShmQueue) -> Vec<usize> {
+    let mut batch = Batch::new();
+    batch.reset(BATCH_FRAMES);
+    queue.receive(&mut batch);
+    queue.release(batch.slots());
+    queue.flush();
+    (0..batch.frames()).map(|frame| batch.frame(frame).len()).collect()
+}
+
+#[test]
+fn a_queue_that_is_closed_takes_what_was_published_before_and_nothing_after() {
+    let (_port, mut queue, mut program) = site();
+    publish(&mut program, &[false; 3]);
+    queue.close();
+    publish(&mut program, &[false; 5]);
+    queue.close();
+    assert_eq!(take(&mut queue), [1; 3]);
+    assert_eq!(take(&mut queue), [0; 0]);
+}
+
+#[test]
+fn a_frame_in_parts_is_taken_when_it_is_whole_however_often_it_was_looked_at_before() {
+    let (_port, mut queue, mut program) = site();
+    for _ in 0..3 {
+        publish(&mut program, &[false, true, true]);
+        assert!(queue.has_waiting());
+        assert_eq!(take(&mut queue), [1]);
+        for _ in 0..3 {
+            assert!(!queue.has_waiting());
+            assert_eq!(take(&mut queue), [0; 0]);
+        }
+        publish(&mut program, &[true]);
+        assert!(!queue.has_waiting());
+        assert_eq!(take(&mut queue), [0; 0]);
+        publish(&mut program, &[false, false]);
+        assert!(queue.has_waiting());
+        assert_eq!(take(&mut queue), [4, 1]);
+        assert!(!queue.has_waiting());
+    }
+}
