@@ -4,10 +4,12 @@
 //! frame stays with the caller. No input makes it panic or hold more than its limit.
 
 use std::collections::TryReserveError;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
+use crate::printable::printable;
 
 /// Longest body of a request, bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
@@ -101,8 +103,10 @@ impl FrameDecoder {
         }
         let missing = announced_bytes - self.body.len();
         let (piece, rest) = input.split_at(missing.min(input.len()));
-        // Memory follows the bytes that came, not those announced.
-        self.body.try_reserve(piece.len())?;
+        // Memory follows the bytes that came, not those announced, and never goes beyond those.
+        if self.body.capacity() - self.body.len() < piece.len() {
+            self.body.try_reserve_exact(missing.min(piece.len().max(self.body.len())))?;
+        }
         self.body.extend_from_slice(piece);
         *input = rest;
         if self.body.len() < announced_bytes {
@@ -118,7 +122,7 @@ impl FrameDecoder {
         self.head_bytes > 0
     }
 
-    /// Memory held for the current frame, bytes: at most twice the limit, however the pieces come.
+    /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the pieces come.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.body.capacity()
@@ -150,6 +154,29 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, EncodeError> {
     encode(reply, MAX_REPLY_BYTES)
 }
 
+/// How many bytes a part of a message takes in a frame.
+#[must_use]
+pub fn encoded_bytes(part: &impl Serialize) -> usize {
+    let mut counted = Counted(0);
+    // What cannot be encoded cannot be sent either, and is told then.
+    let _ = serde_json::to_writer(&mut counted, part);
+    counted.0
+}
+
+/// Counts bytes instead of keeping them.
+struct Counted(usize);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn encode(message: &impl Serialize, max_bytes: usize) -> Result<Vec<u8>, EncodeError> {
     let mut frame = vec![0; HEAD_BYTES];
     serde_json::to_writer(&mut frame, message)?;
@@ -173,7 +200,7 @@ pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
     serde_json::from_slice(body).map_err(|error| {
         ErrorReply::new(
             ErrorKind::BadRequest,
-            format!("not a request that this daemon knows: {}", quotable(&error.to_string())),
+            format!("not a request that this daemon knows: {}", printable(&error.to_string(), QUOTED_CHARS)),
             "use a program and a daemon of the same version",
         )
     })
@@ -184,20 +211,7 @@ pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
 /// # Errors
 /// Why it is none, in words fit for a terminal.
 pub fn decode_reply(body: &[u8]) -> Result<Reply, String> {
-    serde_json::from_slice(body).map_err(|error| quotable(&error.to_string()))
-}
-
-/// `text` cut short and without control characters: it quotes what a peer sent, and ends on terminals and in logs.
-fn quotable(text: &str) -> String {
-    let mut quoted: String = text
-        .chars()
-        .take(QUOTED_CHARS)
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
-    if text.chars().nth(QUOTED_CHARS).is_some() {
-        quoted.push('…');
-    }
-    quoted
+    serde_json::from_slice(body).map_err(|error| printable(&error.to_string(), QUOTED_CHARS))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::error::ControlError;
 use crate::fd_passing::{MAX_DESCRIPTORS, receive, send};
 use crate::message::{ErrorKind, ErrorReply, PROTOCOL_VERSION, Reply, Request};
 use crate::peer::PeerCredentials;
+use crate::report::{ListReport, MacEntryReport, StatusReport};
 use crate::socket_path::fallback_socket_path;
 
 /// How long [`Connection`] waits for the daemon unless told otherwise.
@@ -72,6 +73,71 @@ impl Connection {
                 "use a program and a daemon of the same version",
             ))),
             _ => Err(ControlError::ProtocolViolation("no hello for a hello".to_owned())),
+        }
+    }
+
+    /// Asks for everything that the daemon knows of itself, with all ports.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub fn status(&mut self) -> Result<StatusReport, ControlError> {
+        let Reply::Status(mut status) = self.request(&Request::Status)?.0 else {
+            return Err(ControlError::ProtocolViolation("no status for a status".to_owned()));
+        };
+        let rest = self.list_from(status.next.take())?;
+        status.ports.extend(rest.ports);
+        Ok(status)
+    }
+
+    /// Asks for all ports.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub fn list(&mut self) -> Result<ListReport, ControlError> {
+        let mut list = self.page(&Request::List)?;
+        let rest = self.list_from(list.next.take())?;
+        list.ports.extend(rest.ports);
+        Ok(list)
+    }
+
+    /// The ports from a place on.
+    fn list_from(&mut self, mut next: Option<String>) -> Result<ListReport, ControlError> {
+        let mut ports = Vec::new();
+        while let Some(place) = next {
+            let page = self.page(&Request::ListFrom { place })?;
+            // A daemon that gives nothing and yet promises more would be asked for ever.
+            next = page.next.filter(|_| !page.ports.is_empty());
+            ports.extend(page.ports);
+        }
+        Ok(ListReport { ports, next: None })
+    }
+
+    fn page(&mut self, request: &Request) -> Result<ListReport, ControlError> {
+        match self.request(request)?.0 {
+            Reply::List(list) => Ok(list),
+            _ => Err(ControlError::ProtocolViolation("no list for a list".to_owned())),
+        }
+    }
+
+    /// Asks for all learned addresses of a switch; they come in their order.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub fn mac_table(&mut self, switch: &str) -> Result<Vec<MacEntryReport>, ControlError> {
+        let mut entries: Vec<MacEntryReport> = Vec::new();
+        loop {
+            let after = entries.last().map(|entry| entry.mac.clone());
+            let request = Request::MacTable { switch: switch.to_owned(), after };
+            match self.request(&request)?.0 {
+                Reply::MacTable(more) => match more
+                    .last()
+                    .is_some_and(|last| entries.last().is_none_or(|entry| entry.mac < last.mac))
+                {
+                    true => entries.extend(more),
+                    false => return Ok(entries),
+                },
+                _ => return Err(ControlError::ProtocolViolation("no table for a table".to_owned())),
+            }
         }
     }
 

@@ -16,7 +16,7 @@
 //!
 //! - [`message`], [`report`]: what is said; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
-//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is.
+//! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text of strangers.
 //! - [`listening_socket`]: a socket's file, for whoever serves one.
 
 pub mod codec;
@@ -27,6 +27,7 @@ pub mod listening_socket;
 pub mod message;
 pub mod netmap;
 pub mod peer;
+pub mod printable;
 pub mod report;
 pub mod server_connection;
 pub mod socket_path;

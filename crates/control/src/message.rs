@@ -39,6 +39,11 @@ pub enum Request {
     Status,
     /// Asks for the ports. Answered by [`Reply::List`].
     List,
+    /// Asks for the ports behind those of an earlier answer, which had not room for all. Answered by [`Reply::List`].
+    ListFrom {
+        /// [`ListReport::next`] of that answer.
+        place: String,
+    },
     /// Makes a port that stays until it is detached. Answered by [`Reply::Attached`].
     Attach {
         /// Port name as the user typed it.
@@ -57,10 +62,13 @@ pub enum Request {
         /// Port name as it was attached.
         name: String,
     },
-    /// Asks for the learned addresses of a switch. Answered by [`Reply::MacTable`].
+    /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
     MacTable {
         /// Name of the switch, such as `vale0`.
         switch: String,
+        /// Last address of an earlier answer, to be told of those behind it; `None` begins with the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// Makes this connection a netmap device. Answered by [`Reply::NetmapDevice`], after which the daemon puts the same badge into the
     /// connection as [`Badge::to_bytes`] and takes no more requests from it.
@@ -150,7 +158,7 @@ pub enum Reply {
     Status(StatusReport),
     /// The ports.
     List(ListReport),
-    /// The learned addresses of a switch, in no order.
+    /// Learned addresses of a switch in their order; none where there are no more.
     MacTable(Vec<MacEntryReport>),
     /// The connection is a netmap device.
     NetmapDevice(Badge),

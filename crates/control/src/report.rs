@@ -29,6 +29,9 @@ pub struct StatusReport {
     pub switches: Vec<SwitchReport>,
     /// The ports, those on switches and all others.
     pub ports: Vec<PortReport>,
+    /// As [`ListReport::next`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
     /// Memory of all regions together, bytes.
     pub shared_memory_bytes: u64,
     /// Part of `shared_memory_bytes` that lies in huge pages, bytes.
@@ -105,6 +108,9 @@ pub struct SwitchReport {
 pub struct ListReport {
     /// The ports, those on switches and all others.
     pub ports: Vec<PortReport>,
+    /// Where the answer had not room for all: the place of the next, for [`Request::ListFrom`](crate::message::Request::ListFrom).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A port.

@@ -1,14 +1,15 @@
 //! The daemon's end of a control connection: never blocks, bounded in memory, hostile bytes in.
 //!
-//! For a level-triggered event loop. Whenever the socket is ready, or has hung up:
+//! For an event loop, by level or by edge. Whenever the socket is ready, or has hung up:
 //!
 //! 1. [`ServerConnection::flush`];
 //! 2. while [`ServerConnection::next_request`] gives something, serve it and [`ServerConnection::send`] the reply;
 //! 3. drop the connection if it [`ServerConnection::is_closed`], else wait for input if
 //!    [`ServerConnection::wants_read`] and for output if [`ServerConnection::wants_write`].
 //!
-//! A loop that leaves step 2 early, to be fair to others, must come back by itself while
-//! [`ServerConnection::has_input`], of which the kernel knows nothing.
+//! A loop that leaves step 2 early, to be fair to others, must come back by itself: by level while [`ServerConnection::has_input`], of which the
+//! kernel knows nothing; by edge always, since no new edge comes for what has not been read. Once step 2 has come to its end the socket is empty, or
+//! is full of replies: the next edge is to be waited for.
 //!
 //! What a hostile peer can hold: [`RECEIVE_BYTES`] and one frame of input, and one reply at a time, since no request is
 //! taken while a reply waits to be sent.
@@ -268,6 +269,20 @@ impl ServerConnection {
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes
+    }
+
+    /// Whether a request has begun and not ended.
+    #[must_use]
+    pub fn is_within_request(&self) -> bool {
+        self.decoder.is_within_frame()
+    }
+
+    /// Memory that the peer makes this connection hold, bytes: of a request that has not ended, of input that was not looked at yet, and of replies
+    /// that it has not read.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let replies: usize = self.queue.iter().map(|frame| frame.bytes.capacity()).sum();
+        self.decoder.held_bytes() + self.input.capacity() + replies
     }
 
     /// Whether there is nothing left to do but to drop the connection.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
 use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
-use ringroad_control::report::MacEntryReport;
+use ringroad_control::report::{ListReport, MacEntryReport};
 use ringroad_control::{
     Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
 };
@@ -176,9 +176,32 @@ fn a_long_reply_arrives_whole() {
     let answer = table.clone();
     let daemon = Daemon::answering(move |_| (answer.clone(), Vec::new()));
     let mut connection = daemon.connect();
-    let request = Request::MacTable { switch: "vale0".to_owned() };
+    let request = Request::MacTable { switch: "vale0".to_owned(), after: None };
     assert!(connection.request(&request).unwrap().0 == table);
     assert!(connection.request(&request).unwrap().0 == table);
+}
+
+#[test]
+fn what_does_not_fit_one_reply_is_asked_for_in_several() {
+    let address = |number: u32| format!("02:00:00:00:00:{number:02x}");
+    let entry = move |number| MacEntryReport { mac: address(number), port: "vale0:a".to_owned(), age_s: 3 };
+    let daemon = Daemon::answering(move |request| {
+        let page = |next: Option<&str>| ListReport { ports: Vec::new(), next: next.map(str::to_owned) };
+        let reply = match request {
+            Request::List => Reply::List(page(Some("there is nothing, and it goes on"))),
+            Request::ListFrom { .. } => Reply::List(page(Some("and on"))),
+            Request::MacTable { after: None, .. } => Reply::MacTable((0..3).map(entry).collect()),
+            Request::MacTable { after: Some(last), .. } if *last == address(2) => {
+                Reply::MacTable((3..5).map(entry).collect())
+            }
+            _ => Reply::MacTable(Vec::new()),
+        };
+        (reply, Vec::new())
+    });
+    let mut connection = daemon.connect();
+    assert_eq!(connection.mac_table("vale0").unwrap(), (0..5).map(entry).collect::<Vec<_>>());
+    // A daemon that has nothing to tell and does not come to an end is not asked for ever.
+    assert_eq!(connection.list().unwrap(), ListReport { ports: Vec::new(), next: None });
 }
 
 #[test]

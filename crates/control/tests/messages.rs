@@ -39,7 +39,9 @@ fn requests() -> Vec<Request> {
             wish: PortWish::default(),
         },
         Request::Detach { name: "x{1".to_owned() },
-        Request::MacTable { switch: "vale0".to_owned() },
+        Request::ListFrom { place: "vale0:a".to_owned() },
+        Request::MacTable { switch: "vale0".to_owned(), after: None },
+        Request::MacTable { switch: "vale0".to_owned(), after: Some("02:00:00:00:00:01".to_owned()) },
         Request::Reload,
         Request::Stop,
     ]
@@ -114,6 +116,7 @@ fn status() -> StatusReport {
             totals: CounterReport { received_frames: 8, ..CounterReport::default() },
         }],
         ports: vec![port()],
+        next: None,
         shared_memory_bytes: 1,
         huge_page_bytes: 0,
         rejected_requests: 9,
@@ -168,7 +171,7 @@ fn replies() -> Vec<Reply> {
             notes: Vec::new(),
         }]),
         Reply::Status(status()),
-        Reply::List(ListReport { ports: vec![port()] }),
+        Reply::List(ListReport { ports: vec![port()], next: Some("vale0:b".to_owned()) }),
         Reply::MacTable(vec![MacEntryReport {
             mac: "02:00:00:00:00:01".to_owned(),
             port: "vale0:a".to_owned(),
@@ -201,7 +204,7 @@ fn names_on_the_wire_are_snake_case() {
     };
     assert_eq!(body(&Request::Status), "\"status\"");
     assert_eq!(
-        body(&Request::MacTable { switch: "vale0".to_owned() }),
+        body(&Request::MacTable { switch: "vale0".to_owned(), after: None }),
         r#"{"mac_table":{"switch":"vale0"}}"#
     );
     let kinds = [ErrorKind::NoSuchPort, ErrorKind::TooManyPorts, ErrorKind::BadWish];

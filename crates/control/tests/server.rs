@@ -13,8 +13,12 @@ use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
 use ringroad_control::{Reply, Request, ServerConnection, fd_passing};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
+/// A connection in which replies of a megabyte do not find room, whatever the machine's sockets are tuned to.
 fn pair() -> (UnixStream, ServerConnection) {
     let (peer, socket) = UnixStream::pair().unwrap();
+    for end in [&peer, &socket] {
+        rustix::net::sockopt::set_socket_send_buffer_size(end, 64 << 10).unwrap();
+    }
     (peer, ServerConnection::new(socket).unwrap())
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ringroad_control::fd_passing;
 use ringroad_control::peer::PeerCredentials;
+use ringroad_control::printable::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ use crate::card::settings::IbufSettings;
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest message, bytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+/// Most characters of a program's name.
+const MAX_PROGRAM_CHARS: usize = 64;
 
 /// What a program asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,10 +177,15 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// The program at the other end of `socket`, which has not said its name yet.
+    /// The program at the other end of `socket`, which has not told its name yet.
     #[must_use]
     pub fn at(socket: impl AsFd) -> Self {
         Self { pid: PeerCredentials::of(socket).ok().and_then(|peer| peer.pid), program: String::new() }
+    }
+
+    /// Takes the name that the program gives itself, fit for terminals.
+    pub fn set_program(&mut self, name: &str) {
+        self.program = printable(name, MAX_PROGRAM_CHARS);
     }
 }
 
@@ -270,5 +278,40 @@ pub fn receive<T: DeserializeOwned>(
                 serde_json::from_slice(body).map_err(|error| MessageError::Garbage(error.to_string()))?;
             Ok((message, descriptors))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same test again in a PID namespace where this process has no number, with a socket from here as standard input.
+    #[test]
+    fn a_program_of_another_pid_namespace_is_served_without_a_number() {
+        const INSIDE: &str = "RINGROAD_TEST_INSIDE";
+        if std::env::var_os(INSIDE).is_some() {
+            assert_eq!(Subscriber::at(io::stdin()).pid, None);
+            return;
+        }
+        assert!(rustix::process::geteuid().is_root(), "this test needs root to make a PID namespace");
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(Subscriber::at(&here).pid, Some(std::process::id()));
+        let name = "message::tests::a_program_of_another_pid_namespace_is_served_without_a_number";
+        let inside = std::process::Command::new("unshare")
+            .args(["--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(INSIDE, "1")
+            .stdin(OwnedFd::from(there))
+            .output()
+            .unwrap();
+        assert!(inside.status.success(), "{}", String::from_utf8_lossy(&inside.stdout));
+    }
+
+    #[test]
+    fn a_name_that_a_program_gives_itself_cannot_act_on_a_terminal() {
+        let mut subscriber = Subscriber { pid: None, program: String::new() };
+        subscriber.set_program("\x1b[2Jcapture");
+        assert_eq!(subscriber.program, "\u{fffd}[2Jcapture");
     }
 }

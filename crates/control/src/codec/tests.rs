@@ -22,7 +22,7 @@ fn bodies(stream: &[u8], pieces: &[usize], limit: usize) -> (Vec<Vec<u8>>, Optio
         left = rest;
         loop {
             let taken = decoder.take_frame(&mut piece);
-            assert!(decoder.held_bytes() <= (2 * limit).max(16));
+            assert!(decoder.held_bytes() <= limit);
             match taken {
                 Ok(Some(body)) => found.push(body),
                 Ok(None) => break,

@@ -20,8 +20,6 @@ use crate::peer::wake_set::WakeSet;
 
 /// Most programs at a card.
 const MAX_SESSIONS: usize = 256;
-/// Longest name of a program, characters.
-const MAX_NAME_CHARS: usize = 64;
 /// How long the server pauses when the process has no descriptors left for a newcomer.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -171,7 +169,7 @@ impl Server {
         }
         let event = eventfd::create().map_err(|error| format!("making an eventfd: {error}"))?;
         let copy = copy_of(&event)?;
-        session.subscriber.program = program.chars().take(MAX_NAME_CHARS).collect();
+        session.subscriber.set_program(program);
         session.event = Some(Arc::new(event));
         Ok((Reply::Hello { info: self.card.info.clone() }, vec![copy]))
     }

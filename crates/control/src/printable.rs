@@ -1,0 +1,55 @@
+//! Text of strangers, made fit for terminals and logs.
+
+/// `text` in at most `max_chars` characters, without any that moves a cursor, ends a line, or changes the order or the sight of what stands
+/// around it.
+///
+/// What is replaced becomes U+FFFD; what is cut off becomes an ellipsis.
+#[must_use]
+pub fn printable(text: &str, max_chars: usize) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(max_chars)
+        .map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER })
+        .collect();
+    if text.chars().nth(max_chars).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Whether a character shows as itself. Control characters act on a terminal; the others here are invisible, or turn the text behind them around (Unicode 16, general category Cf and
+/// the separators of lines and paragraphs).
+#[must_use]
+pub fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_or_turns_text_around_is_replaced() {
+        let hostile = "a\x1b[31m\nb\u{9b}2J\u{202e}c\u{7f}\u{2028}";
+        assert_eq!(printable(hostile, 100), "a\u{fffd}[31m\u{fffd}b\u{fffd}2J\u{fffd}c\u{fffd}\u{fffd}");
+        assert_eq!(printable("grüße, 世界 …", 100), "grüße, 世界 …");
+    }
+
+    #[test]
+    fn what_is_too_long_ends_in_an_ellipsis() {
+        assert_eq!(printable("abc", 3), "abc");
+        assert_eq!(printable("abcd", 3), "abc…");
+    }
+}
