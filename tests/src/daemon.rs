@@ -172,10 +172,7 @@ impl Daemon {
     /// The daemon's status.
     #[must_use]
     pub fn status(&self) -> StatusReport {
-        match self.ask(&Request::Status) {
-            Reply::Status(status) => status,
-            other => panic!("{other:?}"),
-        }
+        Connection::connect(self.socket()).unwrap().status().unwrap()
     }
 
     /// Asks for the status until it is as wished: the daemon tells of no changes by itself.

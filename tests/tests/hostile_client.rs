@@ -1,14 +1,22 @@
 //! Programs that attack the daemon harm nobody but themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use ringroad::Port;
+use ringroad::control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
+use ringroad::control::message::{Reply, Request};
+use ringroad::control::{Connection, ControlError};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
+use ringroad_tests::network::is_root;
 use ringroad_tests::raw_port::RawPort;
 
 /// How long the attack lasts: the design asks for at least ten seconds.
@@ -137,4 +145,179 @@ fn an_eventfd_that_one_end_of_a_pipe_made_blocking_and_full_does_not_hold_up_the
         done.send(()).unwrap();
     });
     sent.recv_timeout(Duration::from_secs(60)).expect("the victim's sync waits in write(2)");
+}
+
+/// A client whose replies are read by nobody until it says so.
+struct RawClient {
+    socket: UnixStream,
+    decoder: FrameDecoder,
+}
+
+impl RawClient {
+    fn connect(daemon: &Daemon) -> Self {
+        let socket = UnixStream::connect(daemon.socket()).unwrap();
+        Self { socket, decoder: FrameDecoder::new(MAX_REPLY_BYTES) }
+    }
+
+    /// The next replies.
+    fn replies(&mut self) -> Vec<Reply> {
+        let mut piece = vec![0; 64 << 10];
+        let count = self.socket.read(&mut piece).unwrap();
+        assert!(count > 0, "the daemon has ended the connection");
+        let mut input = &piece[..count];
+        let mut replies = Vec::new();
+        while let Some(body) = self.decoder.take_frame(&mut input).unwrap() {
+            replies.push(decode_reply(&body).unwrap());
+        }
+        replies
+    }
+}
+
+#[test]
+fn a_client_that_leaves_its_replies_unread_harms_nobody_and_finds_them_later() {
+    let daemon = Daemon::start();
+    let mut silent = RawClient::connect(&daemon);
+    silent.socket.set_nonblocking(true).unwrap();
+    let request = encode_request(&Request::Status).unwrap();
+    let mut asked = 0;
+    // Until the daemon, which has answered somebody else meanwhile, takes no more.
+    loop {
+        let before = asked;
+        while silent.socket.write(&request).is_ok_and(|count| count == request.len()) {
+            asked += 1;
+        }
+        assert_eq!(daemon.status().ports.len(), 0);
+        if asked == before {
+            break;
+        }
+    }
+    silent.socket.set_nonblocking(false).unwrap();
+    let mut answered = 0;
+    while answered < asked {
+        let replies = silent.replies();
+        assert!(replies.iter().all(|reply| matches!(reply, Reply::Status(_))));
+        answered += replies.len();
+    }
+    assert_eq!(answered, asked);
+}
+
+#[test]
+fn a_flood_of_requests_leaves_others_their_answers_and_loses_none() {
+    let daemon = Daemon::start();
+    let port = daemon.open("vale0:a");
+    let count = 100_000;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _truce = Truce(&over);
+        let mut reader = RawClient::connect(&daemon);
+        let mut writer = reader.socket.try_clone().unwrap();
+        scope.spawn(move || {
+            let request = encode_request(&Request::MacTable { switch: "none".into(), after: None }).unwrap();
+            for _ in 0..count / 100 {
+                writer.write_all(&request.repeat(100)).unwrap();
+            }
+        });
+        let flood = scope.spawn(move || {
+            let mut answered = 0;
+            while answered < count {
+                answered += reader.replies().len();
+            }
+            answered
+        });
+        // As long as it lasts, and once at least.
+        loop {
+            let ended = flood.is_finished();
+            assert_eq!(daemon.status().ports[0].name, "vale0:a");
+            if ended {
+                break;
+            }
+        }
+        assert_eq!(flood.join().unwrap(), count);
+    });
+    drop(port);
+}
+
+/// Connections of another user, as many of `wanted` as are let in, and the refusal of the first that is not. Threads have users of their own.
+fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>, Option<String>) {
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            let uid = rustix::process::Uid::from_raw(user);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            let mut connections = Vec::new();
+            while connections.len() < wanted {
+                let mut connection = Connection::connect(daemon.socket()).unwrap();
+                match connection.hello("stranger") {
+                    Ok(_) => connections.push(connection),
+                    Err(ControlError::Refused(refusal)) => return (connections, Some(refusal.to_string())),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            (connections, None)
+        });
+        connecting.join().unwrap()
+    })
+}
+
+/// A daemon that anybody may connect to.
+fn open_daemon(launcher: &[&str], config: &str) -> Daemon {
+    let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{config}"));
+    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    daemon
+}
+
+#[test]
+fn strangers_take_neither_each_others_places_nor_those_of_administrators_nor_the_log() {
+    if !is_root() {
+        return;
+    }
+    let mut daemon = open_daemon(&[], "[limits]\nconnections = 32\n");
+    let (first, refusal) = connections_of(12345, &daemon, 100);
+    assert_eq!(first.len(), 8, "a quarter of all");
+    assert!(refusal.unwrap().contains("user 12345 has 8 connections"));
+    let others: Vec<_> = (1..20).map(|user| connections_of(20_000 + user, &daemon, 8)).collect();
+    assert_eq!(others.iter().map(|(connections, _)| connections.len()).sum::<usize>(), 22);
+    assert!(others.last().unwrap().1.as_ref().unwrap().contains("all 32 connections"));
+    // Root still gets in.
+    assert_eq!(daemon.status().ports.len(), 0);
+    for _ in 0..1000 {
+        assert!(connections_of(12345, &daemon, 1).0.is_empty());
+    }
+    drop(first);
+    let mut tries = 0;
+    while connections_of(12345, &daemon, 1).0.is_empty() {
+        tries += 1;
+        assert!(tries < 1000, "places are not given back");
+    }
+    assert_eq!(daemon.ask(&Request::Stop), Reply::Done);
+    assert!(daemon.await_end());
+    let log = daemon.log();
+    assert!(log.lines().count() < 200, "{} lines", log.lines().count());
+    assert!(log.contains("more lines of user 12345 left out"), "{log}");
+}
+
+#[test]
+fn administrators_get_in_where_all_descriptors_are_taken_and_ports_go_on() {
+    if !is_root() {
+        return;
+    }
+    let daemon = open_daemon(&["prlimit", "--nofile=96:96"], "");
+    let mut a = daemon.open("vale0:a");
+    let mut b = daemon.open("vale0:b");
+    let mut taken = Vec::new();
+    let refusal = loop {
+        match Port::open_with(&format!("vale1:p{}", taken.len()), &daemon.options()) {
+            Ok(port) => taken.push(port),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(taken.len() > 4, "{refusal}");
+    assert!(daemon.status().ports.len() >= taken.len() + 2);
+    let (let_in, refusal) = connections_of(12345, &daemon, 100);
+    assert!(let_in.len() < 24 && refusal.is_some());
+    assert!(daemon.status().ports.len() >= taken.len() + 2);
+    send(&mut a, &numbered(station(2), station(1), 7, 60));
+    a.tx().sync().unwrap();
+    assert_eq!(number_of(&receive(&mut b), station(1)), Some(7));
+    drop((taken, let_in));
+    drop(daemon.open("vale1:again"));
 }

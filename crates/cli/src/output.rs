@@ -7,6 +7,7 @@ pub(crate) mod table;
 use std::io::{self, IsTerminal, Write};
 
 use ringroad::PortInfo;
+use ringroad_control::printable::printable;
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -87,11 +88,27 @@ impl Output {
 
     /// A failure, on standard error.
     pub(crate) fn failure(&self, failure: &Failure) {
+        let message = plain_lines(&failure.message);
         let text = match json::line(failure) {
             Ok(line) if self.json => line,
-            _ if failure.advice.is_empty() => format!("ringroad: {}", failure.message),
-            _ => format!("ringroad: {}\n  {}", failure.message, failure.advice),
+            _ if failure.advice.is_empty() => format!("ringroad: {message}"),
+            _ => format!("ringroad: {message}\n  {}", plain_lines(&failure.advice)),
         };
         let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// The lines of a text that may quote a stranger, without what acts on a terminal.
+fn plain_lines(text: &str) -> String {
+    text.split('\n').map(|line| printable(line, usize::MAX)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_keeps_its_lines_and_loses_what_acts_on_a_terminal() {
+        assert_eq!(plain_lines("two\nlines of \x1b[31mprog"), "two\nlines of \u{fffd}[31mprog");
     }
 }

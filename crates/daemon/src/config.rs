@@ -139,15 +139,17 @@ pub enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Control connections.
+    /// Control connections. A sixteenth of them is for root and the daemon's user alone.
     pub connections: usize,
+    /// Control connections of one user; 0 stands for a quarter of `connections`. Root and the daemon's user have no such limit.
+    pub connections_per_user: usize,
     /// Shared memory of all regions, MiB; 0 stands for half of the machine's memory.
     pub shared_memory_mib: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 2048, shared_memory_mib: 0 }
+        Self { connections: 2048, connections_per_user: 0, shared_memory_mib: 0 }
     }
 }
 

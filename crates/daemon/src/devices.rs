@@ -97,7 +97,7 @@ impl Ports {
         let device_queues = parts(&mut device);
         let wire = self.fabric.wire(client.share(), queues, device_queues).map_err(fabric_refusal)?;
         for note in &device.notes {
-            info!(port = %key, "{note}");
+            info!(port = %key, user = client.peer.uid, "{note}");
         }
         let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
         let reply = OpenedPort {
@@ -202,18 +202,18 @@ impl Ports {
                 self.fabric.use_queues(&port.switch, &port.port, now.active_queues)?;
             }
             if now.connections != before.connections {
-                info!(port = %key, "a peer has connected");
+                info!(visited = %key, "a peer has connected");
             }
             if now.active_queues != before.active_queues && now.active_queues != 0 {
-                info!(port = %key, queues = now.active_queues, "the peer is in service: {}", now.agreed);
+                info!(visited = %key, queues = now.active_queues, "the peer is in service: {}", now.agreed);
             }
             if before.is_connected && !now.is_connected && now.last_error.is_none() {
-                info!(port = %key, "the peer has left");
+                info!(visited = %key, "the peer has left");
             }
             if let Some(error) =
                 now.last_error.as_ref().filter(|error| before.last_error.as_ref() != Some(*error))
             {
-                warn!(port = %key, "no peer: {error}");
+                warn!(visited = %key, "no peer: {error}");
             }
             peers.insert(key.clone(), now);
         }

@@ -3,14 +3,16 @@
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
 //! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
 //! - [`netmap`]: what programs written for netmap have, and their requests.
-//! - [`server`]: the control socket's loop; [`reload`]: a new configuration while traffic runs.
-//! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go.
+//! - [`server`]: the control socket's loop; [`admission`]: who gets in; [`turns`]: who is served next; [`reload`]: a new configuration while traffic runs.
+//! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go; [`log_limit`]: how many a stranger can cause.
 //!
 //! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
 
+pub mod admission;
 pub mod config;
 pub mod devices;
 pub mod listen;
+pub mod log_limit;
 pub mod logging;
 pub mod netmap;
 pub mod permissions;
@@ -20,3 +22,4 @@ pub mod refusal;
 pub mod reload;
 pub mod server;
 pub mod status;
+pub mod turns;

@@ -1,10 +1,12 @@
 //! Taking the control socket: one daemon per path, stale sockets cleared, the folder safe.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +20,9 @@ pub enum ListenError {
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
     )]
     UnsafeFolder(String),
+    /// Another user holds the file by which daemons agree who serves the socket.
+    #[error("the lock {0} belongs to another user; remove it, or choose another socket with --socket")]
+    ForeignLock(String),
     /// The kernel refused.
     #[error("{step} {path}: {source}")]
     System {
@@ -57,13 +62,21 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, 
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
     let lock_path = PathBuf::from(lock_path);
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
+    // In a folder like /tmp anybody could have put it there, and hold it for ever.
+    let lock_status =
+        rustix::fs::fstat(&lock).map_err(|errno| failed("looking at", &lock_path)(errno.into()))?;
+    if !is_safe_owner(lock_status.st_uid) {
+        return Err(ListenError::ForeignLock(lock_path.display().to_string()));
+    }
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    if UnixStream::connect(path).is_ok() {
+    let address =
+        SocketAddrUnix::new(path).map_err(|errno| failed("making an address of", path)(errno.into()))?;
+    if is_served(&address) {
         return Err(ListenError::AlreadyRunning(path.display().to_string()));
     }
     match std::fs::remove_file(path) {
@@ -72,10 +85,31 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, 
         }
         _ => {}
     }
-    let listener = UnixListener::bind(path).map_err(failed("listening at", path))?;
-    listener.set_nonblocking(true).map_err(failed("listening at", path))?;
+    let listening = |errno: rustix::io::Errno| failed("listening at", path)(errno.into());
+    let socket = bind_closed(&address, mode).map_err(listening)?;
+    // As many waiting as the kernel allows.
+    rustix::net::listen(&socket, -1).map_err(listening)?;
     set_access(path, mode, gid)?;
-    Ok(listener)
+    Ok(UnixListener::from(socket))
+}
+
+/// A socket whose file is born with no more bits than the owner's, whatever the umask: nobody else gets in before group and mode are as wanted.
+fn bind_closed(address: &SocketAddrUnix, mode: u32) -> rustix::io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode & 0o600))?;
+    rustix::net::bind(&socket, address)?;
+    Ok(socket)
+}
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Whether somebody listens there. One who is behind with accepting listens too.
+fn is_served(address: &SocketAddrUnix) -> bool {
+    let connected = new_socket().and_then(|socket| rustix::net::connect(&socket, address));
+    matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 
 /// Sets permission bits and group of the socket.
@@ -84,19 +118,22 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, 
 /// [`ListenError::System`].
 pub fn set_access(path: &Path, mode: u32, gid: Option<u32>) -> Result<(), ListenError> {
     if gid.is_some() {
-        std::os::unix::fs::chown(path, None, gid).map_err(failed("changing the group of", path))?;
+        std::os::unix::fs::lchown(path, None, gid).map_err(failed("changing the group of", path))?;
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
         .map_err(failed("setting the mode of", path))
 }
 
+/// Whether root or the daemon's own user has it.
+fn is_safe_owner(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// A folder in which another user can replace the socket is refused, unless the sticky bit keeps him from it.
 fn check_folder(folder: &Path) -> Result<(), ListenError> {
     let status = std::fs::metadata(folder).map_err(failed("looking at", folder))?;
-    let own = rustix::process::geteuid().as_raw();
-    let safe_owner = status.uid() == own || status.uid() == 0;
     let writable = status.mode() & 0o022 != 0 && status.mode() & 0o1000 == 0;
-    if !safe_owner || writable {
+    if !is_safe_owner(status.uid()) || writable {
         return Err(ListenError::UnsafeFolder(folder.display().to_string()));
     }
     Ok(())
@@ -123,5 +160,41 @@ mod tests {
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let refused = listen(&folder.path().join("r.sock"), 0o600, None);
         assert!(matches!(refused, Err(ListenError::UnsafeFolder(_))));
+    }
+
+    #[test]
+    fn a_lock_of_another_user_is_refused_instead_of_waited_for() {
+        assert!(rustix::process::geteuid().is_root(), "this test needs root to make a file of another user");
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("r.sock.lock");
+        let held = std::fs::File::create(&lock).unwrap();
+        std::os::unix::fs::chown(&lock, Some(12345), None).unwrap();
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+        let refused = listen(&folder.path().join("r.sock"), 0o600, None);
+        assert!(matches!(refused, Err(ListenError::ForeignLock(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_socket_is_born_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let _socket = bind_closed(&SocketAddrUnix::new(&path).unwrap(), 0o666).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o177, 0);
+    }
+
+    #[test]
+    fn a_daemon_that_is_behind_with_accepting_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let first = listen(&path, 0o600, None).unwrap();
+        rustix::net::listen(&first, 0).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| {
+            let socket = new_socket().unwrap();
+            rustix::net::connect(&socket, &address).is_ok().then_some(socket)
+        })
+        .collect();
+        assert!(!waiting.is_empty());
+        assert!(matches!(listen(&path, 0o600, None), Err(ListenError::AlreadyRunning(_))));
     }
 }

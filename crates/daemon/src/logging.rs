@@ -1,9 +1,13 @@
 //! Log lines: structured, to standard error or a file. Nothing is logged per packet.
 
-use std::fs::OpenOptions;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
 
+use ringroad_control::printable::is_printable;
+use rustix::fs::{Mode, OFlags};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -12,27 +16,45 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::config::{Log, LogFormat};
+use crate::log_limit::LogLimit;
 
-/// Changes the level while the daemon runs.
-pub type LevelHandle = Handle<EnvFilter, Registry>;
+/// The log while the daemon runs.
+#[derive(Debug)]
+pub struct RunningLog {
+    level: Handle<EnvFilter, Registry>,
+    /// Bounds what strangers can have logged.
+    pub limit: LogLimit,
+}
+
+impl RunningLog {
+    /// One that writes nothing.
+    #[cfg(test)]
+    pub(crate) fn silent() -> Self {
+        let (_, level) = tracing_subscriber::reload::Layer::new(EnvFilter::new("off"));
+        Self { level, limit: LogLimit::new(0) }
+    }
+
+    /// Changes the level.
+    ///
+    /// # Errors
+    /// A description where it does not parse.
+    pub fn set_level(&self, level: &str) -> Result<(), String> {
+        // It fails only where the log is gone, and then there is nobody to tell.
+        let _ = self.level.reload(filter(level)?);
+        Ok(())
+    }
+}
 
 /// Starts logging as configured; `file` overrides the configuration's.
 ///
 /// # Errors
 /// A description where the level does not parse or the file cannot be opened.
-pub fn start(config: &Log, file: Option<&Path>) -> Result<LevelHandle, String> {
-    let (filter, handle) = tracing_subscriber::reload::Layer::new(filter(&config.level)?);
-    let to_file = file.or(config.file.as_deref());
-    let writer = match to_file {
-        Some(path) => {
-            let file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)
-                .map_err(|error| format!("opening the log file {}: {error}", path.display()))?;
-            BoxMakeWriter::new(Mutex::new(file))
-        }
-        None => BoxMakeWriter::new(std::io::stderr),
+pub fn start(config: &Log, file: Option<&Path>) -> Result<RunningLog, String> {
+    let (filter, level) = tracing_subscriber::reload::Layer::new(filter(&config.level)?);
+    let limit = LogLimit::new(rustix::process::geteuid().as_raw());
+    let writer = match file.or(config.file.as_deref()) {
+        Some(path) => BoxMakeWriter::new(Mutex::new(PlainLines(open(path)?))),
+        None => BoxMakeWriter::new(|| PlainLines(std::io::stderr())),
     };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let layer = match config.format {
@@ -41,17 +63,104 @@ pub fn start(config: &Log, file: Option<&Path>) -> Result<LevelHandle, String> {
     };
     tracing_subscriber::registry()
         .with(filter)
+        .with(limit.clone())
         .with(layer)
         .try_init()
         .map_err(|error| format!("starting the log: {error}"))?;
-    Ok(handle)
+    Ok(RunningLog { level, limit })
+}
+
+/// Opens the log file for appending. Nobody else may choose where the daemon's lines go: a symbolic link in place of the file, a file of another user
+/// and what is no file are refused. `/dev/null` and its like are root's.
+fn open(path: &Path) -> Result<File, String> {
+    let failed = |what: &str| format!("opening the log file {}: {what}", path.display());
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let safe = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file =
+        rustix::fs::open(path, flags | safe, Mode::from_raw_mode(0o640)).map_err(|errno| match errno {
+            rustix::io::Errno::LOOP => failed("it is a symbolic link; name the file itself"),
+            errno => failed(&errno.to_string()),
+        })?;
+    let file = File::from(file);
+    let status = file.metadata().map_err(|error| failed(&error.to_string()))?;
+    let own = rustix::process::geteuid().as_raw();
+    if status.uid() != own && status.uid() != 0 {
+        return Err(failed(&format!("it belongs to user {}; remove it or name another", status.uid())));
+    }
+    if !status.is_file() && !rustix::fs::FileType::from_raw_mode(status.mode()).is_char_device() {
+        return Err(failed("it is no file; name another"));
+    }
+    Ok(file)
+}
+
+/// Writes lines in which nothing but their end acts on a terminal or begins another line.
+struct PlainLines<W>(W);
+
+impl<W: Write> Write for PlainLines<W> {
+    /// Takes a whole line, as it is given by the formatter.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
+        if line.chars().all(is_printable) {
+            self.0.write_all(bytes)?;
+        } else {
+            let plain: String = line
+                .chars()
+                .map(|c| if is_printable(c) { c.to_string() } else { c.escape_default().to_string() })
+                .collect();
+            self.0.write_all((plain + end).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// The filter for a level as the configuration writes it.
-///
-/// # Errors
-/// A description where it does not parse.
-pub fn filter(level: &str) -> Result<EnvFilter, String> {
+fn filter(level: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(level)
         .map_err(|error| format!("log.level {level:?}: {error}; write error, warn, info, debug or trace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_line_cannot_act_on_a_terminal_nor_begin_another() {
+        let mut written = Vec::new();
+        PlainLines(&mut written).write_all("port \x1b[2Jx\nFAKE grün\n".as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "port \\u{1b}[2Jx\\nFAKE grün\n");
+    }
+
+    #[test]
+    fn a_log_file_is_appended_to_and_not_for_everybody_to_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        for _ in 0..2 {
+            open(&path).unwrap().write_all(b"line\n").unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "line\nline\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o137, 0);
+        open(Path::new("/dev/null")).unwrap();
+    }
+
+    #[test]
+    fn nobody_else_chooses_where_the_lines_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        std::fs::write(place("precious"), "").unwrap();
+        std::os::unix::fs::symlink(place("precious"), place("link")).unwrap();
+        assert!(open(&place("link")).unwrap_err().contains("symbolic link"));
+        std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
+        assert!(open(&place("fifo")).is_err(), "a pipe that nobody reads would block the daemon");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(place("precious"), Some(12345), None).unwrap();
+            assert!(open(&place("precious")).unwrap_err().contains("user 12345"));
+        }
+    }
 }

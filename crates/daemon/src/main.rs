@@ -120,7 +120,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         None if arguments.detached && config.log.file.is_none() => Some(beside(&socket, ".log")),
         None => None,
     };
-    let level = logging::start(&config.log, log_file.as_deref())?;
+    let log = logging::start(&config.log, log_file.as_deref())?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
     let mut ports = Ports::new(fabric, memory_limit_bytes(&config)).map_err(|error| error.to_string())?;
@@ -138,7 +138,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         started,
         ports,
         signals,
-        level,
+        log,
     })
     .map_err(|error| error.to_string())?;
     say_ready(arguments.detached)?;

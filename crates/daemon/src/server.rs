@@ -1,6 +1,7 @@
 //! The control socket's loop: one thread, epoll, nothing that blocks on a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -9,35 +10,55 @@ use std::time::{Duration, Instant};
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
-use ringroad_control::report::{StartedBy, StatusReport};
+use ringroad_control::printable::printable;
+use ringroad_control::report::{ListReport, StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::registry::is_device;
 use ringroad_port::port_name::PortName;
-use rustix::event::{PollFd, PollFlags, epoll};
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 
+use crate::admission::{Admission, NoPlace};
 use crate::config::{Config, ConfigError};
 use crate::devices::device_key;
 use crate::listen::set_access;
-use crate::logging::LevelHandle;
+use crate::logging::RunningLog;
 use crate::netmap::{Answer, Asker, Netmap};
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Origin};
 use crate::ports::Ports;
-use crate::{logging, reload, status};
+use crate::refusal::fabric_refusal;
+use crate::turns::Turns;
+use crate::{reload, status};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
 /// How long a daemon that was started on demand stays without ports and connections.
 const IDLE_BEFORE_EXIT: Duration = Duration::from_secs(10);
+/// How long a client may take to ask for the first time, and to complete a request that it has begun.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// A turn ends after so many requests, or after so much time: whoever else waits is served before the next.
+const TURN_REQUESTS: usize = 16;
+const TURN_TIME: Duration = Duration::from_millis(1);
+/// Most connections accepted between two turns.
+const TURN_ACCEPTS: usize = 32;
+/// How long nothing is accepted where the kernel has nothing left for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Descriptors kept to let administrators in where all others are taken.
+const SPARE_DESCRIPTORS: usize = 8;
+/// What the kernel holds at most of replies that a client has not read, bytes; it doubles the number.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+/// Most characters of the name that a program gives itself, and of a name that is quoted to people.
+const MAX_PROGRAM_CHARS: usize = 64;
 
 const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
-const TIMER: u64 = u64::MAX - 2;
-const IDLE_TIMER: u64 = u64::MAX - 3;
-const PEERS: u64 = u64::MAX - 4;
+const PEERS: u64 = u64::MAX - 2;
+const DEVICES: u64 = u64::MAX - 3;
 
 /// Why the daemon ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +70,7 @@ pub enum ServerError {
         /// What was tried.
         what: &'static str,
         /// The kernel's answer.
-        source: rustix::io::Errno,
+        source: Errno,
     },
     /// A worker is gone.
     #[error("the datapath failed: {0}")]
@@ -73,24 +94,57 @@ pub struct ServerParts {
     pub ports: Ports,
     /// Becomes readable with a byte per signal: `h` for SIGHUP, `t` for SIGTERM and SIGINT.
     pub signals: UnixStream,
-    /// Changes the log level.
-    pub level: LevelHandle,
+    /// The log.
+    pub log: RunningLog,
 }
 
 struct Session {
     connection: ServerConnection,
     client: Client,
     /// What epoll was asked for last.
-    writable: bool,
+    interest: EventFlags,
+    /// Whether it waits for its turn.
+    waits: bool,
+    /// Whether it has asked for anything yet.
+    has_asked: bool,
+    /// By when it must have completed a request.
+    due: Option<Instant>,
+    /// What was counted of the memory that it makes the daemon hold, bytes.
+    held_bytes: usize,
+}
+
+/// What a turn left behind.
+#[derive(Debug, PartialEq, Eq)]
+enum TurnEnd {
+    /// More to be done without waiting for the socket.
+    Unfinished,
+    /// Nothing more to be done before the socket changes.
+    Waiting,
+    /// The connection has become a netmap device.
+    Device,
+    /// The session is over.
+    Over,
 }
 
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
+    /// Everything that is waited for. Sessions are in it by edge: a turn goes on until their socket has nothing more, so an edge is missed by nobody,
+    /// and one that waits for its turn or is behind with reading costs nothing.
     epoll: OwnedFd,
-    timer: OwnedFd,
-    idle_timer: OwnedFd,
+    /// Connections that are netmap devices, by level: whatever happens at one of them ends it.
+    devices: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
+    turns: Turns,
+    admission: Admission,
+    /// Sessions that must complete a request, by when.
+    due: BTreeSet<(Instant, ClientId)>,
+    spares: Vec<OwnedFd>,
+    next_tick: Instant,
+    /// When a daemon that nobody needs ends.
+    idle_at: Option<Instant>,
+    /// When accepting goes on, where it was stopped.
+    accept_at: Option<Instant>,
     netmap: Netmap,
     next_client: ClientId,
     started_at: Instant,
@@ -104,12 +158,37 @@ impl std::fmt::Debug for Server {
     }
 }
 
-fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> ServerError {
+fn system(what: &'static str) -> impl FnOnce(Errno) -> ServerError {
     move |source| ServerError::System { what, source }
 }
 
-fn seconds(duration: Duration) -> Timespec {
-    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
+/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's affair.
+fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
+    match result {
+        Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
+        Err(failure) => {
+            error!(%failure, "changing ports");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// As [`survive`], for what a client asked: it is told.
+fn told<T>(result: Result<T, FabricError>) -> Result<Result<T, ErrorReply>, ServerError> {
+    match result {
+        Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
+        other => Ok(other.map_err(fabric_refusal)),
+    }
+}
+
+/// What to wait for at a session: for room while replies wait to be read, and for requests only while none does.
+fn interest_in(connection: &ServerConnection) -> EventFlags {
+    let wanted = match connection.wants_write() {
+        true => EventFlags::OUT,
+        false => EventFlags::IN | EventFlags::RDHUP,
+    };
+    wanted | EventFlags::ET
 }
 
 impl Server {
@@ -119,43 +198,50 @@ impl Server {
     /// [`ServerError::System`].
     pub fn new(mut parts: ServerParts) -> Result<Self, ServerError> {
         parts.ports.permissions = rules(&parts.config);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll set"))?;
-        let make_timer = || {
-            rustix::time::timerfd_create(
-                TimerfdClockId::Monotonic,
-                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-            )
-            .map_err(system("making a timer"))
-        };
-        let (timer, idle_timer) = (make_timer()?, make_timer()?);
-        let tick = seconds(tick_length(&parts.config));
-        let spec = Itimerspec { it_interval: tick, it_value: tick };
-        rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)
-            .map_err(system("starting the ageing timer"))?;
+        let make_set = || epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll set"));
+        let (epoll, devices) = (make_set()?, make_set()?);
         let watched = [
             (parts.listener.as_fd(), LISTENER),
             (parts.signals.as_fd(), SIGNALS),
-            (timer.as_fd(), TIMER),
-            (idle_timer.as_fd(), IDLE_TIMER),
             (parts.ports.peer_changes.as_fd(), PEERS),
+            (devices.as_fd(), DEVICES),
         ];
         for (descriptor, name) in watched {
-            epoll::add(&epoll, descriptor, epoll::EventData::new_u64(name), epoll::EventFlags::IN)
+            epoll::add(&epoll, descriptor, EventData::new_u64(name), EventFlags::IN)
                 .map_err(system("watching the control socket"))?;
         }
+        let limits = &parts.config.limits;
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let descriptors = descriptors.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+        let admission = Admission::new(limits.connections, limits.connections_per_user, descriptors);
+        if admission.places() < limits.connections {
+            let (wanted, places) = (limits.connections, admission.places());
+            warn!(
+                wanted,
+                places, descriptors, "limits.connections is more than the limit of descriptors allows"
+            );
+        }
+        let now = Instant::now();
         let mut server = Self {
+            next_tick: now + tick_length(&parts.config),
             parts,
             epoll,
-            timer,
-            idle_timer,
+            devices,
             sessions: BTreeMap::new(),
+            turns: Turns::default(),
+            admission,
+            due: BTreeSet::new(),
+            spares: Vec::new(),
+            idle_at: None,
+            accept_at: None,
             netmap: Netmap::default(),
             next_client: 0,
-            started_at: Instant::now(),
+            started_at: now,
             rejected_requests: 0,
             stopping: false,
         };
-        server.watch_idleness()?;
+        server.refill_spares();
+        server.watch_idleness();
         Ok(server)
     }
 
@@ -170,32 +256,82 @@ impl Server {
             ports = self.parts.ports.on_switches.len(),
             "ringroadd {} is ready", env!("CARGO_PKG_VERSION")
         );
-        let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let mut events = [empty; 64];
         while !self.stopping {
-            let ready = match epoll::wait(&self.epoll, &mut events, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                result => result.map_err(system("waiting for events"))?,
+            let wait = match self.turns.is_empty() {
+                true => self.next_deadline().saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
             };
-            for event in events.iter().take(ready) {
-                match event.data.u64() {
-                    LISTENER => self.accept(),
-                    SIGNALS => self.handle_signals(),
-                    TIMER => {
-                        drain(&self.timer);
-                        self.parts.ports.fabric.tick();
-                        self.parts.ports.watch_devices()?;
-                    }
-                    IDLE_TIMER => {
-                        drain(&self.idle_timer);
-                        if self.is_idle() {
-                            info!("no ports and no connections: ending");
-                            self.stopping = true;
-                        }
-                    }
-                    PEERS => self.parts.ports.follow_peers()?,
-                    client => self.serve(client)?,
-                }
+            self.take_events(wait)?;
+            self.keep_time(Instant::now())?;
+            self.serve_next()?;
+        }
+        Ok(())
+    }
+
+    /// Handles what has happened, or waits for it for so long; clients that want something get in line.
+    fn take_events(&mut self, wait: Duration) -> Result<(), ServerError> {
+        let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [empty; 256];
+        let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let ready = match epoll::wait(&self.epoll, &mut events, Some(&wait)) {
+            Err(Errno::INTR) => return Ok(()),
+            result => result.map_err(system("waiting for events"))?,
+        };
+        for event in events.iter().take(ready) {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                SIGNALS => self.handle_signals(),
+                PEERS => survive(self.parts.ports.follow_peers())?,
+                DEVICES => self.end_closed_devices()?,
+                client => self.line_up(client),
+            }
+        }
+        Ok(())
+    }
+
+    fn line_up(&mut self, id: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.waits) {
+            session.waits = true;
+            self.turns.add(session.client.peer.uid, id);
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let due = self.due.first().map(|&(at, _)| at);
+        [due, self.idle_at, self.accept_at].into_iter().flatten().fold(self.next_tick, Instant::min)
+    }
+
+    /// Does what is due by `now`.
+    fn keep_time(&mut self, now: Instant) -> Result<(), ServerError> {
+        if self.next_tick <= now {
+            self.next_tick = now + tick_length(&self.parts.config);
+            self.parts.ports.fabric.tick();
+            survive(self.parts.ports.watch_devices())?;
+            self.parts.log.limit.report();
+            self.refill_spares();
+        }
+        if self.idle_at.is_some_and(|at| at <= now) {
+            self.idle_at = None;
+            if self.is_idle() {
+                info!("no ports and no connections: ending");
+                self.stopping = true;
+            }
+        }
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept_at = None;
+            self.watch_listener(EventFlags::IN);
+        }
+        while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, id));
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            if session.waits {
+                // It may have done its part and not have had its turn.
+                let due = now + REQUEST_PATIENCE;
+                session.due = Some(due);
+                self.due.insert((due, id));
+            } else if let Some(session) = self.sessions.remove(&id) {
+                debug!(client = id, user = session.client.peer.uid, "no request within the time for one");
+                self.end_session(session)?;
             }
         }
         Ok(())
@@ -205,6 +341,7 @@ impl Server {
     pub fn shut_down(self) {
         // The path is removed only by the daemon that has it; a successor would have waited for the lock.
         let _ = std::fs::remove_file(&self.parts.socket);
+        self.parts.log.limit.report();
         info!("ended");
     }
 
@@ -216,88 +353,208 @@ impl Server {
     }
 
     /// Starts or stops the countdown of a daemon that nobody needs.
-    fn watch_idleness(&mut self) -> Result<(), ServerError> {
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = if self.is_idle() { seconds(IDLE_BEFORE_EXIT) } else { zero };
-        let spec = Itimerspec { it_interval: zero, it_value: value };
-        rustix::time::timerfd_settime(&self.idle_timer, TimerfdTimerFlags::empty(), &spec)
-            .map_err(system("setting the idle timer"))?;
-        Ok(())
+    fn watch_idleness(&mut self) {
+        self.idle_at = self.is_idle().then(|| Instant::now() + IDLE_BEFORE_EXIT);
     }
 
     fn accept(&mut self) {
-        loop {
-            let socket = match self.parts.listener.accept() {
-                Ok((socket, _)) => socket,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+        for _ in 0..TURN_ACCEPTS {
+            match self.parts.listener.accept() {
+                Ok((socket, _)) => self.welcome(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_transient(&error) => {}
+                // With one descriptor less in use the newcomer can be looked at, and let in or sent away.
+                Err(_) if self.spares.pop().is_some() => {}
                 Err(error) => {
-                    warn!(%error, "accepting a connection");
+                    let socket = self.parts.socket.display();
+                    warn!(visited = %socket, %error, "accepting a connection; trying again soon");
+                    self.watch_listener(EventFlags::empty());
+                    self.accept_at = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
-            };
-            if self.sessions.len() >= self.parts.config.limits.connections {
-                warn!(limit = self.parts.config.limits.connections, "too many connections: one refused");
-                self.rejected_requests += 1;
-                continue;
-            }
-            if let Err(error) = self.add_session(socket) {
-                warn!(%error, "taking a connection");
             }
         }
     }
 
-    fn add_session(&mut self, socket: UnixStream) -> std::io::Result<()> {
-        let watched = socket.try_clone()?;
-        let connection = ServerConnection::new(socket)?;
+    fn watch_listener(&self, interest: EventFlags) {
+        if let Err(error) =
+            epoll::modify(&self.epoll, &self.parts.listener, EventData::new_u64(LISTENER), interest)
+        {
+            error!(%error, "watching the control socket");
+        }
+    }
+
+    /// Makes up for spare descriptors that were used.
+    fn refill_spares(&mut self) {
+        while self.spares.len() < SPARE_DESCRIPTORS {
+            let Ok(spare) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
+            self.spares.push(spare);
+        }
+    }
+
+    /// Lets a newcomer in, or tells it why not.
+    fn welcome(&mut self, socket: UnixStream) {
+        let mut connection = match ServerConnection::new(socket) {
+            Ok(connection) => connection,
+            Err(error) => return warn!(%error, "asking who has connected"),
+        };
+        let user = connection.peer().uid;
+        let administers = self.parts.ports.permissions.may_administer(connection.peer());
+        let entered = match self.spares.len() < SPARE_DESCRIPTORS && !administers {
+            true => Err(NoPlace::Descriptors),
+            false => self.admission.enter(user, administers),
+        };
+        if let Err(reason) = entered {
+            self.rejected_requests += 1;
+            warn!(user, %reason, "a connection was sent away");
+            let advice = "close connections, or raise limits.connections or limits.connections_per_user";
+            let refusal = ErrorReply::new(ErrorKind::Busy, reason.to_string(), advice);
+            connection.send(&Reply::Error(refusal), &[]);
+            drop(connection);
+            return self.refill_spares();
+        }
         let id = self.next_client;
         self.next_client += 1;
-        let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&self.epoll, &watched, epoll::EventData::new_u64(id), events)?;
+        // The kernel's default would do as well, but is whatever the machine was tuned to.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&connection, SEND_BUFFER_BYTES);
+        let interest = interest_in(&connection);
+        if let Err(error) = epoll::add(&self.epoll, &connection, EventData::new_u64(id), interest) {
+            warn!(user, %error, "watching a connection");
+            self.leave(user);
+            return;
+        }
         let client = Client { id, peer: connection.peer(), program: "unknown".into() };
-        debug!(client = id, %client, "connected");
-        self.sessions.insert(id, Session { connection, client, writable: false });
-        self.watch_idleness().map_err(std::io::Error::other)
+        debug!(client = id, user, "connected");
+        let due = Instant::now() + REQUEST_PATIENCE;
+        self.due.insert((due, id));
+        let session = Session {
+            connection,
+            client,
+            interest,
+            waits: false,
+            has_asked: false,
+            due: Some(due),
+            held_bytes: 0,
+        };
+        self.sessions.insert(id, session);
+        self.watch_idleness();
     }
 
-    /// Handles what a client has sent, and ends its session where it is over.
-    fn serve(&mut self, id: ClientId) -> Result<(), ServerError> {
+    fn leave(&mut self, user: u32) {
+        if self.admission.leave(user) {
+            self.turns.forget(user);
+        }
+    }
+
+    /// Gives a turn to the client who is next, if any waits.
+    fn serve_next(&mut self) -> Result<(), ServerError> {
+        let next = self.turns.take_next();
         // Taken out for the time, so that requests can change everything else.
-        let Some(mut session) = self.sessions.remove(&id) else { return Ok(()) };
+        let Some(mut session) = next.and_then(|id| self.sessions.remove(&id)) else { return Ok(()) };
+        session.waits = false;
+        let (begin, user) = (Instant::now(), session.client.peer.uid);
+        let end = self.take_turn(&mut session, begin)?;
+        self.turns.charge(user, begin.elapsed());
+        match end {
+            TurnEnd::Over => self.end_session(session),
+            TurnEnd::Device => self.keep_device(session),
+            end => self.keep(session, end == TurnEnd::Unfinished),
+        }
+    }
+
+    /// Serves what a client has sent, as much of it as belongs into one turn.
+    fn take_turn(&mut self, session: &mut Session, begin: Instant) -> Result<TurnEnd, ServerError> {
+        let mut end = TurnEnd::Unfinished;
         session.connection.flush();
-        while let Some(request) = session.connection.next_request() {
-            if self.netmap.is_device(id) {
-                // Nothing is to come by a device; whoever writes to it does not know what it is.
+        for _ in 0..TURN_REQUESTS {
+            let Some(request) = session.connection.next_request() else {
+                end = TurnEnd::Waiting;
+                break;
+            };
+            session.has_asked = true;
+            self.answer(session, request)?;
+            if self.netmap.is_device(session.client.id) {
+                end = TurnEnd::Device;
+                break;
+            }
+            session.connection.flush();
+            if begin.elapsed() >= TURN_TIME {
+                break;
+            }
+        }
+        Ok(if session.connection.is_closed() { TurnEnd::Over } else { end })
+    }
+
+    /// Keeps a session after its turn: it gets in line again, or its socket is waited for.
+    fn keep(&mut self, mut session: Session, unfinished: bool) -> Result<(), ServerError> {
+        let (id, user) = (session.client.id, session.client.peer.uid);
+        let interest = interest_in(&session.connection);
+        if interest != session.interest {
+            session.interest = interest;
+            let data = EventData::new_u64(id);
+            if let Err(error) = epoll::modify(&self.epoll, &session.connection, data, interest) {
+                warn!(user, %error, "watching a connection");
                 return self.end_session(session);
             }
-            self.answer(&mut session, request)?;
-            session.connection.flush();
         }
-        if session.connection.is_closed() {
+        let held_bytes = session.connection.held_bytes();
+        let before = std::mem::replace(&mut session.held_bytes, held_bytes);
+        if !self.admission.hold(user, before, held_bytes) {
+            warn!(user, client = %session.client, "half requests and unread replies take too much memory");
             return self.end_session(session);
         }
-        let wants_write = session.connection.wants_write();
-        if wants_write != session.writable {
-            session.writable = wants_write;
-            let mut events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            if wants_write {
-                events |= epoll::EventFlags::OUT;
+        let is_due = !session.has_asked || session.connection.is_within_request();
+        match (is_due, session.due) {
+            (true, None) => {
+                let due = Instant::now() + REQUEST_PATIENCE;
+                session.due = Some(due);
+                self.due.insert((due, id));
             }
-            let data = epoll::EventData::new_u64(id);
-            epoll::modify(&self.epoll, &session.connection, data, events)
-                .map_err(system("watching a connection"))?;
+            (false, Some(due)) => {
+                session.due = None;
+                self.due.remove(&(due, id));
+            }
+            _ => {}
+        }
+        self.sessions.insert(id, session);
+        if unfinished {
+            self.line_up(id);
+        }
+        Ok(())
+    }
+
+    /// Keeps a session that has become a netmap device: nothing more is to come by it, and whoever writes to it does not know what it is.
+    fn keep_device(&mut self, mut session: Session) -> Result<(), ServerError> {
+        let id = session.client.id;
+        let interest = EventFlags::IN | EventFlags::RDHUP;
+        let moved = epoll::delete(&self.epoll, &session.connection)
+            .and_then(|()| epoll::add(&self.devices, &session.connection, EventData::new_u64(id), interest));
+        if moved.is_err() || session.connection.has_input() || session.connection.wants_write() {
+            return self.end_session(session);
+        }
+        if let Some(due) = session.due.take() {
+            self.due.remove(&(due, id));
         }
         self.sessions.insert(id, session);
         Ok(())
     }
 
     fn end_session(&mut self, session: Session) -> Result<(), ServerError> {
-        debug!(client = session.client.id, "gone");
-        if let Err(failure) = self.netmap.close_device(session.client.id, &mut self.parts.ports) {
-            error!(client = session.client.id, "closing a netmap device: {}", failure.message);
+        let (id, user) = (session.client.id, session.client.peer.uid);
+        debug!(client = id, user, "gone");
+        if let Some(due) = session.due {
+            self.due.remove(&(due, id));
         }
-        self.parts.ports.close_client(session.client.id)?;
+        if let Err(failure) = self.netmap.close_device(id, &mut self.parts.ports) {
+            error!(client = id, user, "closing a netmap device: {}", failure.message);
+        }
+        let closed = self.parts.ports.close_client(id);
+        self.admission.hold(user, session.held_bytes, 0);
         drop(session);
-        self.watch_idleness()
+        self.leave(user);
+        self.refill_spares();
+        self.watch_idleness();
+        survive(closed)
     }
 
     fn answer(
@@ -311,7 +568,8 @@ impl Server {
                 let opened = permitted.and_then(|name| self.parts.ports.open(&name, &wish, &session.client));
                 match opened {
                     Ok(opened) => {
-                        info!(port = %opened.reply.name, client = %session.client, "opened");
+                        let user = session.client.peer.uid;
+                        info!(port = %opened.reply.name, client = %session.client, user, "opened");
                         let reply = Reply::Opened(opened.reply.clone());
                         session.connection.send(&reply, &opened.descriptors());
                         return Ok(());
@@ -330,7 +588,8 @@ impl Server {
                 let Answer { reply, descriptors } =
                     self.netmap.answer(&mut self.parts.ports, asker, device, request);
                 if let NetmapReply::Failed { errno, message } = &reply {
-                    debug!(client = %session.client, errno, reason = %message, "refused");
+                    let user = session.client.peer.uid;
+                    debug!(client = %session.client, user, errno, reason = %message, "refused");
                 }
                 let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
                 session.connection.send(&Reply::Netmap(reply), &borrowed);
@@ -341,8 +600,8 @@ impl Server {
         };
         let reply = result.unwrap_or_else(|refusal| {
             self.rejected_requests += 1;
-            // The client is told; a log of what anybody may ask in vain could be filled at will.
-            debug!(client = %session.client, reason = %refusal.message, "refused");
+            let user = session.client.peer.uid;
+            debug!(client = %session.client, user, reason = %refusal.message, "refused");
             Reply::Error(refusal)
         });
         session.connection.send(&reply, &[]);
@@ -350,30 +609,23 @@ impl Server {
     }
 
     /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was made, which then counts on
-    /// it, and the loop come to it later.
+    /// it, and the loop come to it later. Devices at which nothing happened cost nothing.
     fn end_closed_devices(&mut self) -> Result<(), ServerError> {
-        let devices: Vec<ClientId> =
-            self.sessions.keys().copied().filter(|&client| self.netmap.is_device(client)).collect();
-        let closed = {
-            let sessions = devices.iter().filter_map(|client| self.sessions.get(client));
-            let mut set: Vec<PollFd<'_>> =
-                sessions.map(|session| PollFd::new(&session.connection, PollFlags::RDHUP)).collect();
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-            rustix::event::poll(&mut set, Some(&now)).map_err(system("looking at netmap devices"))?;
-            let closed = set.iter().map(|entry| !entry.revents().is_empty());
-            devices
-                .iter()
-                .zip(closed)
-                .filter(|(_, closed)| *closed)
-                .map(|(client, _)| *client)
-                .collect::<Vec<_>>()
-        };
-        for client in closed {
-            if let Some(session) = self.sessions.remove(&client) {
-                self.end_session(session)?;
+        let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [empty; 64];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        loop {
+            let ready = rustix::io::retry_on_intr(|| epoll::wait(&self.devices, &mut events[..], Some(&now)))
+                .map_err(system("looking at netmap devices"))?;
+            for event in events.iter().take(ready) {
+                if let Some(session) = self.sessions.remove(&event.data.u64()) {
+                    self.end_session(session)?;
+                }
+            }
+            if ready < events.len() {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Makes the connection a netmap device, and leaves the badge in it.
@@ -429,7 +681,7 @@ impl Server {
                         "restart the daemon after an upgrade: ringroad down",
                     ))
                 } else {
-                    client.program = program.chars().filter(|c| !c.is_control()).take(64).collect();
+                    client.program = printable(&program, MAX_PROGRAM_CHARS);
                     Ok(Reply::Hello {
                         protocol: PROTOCOL_VERSION,
                         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -437,15 +689,16 @@ impl Server {
                     })
                 }
             }
-            Request::Status => Ok(Reply::Status(self.status()?)),
-            Request::List => Ok(Reply::List(status::list(&self.parts.ports, &self.netmap)?)),
-            Request::MacTable { switch } => {
+            Request::Status => told(self.status())?.map(Reply::Status),
+            Request::List => told(self.list(None))?.map(Reply::List),
+            Request::ListFrom { place } => told(self.list(Some(&place)))?.map(Reply::List),
+            Request::MacTable { switch, after } => {
                 let tick_s = tick_length(&self.parts.config).as_secs_f64();
-                match status::mac_table(&self.parts.ports, &switch, tick_s) {
+                match status::mac_table(&self.parts.ports, &switch, after.as_deref(), tick_s) {
                     Some(entries) => Ok(Reply::MacTable(entries)),
                     None => Err(ErrorReply::new(
                         ErrorKind::NoSuchPort,
-                        format!("there is no switch {switch}"),
+                        format!("there is no switch {}", printable(&switch, MAX_PROGRAM_CHARS)),
                         "a switch exists while it has ports; ringroad list shows them",
                     )),
                 }
@@ -503,8 +756,14 @@ impl Server {
         Ok(())
     }
 
-    fn status(&self) -> Result<StatusReport, ServerError> {
+    /// The ports from a place on.
+    fn list(&self, place: Option<&str>) -> Result<ListReport, FabricError> {
+        status::list(&self.parts.ports, &self.netmap, place)
+    }
+
+    fn status(&self) -> Result<StatusReport, FabricError> {
         let ports = &self.parts.ports;
+        let list = self.list(None)?;
         Ok(StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -514,7 +773,8 @@ impl Server {
             started: self.parts.started,
             workers: status::workers(ports),
             switches: status::switches(ports),
-            ports: status::list(ports, &self.netmap)?.ports,
+            ports: list.ports,
+            next: list.next,
             shared_memory_bytes: ports.shared_memory_bytes(),
             huge_page_bytes: ports.huge_page_bytes(),
             rejected_requests: self.rejected_requests,
@@ -555,11 +815,8 @@ impl Server {
         for part in reload::needs_restart(&self.parts.config, &new) {
             warn!(part, "takes effect at the next start");
         }
-        match logging::filter(&new.log.level) {
-            Ok(filter) => {
-                let _ = self.parts.level.reload(filter);
-            }
-            Err(problem) => problems.push(problem),
+        if let Err(problem) = self.parts.log.set_level(&new.log.level) {
+            problems.push(problem);
         }
         if let Ok(mode) = new.socket_mode()
             && let Err(error) = set_access(&self.parts.socket, mode, new.socket.gid)
@@ -599,7 +856,10 @@ fn parse_name(name: &str) -> Result<PortName, ErrorReply> {
     })
 }
 
-fn drain(timer: &OwnedFd) {
-    let mut count = [0; 8];
-    let _ = rustix::io::read(timer, &mut count);
+/// Whether the next connection that waits may be accepted all the same.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
 }
+
+#[cfg(test)]
+mod tests;

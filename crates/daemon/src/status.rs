@@ -1,7 +1,10 @@
 //! What the daemon tells about itself.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
+use ringroad_control::codec::encoded_bytes;
 use ringroad_control::report::{
     CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, SwitchReport,
     WorkerReport, WorkerState,
@@ -12,9 +15,10 @@ use ringroad_drivers::registry;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_name::PipeSide;
+use ringroad_switch::{MacEntry, PortIndex};
 
 use crate::netmap::Netmap;
-use crate::port_entries::{Client, Origin};
+use crate::port_entries::{Client, DevicePort, Origin, PipeEntry};
 use crate::ports::Ports;
 
 /// The counters of a port as they are reported.
@@ -77,16 +81,119 @@ pub(crate) fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 
-/// All ports.
+/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few milliseconds.
+const PAGE_BYTES: usize = 1 << 20;
+/// Most addresses of one answer, which has about as many bytes.
+const PAGE_ADDRESSES: usize = 10_000;
+
+/// The ports of one answer.
+#[derive(Debug, Default)]
+struct Page {
+    ports: Vec<PortReport>,
+    bytes: usize,
+    next: Option<String>,
+}
+
+impl Page {
+    /// Whether there is room for one more; where there is not, it is the next answer's first.
+    fn has_room(&mut self, section: Section, key: &str) -> bool {
+        if self.bytes >= PAGE_BYTES && self.next.is_none() {
+            self.next = Some(format!("{}{key}", section as u8));
+        }
+        self.next.is_none()
+    }
+
+    fn push(&mut self, port: PortReport) {
+        self.bytes += encoded_bytes(&port);
+        self.ports.push(port);
+    }
+}
+
+/// The kinds of port in the order in which they are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    OnSwitches,
+    Devices,
+    Pipes,
+    Netmap,
+}
+
+/// Where an answer begins: the place as [`Page::has_room`] writes it.
+struct Place<'a> {
+    section: u8,
+    key: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn parse(text: Option<&'a str>) -> Self {
+        let split = text.and_then(|text| Some((text.get(..1)?.parse().ok()?, text.get(1..)?)));
+        let (section, key) = split.unwrap_or((0, ""));
+        Self { section, key }
+    }
+
+    /// The key with which a section begins; `None` where it was told of before.
+    fn first_of(&self, section: Section) -> Option<&'a str> {
+        match self.section.cmp(&(section as u8)) {
+            Ordering::Less => Some(""),
+            Ordering::Equal => Some(self.key),
+            Ordering::Greater => None,
+        }
+    }
+}
+
+/// The ports from `place` on, which is an earlier answer's [`ListReport::next`]: as many as belong into one answer.
 ///
 /// # Errors
 /// [`FabricError`] where a worker is gone.
-pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
-    ports.fabric.count_missed()?;
-    let mut reports = Vec::new();
-    for (name, port) in &ports.on_switches {
+pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListReport, FabricError> {
+    if place.is_none() {
+        ports.fabric.count_missed()?;
+    }
+    let place = Place::parse(place);
+    let mut page = Page::default();
+    if let Some(first) = place.first_of(Section::OnSwitches) {
+        list_switch_ports(ports, first, &mut page)?;
+    }
+    if let Some(first) = place.first_of(Section::Devices) {
+        let devices = ports.devices.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        for (name, port) in devices {
+            if !page.has_room(Section::Devices, name) {
+                break;
+            }
+            page.push(device_port_report(ports, name, port)?);
+        }
+    }
+    if let Some(first) = place.first_of(Section::Pipes) {
+        let (parent, id) = first.split_once('{').unwrap_or_default();
+        for ((parent, id), pipe) in ports.pipes.range((parent.to_owned(), id.to_owned())..) {
+            if !page.has_room(Section::Pipes, &format!("{parent}{{{id}")) {
+                break;
+            }
+            for (side, brace) in [(PipeSide::Master, '{'), (PipeSide::Slave, '}')] {
+                page.push(pipe_end_report(format!("{parent}{brace}{id}"), pipe, side));
+            }
+        }
+    }
+    if let Some(first) = place.first_of(Section::Netmap) {
+        for (key, report) in netmap.reports(ports, first) {
+            if !page.has_room(Section::Netmap, &key) {
+                break;
+            }
+            report?.into_iter().for_each(|port| page.push(port));
+        }
+    }
+    Ok(ListReport { ports: page.ports, next: page.next })
+}
+
+fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), FabricError> {
+    let mut names = Vec::new();
+    for (name, port) in ports.on_switches.range::<str, _>((Bound::Included(first), Bound::Unbounded)) {
+        if !page.has_room(Section::OnSwitches, name) {
+            break;
+        }
         let counters = ports.fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
-        reports.push(PortReport {
+        names.push((port.switch.as_str(), port.port.as_str()));
+        page.push(PortReport {
             name: name.clone(),
             kind: port.driver.to_owned(),
             mode: port.mode.clone(),
@@ -99,58 +206,61 @@ pub fn list(ports: &Ports, netmap: &Netmap) -> Result<ListReport, FabricError> {
             slots: port.sizes.slots,
             buffer_bytes: port.sizes.buffer_bytes,
             counters: counter_report(&counters),
-            error: ports.fabric.port_fault(&port.switch, &port.port)?,
+            error: None,
             notes: port.device.as_ref().map(|device| device.notes.clone()).unwrap_or_default(),
             link: port.device.as_ref().and_then(link_report),
             peer: port.device.as_ref().and_then(peer_report),
         });
     }
-    for (name, port) in &ports.devices {
-        let [program, device] = ports.fabric.wire_counters(port.wire).unwrap_or_default();
-        reports.push(PortReport {
-            name: name.clone(),
-            kind: port.device.capabilities.driver.to_owned(),
-            mode: port.device.capabilities.mode.clone(),
-            switch: None,
-            index: None,
-            persistent: false,
-            bound: true,
-            owner: Some(owner_report(&port.owner)),
-            queues: port.sizes.queues,
-            slots: port.sizes.slots,
-            buffer_bytes: port.sizes.buffer_bytes,
-            counters: wire_report(&program, &device),
-            error: ports.fabric.wire_fault(port.wire)?,
-            notes: port.device.notes.clone(),
-            link: link_report(&port.device),
-            peer: peer_report(&port.device),
-        });
+    let faults = ports.fabric.port_faults(&names)?;
+    for (report, fault) in page.ports.iter_mut().zip(faults) {
+        report.error = fault;
     }
-    for ((parent, id), pipe) in &ports.pipes {
-        for (side, brace) in [(PipeSide::Master, '{'), (PipeSide::Slave, '}')] {
-            let owner = pipe.owners[side as usize].as_ref();
-            reports.push(PortReport {
-                name: format!("{parent}{brace}{id}"),
-                kind: "pipe".to_owned(),
-                mode: "frames pass between the programs, not through the daemon".to_owned(),
-                switch: None,
-                index: None,
-                persistent: false,
-                bound: owner.is_some(),
-                owner: owner.map(owner_report),
-                queues: pipe.sizes.queues,
-                slots: pipe.sizes.slots,
-                buffer_bytes: pipe.sizes.buffer_bytes,
-                counters: CounterReport::default(),
-                error: None,
-                notes: Vec::new(),
-                link: None,
-                peer: None,
-            });
-        }
+    Ok(())
+}
+
+fn device_port_report(ports: &Ports, name: &str, port: &DevicePort) -> Result<PortReport, FabricError> {
+    let [program, device] = ports.fabric.wire_counters(port.wire).unwrap_or_default();
+    Ok(PortReport {
+        name: name.to_owned(),
+        kind: port.device.capabilities.driver.to_owned(),
+        mode: port.device.capabilities.mode.clone(),
+        switch: None,
+        index: None,
+        persistent: false,
+        bound: true,
+        owner: Some(owner_report(&port.owner)),
+        queues: port.sizes.queues,
+        slots: port.sizes.slots,
+        buffer_bytes: port.sizes.buffer_bytes,
+        counters: wire_report(&program, &device),
+        error: ports.fabric.wire_fault(port.wire)?,
+        notes: port.device.notes.clone(),
+        link: link_report(&port.device),
+        peer: peer_report(&port.device),
+    })
+}
+
+fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport {
+    let owner = pipe.owners[side as usize].as_ref();
+    PortReport {
+        name,
+        kind: "pipe".to_owned(),
+        mode: "frames pass between the programs, not through the daemon".to_owned(),
+        switch: None,
+        index: None,
+        persistent: false,
+        bound: owner.is_some(),
+        owner: owner.map(owner_report),
+        queues: pipe.sizes.queues,
+        slots: pipe.sizes.slots,
+        buffer_bytes: pipe.sizes.buffer_bytes,
+        counters: CounterReport::default(),
+        error: None,
+        notes: Vec::new(),
+        link: None,
+        peer: None,
     }
-    reports.extend(netmap.reports(ports)?);
-    Ok(ListReport { ports: reports })
 }
 
 /// All switches.
@@ -209,21 +319,101 @@ fn thread_cpu_ns(thread: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// The learned addresses of a switch; `tick_s` is the length of an ageing tick in seconds.
+/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s` is the length of an ageing tick
+/// in seconds.
 #[must_use]
-pub fn mac_table(ports: &Ports, switch: &str, tick_s: f64) -> Option<Vec<MacEntryReport>> {
-    let entries = ports.fabric.mac_table(switch)?;
-    Some(
-        entries
-            .into_iter()
-            .map(|entry| MacEntryReport {
-                mac: entry.mac.to_string(),
-                port: match ports.fabric.port_name(switch, entry.port) {
-                    Some(port) => format!("{switch}:{port}"),
-                    None => format!("{switch}: index {}", entry.port.0),
-                },
-                age_s: (f64::from(entry.age_ticks) * tick_s) as u64,
-            })
-            .collect(),
-    )
+pub fn mac_table(
+    ports: &Ports,
+    switch: &str,
+    after: Option<&str>,
+    tick_s: f64,
+) -> Option<Vec<MacEntryReport>> {
+    let entries = address_page(ports.fabric.mac_table(switch)?, after);
+    let mut names: BTreeMap<u8, String> = BTreeMap::new();
+    let name_of = |port: PortIndex| match ports.fabric.port_name(switch, port) {
+        Some(name) => format!("{switch}:{name}"),
+        None => format!("{switch}: index {}", port.0),
+    };
+    let reports = entries.into_iter().map(|entry| MacEntryReport {
+        mac: entry.mac.to_string(),
+        port: names.entry(entry.port.0).or_insert_with(|| name_of(entry.port)).clone(),
+        age_s: (f64::from(entry.age_ticks) * tick_s) as u64,
+    });
+    Some(reports.collect())
+}
+
+/// The first of `entries` behind the address `after`, in their order.
+fn address_page(mut entries: Vec<MacEntry>, after: Option<&str>) -> Vec<MacEntry> {
+    if let Some(after) = after {
+        // Addresses order as they are printed.
+        entries.retain(|entry| *entry.mac.to_string() > *after);
+    }
+    if entries.len() > PAGE_ADDRESSES {
+        entries.select_nth_unstable_by_key(PAGE_ADDRESSES, |entry| entry.mac);
+        entries.truncate(PAGE_ADDRESSES);
+    }
+    entries.sort_unstable_by_key(|entry| entry.mac);
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_control::Reply;
+    use ringroad_control::codec::MAX_REPLY_BYTES;
+    use ringroad_control::message::PortWish;
+    use ringroad_datapath::fabric::Fabric;
+    use ringroad_switch::{Mac, MacTableConfig};
+
+    use super::*;
+
+    #[test]
+    fn ports_that_do_not_fit_one_answer_come_in_several_each_once() {
+        let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
+        let mut ports = Ports::new(fabric, 0).unwrap();
+        let mut names = Vec::new();
+        for (switch, port) in (0..12).flat_map(|switch| (0..254).map(move |port| (switch, port))) {
+            let name = format!("valeABCDEF{switch:02}:abcdefghijkl{port:03}");
+            let (parsed, wish) = (name.parse().unwrap(), PortWish::default());
+            ports.attach(&parsed, None, false, &wish, Origin::Command).unwrap();
+            names.push(name);
+        }
+        let netmap = Netmap::default();
+        let (mut listed, mut answers, mut place) = (Vec::new(), 0, None);
+        loop {
+            let page = list(&ports, &netmap, place.as_deref()).unwrap();
+            let next = page.next.clone();
+            listed.extend(page.ports.iter().map(|port| port.name.clone()));
+            assert!(encoded_bytes(&Reply::List(page)) < MAX_REPLY_BYTES / 4);
+            answers += 1;
+            place = next;
+            if place.is_none() {
+                break;
+            }
+        }
+        assert!(answers > 1, "all fitted into one answer");
+        assert_eq!(listed, names);
+        // A place that is no place is the beginning, and one whose port has gone is that of the port behind it.
+        assert_eq!(list(&ports, &netmap, Some("é")).unwrap().ports[0].name, names[0]);
+        let gone = format!("0{}-", names[5]);
+        assert_eq!(list(&ports, &netmap, Some(&gone)).unwrap().ports[0].name, names[6]);
+    }
+
+    #[test]
+    fn addresses_that_do_not_fit_one_answer_come_in_several_in_their_order() {
+        let entry = |number: u32| {
+            let [a, b, c, d] = number.to_be_bytes();
+            MacEntry { mac: Mac::from_octets([2, 0, a, b, c, d]), port: PortIndex(0), age_ticks: 0 }
+        };
+        let count = 2 * PAGE_ADDRESSES as u32 + 5;
+        let all: Vec<MacEntry> = (0..count).rev().map(entry).collect();
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = address_page(all.clone(), after.as_deref());
+            assert!(page.len() <= PAGE_ADDRESSES);
+            let Some(last) = page.last() else { break };
+            after = Some(last.mac.to_string());
+            seen.extend(page);
+        }
+        assert_eq!(seen, (0..count).map(entry).collect::<Vec<_>>());
+    }
 }

@@ -523,6 +523,35 @@ impl Fabric {
         }
     }
 
+    /// Why each of `ports`, given by switch and name, stands still, if it does. Each worker is asked once.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn port_faults(&self, ports: &[(&str, &str)]) -> Result<Vec<Option<String>>, FabricError> {
+        let mut asked: BTreeMap<u16, Vec<(usize, u32)>> = BTreeMap::new();
+        for (index, (switch, port)) in ports.iter().enumerate() {
+            let port = self.switches.get(*switch).and_then(|switch| switch.ports.get(*port));
+            for queue in port.iter().flat_map(|port| &port.queues) {
+                asked.entry(queue.worker).or_default().push((index, queue.place));
+            }
+        }
+        let mut faults = vec![None; ports.len()];
+        for (worker, places) in asked {
+            let found = self.runner(worker)?.call(move |engine| {
+                let faults = places.into_iter().filter_map(|(index, place)| {
+                    Some((index, engine.queue_mut(place).and_then(|queue| queue.fault())?))
+                });
+                faults.collect::<Vec<_>>()
+            })?;
+            for (index, fault) in found {
+                if let Some(first) = faults.get_mut(index) {
+                    first.get_or_insert(fault);
+                }
+            }
+        }
+        Ok(faults)
+    }
+
     /// Totals of a switch, ports that left included: the conservation sum is made from them.
     #[must_use]
     pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {

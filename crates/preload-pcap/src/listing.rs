@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use libc::{c_char, c_int};
 use ringroad::control::Connection;
-use ringroad::control::message::{Reply, Request};
 use ringroad::control::report::PortReport;
 use ringroad::control::socket_path::default_socket_path;
 
@@ -49,12 +48,9 @@ static HALVES: Mutex<Vec<Half>> = Mutex::new(Vec::new());
 fn ports() -> Vec<PortReport> {
     let asked = Connection::connect_within(default_socket_path(), PATIENCE).and_then(|mut connection| {
         connection.hello("libpcap program")?;
-        connection.request(&Request::List)
+        connection.list()
     });
-    match asked {
-        Ok((Reply::List(list), _)) => list.ports,
-        _ => Vec::new(),
-    }
+    asked.map(|list| list.ports).unwrap_or_default()
 }
 
 fn listed(port: &PortReport) -> Option<Listed> {

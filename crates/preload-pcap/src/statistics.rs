@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ringroad::control::message::{Reply, Request};
 use ringroad::control::report::CounterReport;
 use ringroad::control::socket_path::default_socket_path;
 use ringroad::control::{Connection, ControlError};
@@ -73,9 +72,7 @@ fn unknown(why: &str) -> PcapError {
 
 /// Frames that the port had no room for, by the daemon's counters.
 fn dropped(connection: &mut Connection, name: &str) -> Result<u64, ControlError> {
-    let Reply::List(list) = connection.request(&Request::List)?.0 else {
-        return Err(ControlError::ProtocolViolation("no list for a list".into()));
-    };
+    let list = connection.list()?;
     let port = list.ports.iter().find(|port| port.name == name);
     Ok(port.map_or(0, |port| for_want_of_room(&port.counters)))
 }

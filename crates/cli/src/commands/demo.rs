@@ -13,7 +13,7 @@ use ringroad::slot_flags::NO_LEARN;
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::CaptureReader;
 use ringroad_control::report::{CounterReport, StatusReport};
-use ringroad_control::{Connection, Reply, Request};
+use ringroad_control::{Connection, Request};
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -186,10 +186,7 @@ struct DaemonGuard(Global);
 
 impl DaemonGuard {
     fn status(&self) -> Result<StatusReport, Failure> {
-        match self.0.connect()?.request(&Request::Status)?.0 {
-            Reply::Status(status) => Ok(status),
-            reply => Err(Failure::reply(&reply)),
-        }
+        Ok(self.0.connect()?.status()?)
     }
 }
 

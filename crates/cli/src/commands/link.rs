@@ -146,10 +146,7 @@ impl Link {
 
 /// The daemon's network namespace, and its ports.
 pub(super) fn outside(daemon: &mut Connection) -> Result<(Namespace, Vec<PortReport>), Failure> {
-    let status = match daemon.request(&Request::Status)?.0 {
-        Reply::Status(status) => status,
-        reply => return Err(Failure::reply(&reply)),
-    };
+    let status = daemon.status()?;
     // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
     let process = match status.started {
         StartedBy::ServiceManager => Some(status.pid),

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use ringroad_control::report::{LinkReport, PeerReport, PortReport};
-use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -19,10 +18,7 @@ pub(crate) struct List {}
 
 impl List {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        match global.connect()?.request(&Request::List)?.0 {
-            Reply::List(list) => output.result(&list, |list| ports_table(&list.ports)),
-            reply => Err(Failure::reply(&reply)),
-        }
+        output.result(&global.connect()?.list()?, |list| ports_table(&list.ports))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `ringroad macs`.
 
 use clap::Args;
-use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -18,12 +17,7 @@ pub(crate) struct Macs {
 
 impl Macs {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let request = Request::MacTable { switch: self.switch.clone() };
-        let mut entries = match global.connect()?.request(&request)?.0 {
-            Reply::MacTable(entries) => entries,
-            reply => return Err(Failure::reply(&reply)),
-        };
-        entries.sort_by(|a, b| a.mac.cmp(&b.mac));
+        let entries = global.connect()?.mac_table(&self.switch)?;
         output.result(&entries, |entries| {
             let mut columns = Columns::new(&["address", "port", ">last seen"]);
             for entry in entries {

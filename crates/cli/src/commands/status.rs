@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use clap::Args;
 use ringroad_control::report::{CounterReport, StartedBy, StatusReport, SwitchReport, WorkerState};
-use ringroad_control::{Reply, Request};
 
 use super::list::ports_table;
 use crate::arguments::Global;
@@ -22,10 +21,7 @@ pub(crate) struct Status {}
 
 impl Status {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        match global.connect()?.request(&Request::Status)?.0 {
-            Reply::Status(status) => output.result(&status, text),
-            reply => Err(Failure::reply(&reply)),
-        }
+        output.result(&global.connect()?.status()?, text)
     }
 }
 

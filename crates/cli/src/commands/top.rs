@@ -11,8 +11,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Row, Table};
 use ratatui::{DefaultTerminal, Frame};
+use ringroad_control::Connection;
 use ringroad_control::report::PortReport;
-use ringroad_control::{Connection, Reply, Request};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
@@ -85,10 +85,7 @@ impl Observer {
 
     /// The interval since the last look.
     fn look(&mut self) -> Result<Interval, Failure> {
-        let ports = match self.connection.request(&Request::List)?.0 {
-            Reply::List(list) => list.ports,
-            reply => return Err(Failure::reply(&reply)),
-        };
+        let ports = self.connection.list()?.ports;
         let now_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let interval_s = (now_ns - self.last_ns) as f64 / 1e9;
         self.last_ns = now_ns;

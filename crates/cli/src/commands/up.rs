@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use ringroad_control::{ControlError, Reply, Request};
+use ringroad_control::ControlError;
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -55,10 +55,7 @@ impl Up {
         } else if self.config.is_some() {
             output.note("the daemon runs already and keeps its configuration; stop it first: ringroad down");
         }
-        let status = match global.connect()?.request(&Request::Status)?.0 {
-            Reply::Status(status) => status,
-            reply => return Err(Failure::reply(&reply)),
-        };
+        let status = global.connect()?.status()?;
         let running =
             Running { already_running, pid: status.pid, version: status.version, socket: status.socket };
         output.result(&running, |running| {

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use ringroad_control::printable::printable;
 
 use super::rates::grouped;
+
+/// Most characters of a cell. Names and reasons are shorter; what is not is a stranger's.
+const MAX_CELL_CHARS: usize = 300;
 
 /// A table of `headings`, each column flush right where its heading begins with `>`.
 pub(crate) struct Columns {
@@ -40,7 +44,7 @@ impl Columns {
         cells
             .into_iter()
             .zip(right)
-            .map(|(text, right)| Cell::new(text).set_alignment(alignment(right)))
+            .map(|(text, right)| Cell::new(printable(&text, MAX_CELL_CHARS)).set_alignment(alignment(right)))
             .collect()
     }
 
@@ -74,6 +78,13 @@ mod tests {
         columns.row(["vale0:a".into(), "5".into(), "x".into()]);
         columns.row(["b".into(), "12 345".into(), String::new()]);
         assert_eq!(columns.lines_or("none"), "port     frames  mode\nvale0:a       5  x\nb        12 345\n");
+    }
+
+    #[test]
+    fn no_cell_acts_on_the_terminal_or_begins_a_line() {
+        let mut columns = Columns::new(&["port"]);
+        columns.row(["\x1b[2Jvale0:a\nforged".into()]);
+        assert_eq!(columns.lines_or("none"), "port\n\u{fffd}[2Jvale0:a\u{fffd}forged\n");
     }
 
     #[test]

@@ -160,14 +160,20 @@ impl Netmap {
         self.ports.is_empty()
     }
 
-    /// The ports that are on no switch, which nobody else reports.
-    pub(crate) fn reports(&self, ports: &Ports) -> Result<Vec<PortReport>, FabricError> {
-        self.ports
-            .iter()
-            .filter(|(_, port)| port.is_off_switches())
-            .map(|(key, port)| port.report(key, self.user_of(port), &ports.fabric))
-            .collect::<Result<Vec<_>, _>>()
-            .map(|reports| reports.into_iter().flatten().collect())
+    /// The ports that are on no switch, which nobody else reports, in the order of their names and from `first` on. An interface may be two: its own
+    /// side and the host's.
+    pub(crate) fn reports<'a>(
+        &'a self,
+        ports: &'a Ports,
+        first: &str,
+    ) -> impl Iterator<Item = (String, Result<Vec<PortReport>, FabricError>)> {
+        let off_switches = self.ports.iter().filter(|(_, port)| port.is_off_switches());
+        let mut named: Vec<_> = off_switches
+            .map(|(key, port)| (key.to_string(), key, port))
+            .filter(|(name, ..)| name.as_str() >= first)
+            .collect();
+        named.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        named.into_iter().map(|(name, key, port)| (name, port.report(key, self.user_of(port), &ports.fabric)))
     }
 
     /// Who has a port bound, the first of them.

@@ -193,7 +193,7 @@ impl NetmapPort {
                 let plan = plan_device(&name, None)?;
                 let mut device = open_device(&name, plan, Role::Program, Some(&self.memory.home))?;
                 for note in &device.notes {
-                    info!(port = %self.name, "{note}");
+                    info!(visited = %self.name, "{note}");
                 }
                 let queues = parts(&mut device);
                 let host = matches!(name.base, ringroad_port::port_name::PortBase::HostStack { .. });

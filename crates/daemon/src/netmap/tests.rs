@@ -334,7 +334,8 @@ fn reports_say_whose_each_port_is() {
     let (_port, _) = site.bind(OWNER, "vale0:a").unwrap();
     site.register(OWNER, Register { flags: flag::MONITOR_RX, ..plain("vale0:a") }).unwrap();
     site.bind(STRANGER, "x{1").unwrap();
-    let reports = site.netmap.reports(&site.ports).unwrap();
+    let reports: Vec<_> =
+        site.netmap.reports(&site.ports, "").flat_map(|(_, reports)| reports.unwrap()).collect();
     let told: Vec<_> = reports
         .iter()
         .map(|report| (report.kind.as_str(), report.bound, report.owner.as_ref().map(|owner| owner.uid)))

@@ -1,0 +1,147 @@
+//! Who gets a place among the control connections, and how much memory may hang on them.
+//!
+//! A user has a share of the places, and all users together leave some to administrators: root and the daemon's own user always get in, to see what
+//! is going on and to end it.
+
+use std::collections::BTreeMap;
+
+/// Part of all places that is kept for administrators: one in so many, and one at least.
+const RESERVED_ONE_IN: usize = 16;
+/// Part of all places that one user may have where the configuration names no number: one in so many, and one at least.
+const USER_ONE_IN: usize = 4;
+/// Part of the process's descriptors that control connections may take: one in so many. Each port takes five and more.
+const DESCRIPTORS_ONE_IN: usize = 4;
+/// Most memory that half requests and unread replies of one user may take, bytes. Honest programs hold none.
+pub const MAX_HELD_BYTES: usize = 16 << 20;
+
+/// Why a connection is not let in, in words for whoever tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoPlace {
+    /// All are taken.
+    #[error("all {0} connections of the daemon are taken")]
+    All(usize),
+    /// The user has his share.
+    #[error("user {user} has {places} connections, which is all that one user may have")]
+    User {
+        /// Who.
+        user: u32,
+        /// How many he has.
+        places: usize,
+    },
+    /// The process has no descriptors left.
+    #[error("the daemon has no descriptors left")]
+    Descriptors,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    connections: usize,
+    held_bytes: usize,
+}
+
+/// The places.
+#[derive(Debug)]
+pub struct Admission {
+    places: usize,
+    per_user: usize,
+    taken: usize,
+    users: BTreeMap<u32, Account>,
+}
+
+impl Admission {
+    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing for a share of them.
+    #[must_use]
+    pub fn new(connections: usize, per_user: usize, descriptors: usize) -> Self {
+        let places = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
+        let per_user = if per_user == 0 { (places / USER_ONE_IN).max(1) } else { per_user };
+        Self { places, per_user, taken: 0, users: BTreeMap::new() }
+    }
+
+    /// How many places there are.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    /// Takes a place for a connection of `user`.
+    ///
+    /// # Errors
+    /// [`NoPlace`].
+    pub fn enter(&mut self, user: u32, administers: bool) -> Result<(), NoPlace> {
+        let reserved = if administers { 0 } else { (self.places / RESERVED_ONE_IN).max(1) };
+        if self.taken + reserved >= self.places {
+            return Err(NoPlace::All(self.places));
+        }
+        let places = self.users.get(&user).map_or(0, |account| account.connections);
+        if !administers && places >= self.per_user {
+            return Err(NoPlace::User { user, places });
+        }
+        self.users.entry(user).or_default().connections += 1;
+        self.taken += 1;
+        Ok(())
+    }
+
+    /// Gives a place back; says whether the user has no other.
+    pub fn leave(&mut self, user: u32) -> bool {
+        self.taken -= 1;
+        let Some(account) = self.users.get_mut(&user) else { return true };
+        account.connections -= 1;
+        let last = account.connections == 0;
+        if last {
+            self.users.remove(&user);
+        }
+        last
+    }
+
+    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what he may make the daemon hold.
+    pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
+        let Some(account) = self.users.get_mut(&user) else { return true };
+        account.held_bytes = account.held_bytes - before + now;
+        now <= before || account.held_bytes <= MAX_HELD_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_his_share_and_administrators_always_get_in() {
+        let mut admission = Admission::new(32, 0, 4096);
+        for _ in 0..8 {
+            assert_eq!(admission.enter(1000, false), Ok(()));
+        }
+        assert_eq!(admission.enter(1000, false), Err(NoPlace::User { user: 1000, places: 8 }));
+        for user in 0..22 {
+            assert_eq!(admission.enter(2000 + user, false), Ok(()));
+        }
+        // Two of 32 are kept.
+        assert_eq!(admission.enter(3000, false), Err(NoPlace::All(32)));
+        for _ in 0..2 {
+            assert_eq!(admission.enter(0, true), Ok(()));
+        }
+        assert_eq!(admission.enter(0, true), Err(NoPlace::All(32)));
+        assert!(!admission.leave(1000));
+        assert!(admission.leave(2000));
+        assert_eq!(admission.enter(0, true), Ok(()));
+    }
+
+    #[test]
+    fn places_leave_descriptors_for_ports() {
+        assert_eq!(Admission::new(2048, 0, 200).places(), 50);
+        assert_eq!(Admission::new(2048, 0, 1 << 20).places(), 2048);
+        assert_eq!(Admission::new(2048, 0, 0).places(), 1);
+    }
+
+    #[test]
+    fn memory_that_a_user_makes_the_daemon_hold_is_bounded_over_all_his_connections() {
+        let mut admission = Admission::new(100, 0, 4096);
+        admission.enter(1000, false).unwrap();
+        admission.enter(1000, false).unwrap();
+        assert!(admission.hold(1000, 0, MAX_HELD_BYTES));
+        assert!(!admission.hold(1000, 0, 1));
+        assert!(admission.hold(1000, MAX_HELD_BYTES, 0));
+        assert!(admission.hold(1000, 1, 2));
+    }
+}

@@ -1,0 +1,263 @@
+//! Log lines that strangers can cause at will, kept within bounds.
+//!
+//! A line is a stranger's where it has the field `user` with the id of one who is no administrator, or `visited` with the port that whoever may reach it
+//! came to. Each user and each such port has a few lines at once and then one now and again, and all together have not many more; what is left out is
+//! counted, and the counts are logged. All other lines stay.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// What one source of lines may log: so many at once, and one in so long.
+const OF_ONE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
+/// What all sources together may.
+const OF_ALL: Rate = Rate { burst: 300, interval: Duration::from_millis(200) };
+/// Most sources that are told apart.
+const MAX_SOURCES: usize = 1024;
+/// Most sources that are named in one report.
+const NAMED_SOURCES: usize = 8;
+
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    burst: u32,
+    interval: Duration,
+}
+
+/// Who causes lines.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    User(u64),
+    Port(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => write!(f, "user {user}"),
+            Self::Port(port) => write!(f, "port {port}"),
+        }
+    }
+}
+
+/// Lines of one source, or of all.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    /// When all that was logged is made up for.
+    rested_at: Instant,
+    left_out: u64,
+}
+
+impl Budget {
+    fn new(now: Instant) -> Self {
+        Self { rested_at: now, left_out: 0 }
+    }
+
+    fn has_room(&self, rate: Rate, now: Instant) -> bool {
+        self.rested_at.saturating_duration_since(now) < rate.interval * rate.burst
+    }
+
+    fn spend(&mut self, rate: Rate, now: Instant) {
+        self.rested_at = self.rested_at.max(now) + rate.interval;
+    }
+}
+
+#[derive(Debug)]
+struct Ledger {
+    sources: BTreeMap<Source, Budget>,
+    all: Budget,
+    /// Lines of sources that there is no room to tell apart.
+    left_out: u64,
+}
+
+impl Ledger {
+    fn new(now: Instant) -> Self {
+        Self { sources: BTreeMap::new(), all: Budget::new(now), left_out: 0 }
+    }
+
+    fn admit(&mut self, source: Source, now: Instant) -> bool {
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&source) {
+            self.forget_rested(now);
+            if self.sources.len() >= MAX_SOURCES {
+                self.left_out += 1;
+                return false;
+            }
+        }
+        let budget = self.sources.entry(source).or_insert_with(|| Budget::new(now));
+        if !budget.has_room(OF_ONE, now) || !self.all.has_room(OF_ALL, now) {
+            budget.left_out += 1;
+            return false;
+        }
+        budget.spend(OF_ONE, now);
+        self.all.spend(OF_ALL, now);
+        true
+    }
+
+    fn forget_rested(&mut self, now: Instant) {
+        self.sources.retain(|_, budget| budget.left_out > 0 || budget.rested_at > now);
+    }
+
+    /// A sentence for each of the sources of which most was left out, and one for the others; counting begins anew.
+    fn report(&mut self, now: Instant) -> Vec<String> {
+        let mut left_out: Vec<(u64, String)> = self
+            .sources
+            .iter_mut()
+            .map(|(source, budget)| (std::mem::take(&mut budget.left_out), source))
+            .filter(|(lines, _)| *lines > 0)
+            .map(|(lines, source)| (lines, source.to_string()))
+            .collect();
+        self.forget_rested(now);
+        left_out.sort_by(|a, b| b.cmp(a));
+        let named = left_out.len().min(NAMED_SOURCES);
+        let others = left_out.drain(named..).map(|(lines, _)| lines).sum::<u64>();
+        let others = others + std::mem::take(&mut self.left_out);
+        let others = (others > 0).then(|| (others, "others".to_owned()));
+        left_out
+            .into_iter()
+            .chain(others)
+            .map(|(lines, whom)| format!("{lines} more lines of {whom} left out"))
+            .collect()
+    }
+}
+
+/// Finds the source among an event's fields.
+struct FindSource(Option<Source>);
+
+impl Visit for FindSource {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "user" {
+            self.0 = Some(Source::User(value));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "visited" {
+            self.0 = Some(Source::Port(format!("{value:?}")));
+        }
+    }
+}
+
+/// Keeps strangers' lines within bounds, as a layer in front of whatever writes them.
+#[derive(Debug, Clone)]
+pub struct LogLimit {
+    own_uid: u32,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl LogLimit {
+    /// For a daemon that runs as `own_uid`.
+    #[must_use]
+    pub fn new(own_uid: u32) -> Self {
+        Self { own_uid, ledger: Arc::new(Mutex::new(Ledger::new(Instant::now()))) }
+    }
+
+    /// Logs how much was left out since the last time, if anything was.
+    pub fn report(&self) {
+        // The lock is free again before the lines go through this layer.
+        let sentences = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now());
+        for sentence in sentences {
+            warn!("{sentence}");
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLimit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let mut source = FindSource(None);
+        event.record(&mut source);
+        match source.0 {
+            None => true,
+            Some(Source::User(user)) if user == 0 || user == u64::from(self.own_uid) => true,
+            Some(source) => {
+                self.ledger.lock().unwrap_or_else(PoisonError::into_inner).admit(source, Instant::now())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tracing::info;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[test]
+    fn a_source_has_a_few_lines_and_then_one_now_and_again_and_what_is_left_out_is_counted() {
+        let start = Instant::now();
+        let mut ledger = Ledger::new(start);
+        let user = || Source::User(1000);
+        let admitted = (0..1000).filter(|_| ledger.admit(user(), start)).count();
+        assert_eq!(admitted, OF_ONE.burst as usize);
+        let later = start + 3 * OF_ONE.interval;
+        assert_eq!((0..10).filter(|_| ledger.admit(user(), later)).count(), 3);
+        assert!(ledger.admit(Source::User(1001), start), "another user has lines of his own");
+        assert_eq!(ledger.report(later), ["977 more lines of user 1000 left out"]);
+        assert_eq!(ledger.report(later), [""; 0]);
+    }
+
+    #[test]
+    fn many_sources_together_have_not_much_more_and_take_no_more_memory() {
+        let now = Instant::now();
+        let mut ledger = Ledger::new(now);
+        let admitted = (0..10_000).filter(|&user| ledger.admit(Source::User(user), now)).count();
+        assert_eq!(admitted, OF_ALL.burst as usize);
+        assert_eq!(ledger.sources.len(), MAX_SOURCES);
+        let report = ledger.report(now);
+        assert_eq!(report.len(), NAMED_SOURCES + 1);
+        assert_eq!(report.last().unwrap(), "9692 more lines of others left out");
+        ledger.report(now + OF_ONE.interval * OF_ONE.burst);
+        assert!(ledger.sources.is_empty());
+    }
+
+    /// Collects what is written.
+    #[derive(Debug, Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_of_strangers_are_bounded_and_those_of_administrators_and_the_daemon_stay() {
+        let written = Written::default();
+        let writer = written.clone();
+        let limit = LogLimit::new(900);
+        let subscriber = tracing_subscriber::registry()
+            .with(limit.clone())
+            .with(tracing_subscriber::fmt::layer().with_writer(move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..500 {
+                info!(user = 1000u32, "stranger");
+                info!(user = 0u32, "root");
+                info!(user = 900u32, "owner");
+                info!(visited = %"vale0:guest", "peer");
+                info!("a worker");
+            }
+            limit.report();
+        });
+        let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let count = |word: &str| log.lines().filter(|line| line.contains(word)).count();
+        for whose in ["root", "owner", "a worker"] {
+            assert_eq!(count(whose), 500, "{whose}");
+        }
+        for whose in ["stranger", ": peer"] {
+            assert!(count(whose) < 40, "{whose}: {}", count(whose));
+        }
+        assert!(log.contains("more lines of user 1000 left out"), "{log}");
+        assert!(log.contains("more lines of port vale0:guest left out"), "{log}");
+    }
+}

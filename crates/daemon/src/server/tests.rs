@@ -1,0 +1,241 @@
+//! The loop, one turn at a time, with peers that do as they please. Everything runs in one thread.
+
+use std::io::{Read, Write};
+
+use ringroad_control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
+use ringroad_control::netmap::NetmapRequest;
+use ringroad_datapath::fabric::Fabric;
+use ringroad_switch::MacTableConfig;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::listen::listen;
+
+struct Site {
+    server: Server,
+    _signals: UnixStream,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("r.sock");
+        let (fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
+        let (signals, _signals) = UnixStream::pair().unwrap();
+        let parts = ServerParts {
+            listener: listen(&socket, 0o600, None).unwrap(),
+            socket,
+            config: Config::default(),
+            config_path: None,
+            started: StartedBy::Command,
+            ports: Ports::new(fabric, 1 << 30).unwrap(),
+            signals,
+            log: RunningLog::silent(),
+        };
+        Self { server: Server::new(parts).unwrap(), _signals, folder }
+    }
+
+    fn connect(&mut self) -> Peer {
+        let socket = UnixStream::connect(self.folder.path().join("r.sock")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        self.settle();
+        Peer { socket, decoder: FrameDecoder::new(MAX_REPLY_BYTES) }
+    }
+
+    /// What the loop does between two waits.
+    fn turn(&mut self) {
+        self.server.take_events(Duration::ZERO).unwrap();
+        self.server.keep_time(Instant::now()).unwrap();
+        self.server.serve_next().unwrap();
+    }
+
+    /// Goes on until the loop would wait.
+    fn settle(&mut self) {
+        self.turn();
+        while !self.server.turns.is_empty() || self.has_events() {
+            self.turn();
+        }
+    }
+
+    fn has_events(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.server.epoll, PollFlags::IN)], Some(&now)).unwrap() > 0
+    }
+}
+
+/// A program, which never waits.
+struct Peer {
+    socket: UnixStream,
+    decoder: FrameDecoder,
+}
+
+impl Peer {
+    fn ask(&mut self, request: &Request) {
+        self.socket.write_all(&encode_request(request).unwrap()).unwrap();
+    }
+
+    /// The replies that have arrived; `None` where the daemon has ended the connection.
+    fn replies(&mut self) -> Option<Vec<Reply>> {
+        let mut replies = Vec::new();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match self.socket.read(&mut piece) {
+                Ok(0) => return None,
+                Ok(count) => {
+                    let mut input = &piece[..count];
+                    while let Some(body) = self.decoder.take_frame(&mut input).unwrap() {
+                        replies.push(decode_reply(&body).unwrap());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Some(replies),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// A request whose answer names `number`.
+fn numbered(number: usize) -> Request {
+    Request::MacTable { switch: format!("s{number}"), after: None }
+}
+
+fn is_answer_to(reply: &Reply, number: usize) -> bool {
+    matches!(reply, Reply::Error(error) if error.message == format!("there is no switch s{number}"))
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_nothing_harms_nobody_and_gets_all_its_answers_later() {
+    let mut site = Site::new();
+    let mut silent = site.connect();
+    let request = encode_request(&Request::Status).unwrap();
+    let mut asked = 0;
+    loop {
+        let before = asked;
+        while silent.socket.write(&request).is_ok_and(|count| count == request.len()) {
+            asked += 1;
+        }
+        site.settle();
+        if asked == before {
+            break;
+        }
+    }
+    let session = site.server.sessions.values().next().unwrap();
+    assert_eq!(session.interest, EventFlags::OUT | EventFlags::ET, "more requests are not waited for");
+    assert!(!site.has_events() && site.server.turns.is_empty(), "the loop would spin");
+
+    let mut other = site.connect();
+    other.ask(&Request::List);
+    site.settle();
+    assert!(matches!(other.replies().unwrap()[..], [Reply::List(_)]));
+
+    let mut answered = 0;
+    while answered < asked {
+        answered += silent.replies().unwrap().len();
+        site.settle();
+    }
+    assert_eq!(site.server.sessions.values().next().unwrap().interest & EventFlags::OUT, EventFlags::empty());
+}
+
+#[test]
+fn a_flood_of_requests_is_answered_in_order_and_others_in_between() {
+    let mut site = Site::new();
+    let (mut flooder, mut bystander) = (site.connect(), site.connect());
+    let count = 500;
+    let flood: Vec<u8> = (0..count).flat_map(|number| encode_request(&numbered(number)).unwrap()).collect();
+    flooder.socket.write_all(&flood).unwrap();
+    bystander.ask(&Request::List);
+    // One turn for each of the two.
+    site.turn();
+    site.turn();
+    assert!(matches!(bystander.replies().unwrap()[..], [Reply::List(_)]));
+    let mut answers = flooder.replies().unwrap();
+    assert!(answers.len() <= TURN_REQUESTS, "{} requests in one turn", answers.len());
+    // The rest lies in the daemon's memory, where the kernel knows nothing of it.
+    while answers.len() < count {
+        let before = answers.len();
+        site.settle();
+        answers.extend(flooder.replies().unwrap());
+        assert!(answers.len() > before, "requests were left lying");
+    }
+    for (number, answer) in answers.iter().enumerate() {
+        assert!(is_answer_to(answer, number), "{number}: {answer:?}");
+    }
+}
+
+#[test]
+fn whoever_asks_for_nothing_or_for_half_a_thing_is_not_waited_for_long() {
+    let mut site = Site::new();
+    let [mut mute, mut half, mut slow, mut good] = [(); 4].map(|()| site.connect());
+    half.socket.write_all(&[5]).unwrap();
+    slow.ask(&Request::List);
+    slow.socket.write_all(&encode_request(&Request::List).unwrap()[..6]).unwrap();
+    good.ask(&Request::List);
+    site.settle();
+    assert_eq!(slow.replies().unwrap().len(), 1);
+    assert_eq!(good.replies().unwrap().len(), 1);
+    let later = Instant::now() + REQUEST_PATIENCE;
+    site.server.keep_time(later).unwrap();
+    for gone in [&mut mute, &mut half, &mut slow] {
+        assert_eq!(gone.replies(), None);
+    }
+    assert_eq!(site.server.sessions.len(), 1);
+    good.ask(&Request::List);
+    site.settle();
+    assert_eq!(good.replies().unwrap().len(), 1);
+    assert!(site.server.due.is_empty());
+}
+
+#[test]
+fn a_client_that_waits_for_its_turn_is_not_taken_for_one_that_says_nothing() {
+    let mut site = Site::new();
+    let mut peer = site.connect();
+    peer.ask(&Request::List);
+    site.server.take_events(Duration::ZERO).unwrap();
+    site.server.keep_time(Instant::now() + REQUEST_PATIENCE).unwrap();
+    site.settle();
+    assert_eq!(peer.replies().unwrap().len(), 1);
+}
+
+#[test]
+fn a_netmap_device_that_was_closed_is_taken_back_before_the_next_request_about_devices() {
+    let mut site = Site::new();
+    let mut device = site.connect();
+    device.ask(&Request::NetmapOpen);
+    let mut asker = site.connect();
+    asker.ask(&Request::List);
+    site.settle();
+    let device_id = *site.server.sessions.keys().next().unwrap();
+    assert!(site.server.netmap.is_device(device_id));
+    drop(device);
+    asker.ask(&Request::Netmap { device: None, request: NetmapRequest::Settle });
+    // The loop comes to the request before it has heard of the device's end.
+    let asker_id = *site.server.sessions.keys().next_back().unwrap();
+    site.server.line_up(asker_id);
+    site.server.serve_next().unwrap();
+    assert!(!site.server.netmap.is_device(device_id));
+    assert_eq!(site.server.sessions.len(), 1);
+}
+
+#[test]
+fn whoever_writes_to_a_netmap_device_ends_it() {
+    let mut site = Site::new();
+    let mut device = site.connect();
+    device.ask(&Request::NetmapOpen);
+    site.settle();
+    assert_eq!(site.server.sessions.len(), 1);
+    device.ask(&Request::List);
+    site.settle();
+    assert_eq!(site.server.sessions.len(), 0);
+}
+
+#[test]
+fn the_name_that_a_program_gives_itself_cannot_act_on_a_terminal() {
+    let mut site = Site::new();
+    let mut peer = site.connect();
+    let program = "\u{1b}[2Jprog\u{202e}".to_owned();
+    peer.ask(&Request::Hello { protocol: PROTOCOL_VERSION, program });
+    site.settle();
+    let session = site.server.sessions.values().next().unwrap();
+    assert_eq!(session.client.program, "\u{fffd}[2Jprog\u{fffd}");
+}

@@ -1,0 +1,139 @@
+//! Whose turn it is at the control thread.
+//!
+//! Users share the thread's time: the next turn is for the user who has had the least of it, and goes round among his connections. A user who asks
+//! again after a while has no claim to the time that he left to others, so that nobody can save turns up. Within a user the order is that of the
+//! events: what one of his programs closed before another one asked is closed first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::port_entries::ClientId;
+
+#[derive(Debug, Default)]
+struct UserTurns {
+    waiting: VecDeque<ClientId>,
+    /// Time of the thread that he has had, or left to others.
+    used: Duration,
+}
+
+/// Connections that have something to be done, by user.
+#[derive(Debug, Default)]
+pub struct Turns {
+    users: BTreeMap<u32, UserTurns>,
+    /// What the user had who had the last turn: the least of all who waited.
+    least: Duration,
+}
+
+impl Turns {
+    /// Puts a connection of `user` behind his others. It must not wait already.
+    pub fn add(&mut self, user: u32, client: ClientId) {
+        let turns = self.users.entry(user).or_default();
+        if turns.waiting.is_empty() {
+            turns.used = turns.used.max(self.least);
+        }
+        turns.waiting.push_back(client);
+    }
+
+    /// Takes out the connection whose turn it is.
+    pub fn take_next(&mut self) -> Option<ClientId> {
+        let (user, _) = self.waiting_users().min_by_key(|(_, turns)| turns.used)?;
+        let turns = self.users.get_mut(&user)?;
+        self.least = turns.used;
+        turns.waiting.pop_front()
+    }
+
+    fn waiting_users(&self) -> impl Iterator<Item = (u32, &UserTurns)> {
+        self.users.iter().filter(|(_, turns)| !turns.waiting.is_empty()).map(|(&user, turns)| (user, turns))
+    }
+
+    /// Counts the time of a turn.
+    pub fn charge(&mut self, user: u32, time: Duration) {
+        if let Some(turns) = self.users.get_mut(&user) {
+            turns.used += time;
+        }
+    }
+
+    /// Forgets a user who has no connections any more.
+    pub fn forget(&mut self, user: u32) {
+        self.users.remove(&user);
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting_users().next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Duration = Duration::from_micros(100);
+
+    /// Gives `count` turns of `time`, after each of which the connection waits again; who had them.
+    fn rotate(turns: &mut Turns, count: usize, user_of: impl Fn(ClientId) -> u32) -> Vec<ClientId> {
+        (0..count)
+            .map(|_| {
+                let client = turns.take_next().unwrap();
+                turns.charge(user_of(client), TURN);
+                turns.add(user_of(client), client);
+                client
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_user_with_many_connections_gets_no_more_turns_than_one_with_one() {
+        let user_of = |client: ClientId| if client == 9 { 2 } else { 1 };
+        let mut turns = Turns::default();
+        for client in [1, 2, 3, 9] {
+            turns.add(user_of(client), client);
+        }
+        let had = rotate(&mut turns, 60, user_of);
+        assert_eq!(had.iter().filter(|&&client| client == 9).count(), 30);
+        for client in [1, 2, 3] {
+            assert_eq!(had.iter().filter(|&&other| other == client).count(), 10);
+        }
+    }
+
+    #[test]
+    fn long_turns_are_made_up_for() {
+        let mut turns = Turns::default();
+        turns.add(1, 1);
+        turns.add(2, 2);
+        assert_eq!(turns.take_next(), Some(1));
+        turns.charge(1, 10 * TURN);
+        turns.add(1, 1);
+        for _ in 0..10 {
+            assert_eq!(turns.take_next(), Some(2));
+            turns.charge(2, TURN);
+            turns.add(2, 2);
+        }
+        assert_eq!(turns.take_next(), Some(1));
+    }
+
+    #[test]
+    fn a_newcomer_is_next_and_owes_nothing_for_having_been_away() {
+        let mut turns = Turns::default();
+        turns.add(1, 1);
+        rotate(&mut turns, 1000, |_| 1);
+        turns.add(0, 5);
+        assert_eq!(turns.take_next(), Some(5));
+        turns.charge(0, 2 * TURN);
+        turns.add(0, 5);
+        // No thousand turns are saved up.
+        assert_eq!(turns.take_next(), Some(1));
+    }
+
+    #[test]
+    fn within_a_user_events_keep_their_order() {
+        let mut turns = Turns::default();
+        for client in [4, 2, 7] {
+            turns.add(1, client);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| turns.take_next()).collect();
+        assert_eq!(order, [4, 2, 7]);
+        assert!(turns.is_empty());
+    }
+}
