@@ -16,7 +16,7 @@ use crate::error::ControlError;
 use crate::fd_passing::{MAX_DESCRIPTORS, receive, send};
 use crate::message::{ErrorKind, ErrorReply, PROTOCOL_VERSION, Reply, Request};
 use crate::peer::PeerCredentials;
-use crate::report::{ListReport, MacEntryReport, StatusReport};
+use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
 use crate::socket_path::fallback_socket_path;
 
 /// How long [`Connection`] waits for the daemon unless told otherwise.
@@ -32,6 +32,17 @@ pub struct Connection {
     timeout: Duration,
     daemon: PeerCredentials,
     unusable: bool,
+}
+
+/// A daemon as it introduces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Introduction {
+    /// Version of its program, such as `0.1.0`.
+    pub version: String,
+    /// Tells it from those that were at the socket before it.
+    pub instance: u64,
+    /// What started it.
+    pub started: StartedBy,
 }
 
 impl Connection {
@@ -59,14 +70,16 @@ impl Connection {
         Ok(Self { socket, path: path.to_owned(), timeout, daemon, unusable: false })
     }
 
-    /// Introduces this program and checks that the daemon speaks its protocol; returns the daemon's version.
+    /// Introduces this program and checks that the daemon speaks its protocol.
     ///
     /// # Errors
     /// As [`Self::request`]; [`ControlError::Refused`] with [`ErrorKind::VersionMismatch`] for another protocol.
-    pub fn hello(&mut self, program: impl Into<String>) -> Result<String, ControlError> {
+    pub fn hello(&mut self, program: impl Into<String>) -> Result<Introduction, ControlError> {
         let request = Request::Hello { protocol: PROTOCOL_VERSION, program: program.into() };
         match self.request(&request)?.0 {
-            Reply::Hello { protocol: PROTOCOL_VERSION, version, .. } => Ok(version),
+            Reply::Hello { protocol: PROTOCOL_VERSION, version, instance, started, .. } => {
+                Ok(Introduction { version, instance, started })
+            }
             Reply::Hello { protocol, version, .. } => Err(ControlError::Refused(ErrorReply::new(
                 ErrorKind::VersionMismatch,
                 format!("daemon {version} speaks protocol {protocol}, this program {PROTOCOL_VERSION}"),

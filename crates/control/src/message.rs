@@ -11,7 +11,7 @@ pub use ringroad_ring::region::HugePages;
 use serde::{Deserialize, Serialize};
 
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
-use crate::report::{ListReport, MacEntryReport, StatusReport};
+use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -117,6 +117,10 @@ fn yes() -> bool {
     true
 }
 
+fn by_command() -> StartedBy {
+    StartedBy::Command
+}
+
 impl Default for PortWish {
     /// The daemon's own choice, for sending and receiving.
     fn default() -> Self {
@@ -147,6 +151,12 @@ pub enum Reply {
         version: String,
         /// The daemon's process, as it sees itself.
         pid: u32,
+        /// Tells this daemon from those that were at the socket before it.
+        #[serde(default)]
+        instance: u64,
+        /// What started it.
+        #[serde(default = "by_command")]
+        started: StartedBy,
     },
     /// The port is open; its descriptors come with the frame.
     Opened(OpenedPort),

@@ -8,6 +8,17 @@ pub const SOCKET_VARIABLE: &str = "RINGROAD_SOCKET";
 /// Name of the socket in its directory.
 pub const SOCKET_FILE: &str = "ringroad.sock";
 
+/// What the daemon's lock file says where a service manager starts the daemon again when it dies.
+pub const MANAGED: &str = "service\n";
+
+/// The file beside the socket that a daemon locks while it takes the socket.
+#[must_use]
+pub fn lock_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    PathBuf::from(path)
+}
+
 /// Path of the socket for a process with this environment and effective user. The first of:
 ///
 /// 1. `ringroad_socket` (`$RINGROAD_SOCKET`), whatever it is;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
 use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
-use ringroad_control::report::{ListReport, MacEntryReport};
+use ringroad_control::report::{ListReport, MacEntryReport, StartedBy};
 use ringroad_control::{
     Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
 };
@@ -112,6 +112,11 @@ fn files(count: usize) -> Vec<OwnedFd> {
     (0..count).map(|_| tempfile::tempfile().unwrap().into()).collect()
 }
 
+fn hello(protocol: u32, version: &str) -> Reply {
+    let (version, started) = (version.to_owned(), StartedBy::OnDemand);
+    Reply::Hello { protocol, version, pid: 1, instance: 5, started }
+}
+
 fn open_request() -> Request {
     Request::Open { name: "vale0:a".to_owned(), wish: PortWish::default() }
 }
@@ -120,10 +125,12 @@ fn open_request() -> Request {
 fn hello_tells_the_daemons_version() {
     let daemon = Daemon::answering(|request| {
         assert_eq!(*request, Request::Hello { protocol: PROTOCOL_VERSION, program: "test".to_owned() });
-        (Reply::Hello { protocol: PROTOCOL_VERSION, version: "1.2.3".to_owned(), pid: 1 }, Vec::new())
+        (hello(PROTOCOL_VERSION, "1.2.3"), Vec::new())
     });
     let mut connection = daemon.connect();
-    assert_eq!(connection.hello("test").unwrap(), "1.2.3");
+    let daemon_itself = connection.hello("test").unwrap();
+    assert_eq!((daemon_itself.version.as_str(), daemon_itself.instance), ("1.2.3", 5));
+    assert_eq!(daemon_itself.started, StartedBy::OnDemand);
     assert_eq!(connection.daemon().pid, Some(std::process::id()));
     drop(connection);
     daemon.finish();
@@ -131,9 +138,7 @@ fn hello_tells_the_daemons_version() {
 
 #[test]
 fn a_daemon_of_another_protocol_is_refused() {
-    let daemon = Daemon::answering(|_| {
-        (Reply::Hello { protocol: PROTOCOL_VERSION + 1, version: "9".to_owned(), pid: 1 }, Vec::new())
-    });
+    let daemon = Daemon::answering(|_| (hello(PROTOCOL_VERSION + 1, "9"), Vec::new()));
     let error = daemon.connect().hello("test").unwrap_err();
     assert!(matches!(error, ControlError::Refused(reply) if reply.kind == ErrorKind::VersionMismatch));
 }

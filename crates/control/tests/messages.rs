@@ -136,7 +136,13 @@ fn placement(interface: u32, extra_buffers: u32) -> PortPlacement {
 
 fn replies() -> Vec<Reply> {
     vec![
-        Reply::Hello { protocol: PROTOCOL_VERSION, version: "0.1.0".to_owned(), pid: 7 },
+        Reply::Hello {
+            protocol: PROTOCOL_VERSION,
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            instance: u64::MAX,
+            started: StartedBy::ServiceManager,
+        },
         Reply::Opened(OpenedPort {
             name: "vale0:a".to_owned(),
             kind: PortKind::SwitchPort,

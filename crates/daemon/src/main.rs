@@ -13,6 +13,7 @@ use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
+use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
 use ringroad_datapath::fabric::Fabric;
 use ringroad_datapath::worker::WorkerConfig;
@@ -109,8 +110,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     eventfd::prepare().map_err(|errno| {
         format!("the kernel gives no asynchronous I/O, by which programs are woken: {errno}; raise the sysctl fs.aio-max-nr")
     })?;
+    let told = |error: std::io::Error| format!("talking to the service manager: {error}");
+    let service_manager = ServiceManager::of_environment().map_err(told)?;
 
-    let listener = match listen(&socket, config.socket_mode()?, config.socket.gid) {
+    let listener = match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some())
+    {
         // Another was quicker: what the caller wanted is there.
         Err(ListenError::AlreadyRunning(_)) if arguments.on_demand => return say_ready(arguments.detached),
         other => other.map_err(|error| error.to_string())?,
@@ -124,12 +128,16 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
     let mut ports = Ports::new(fabric, memory_limit_bytes(&config)).map_err(|error| error.to_string())?;
-    let (_, problems) = reload::apply_ports(&mut ports, &config.port);
-    if !problems.is_empty() {
+    let applied = reload::apply_ports(&mut ports, &config.port);
+    if !applied.problems.is_empty() {
         let _ = std::fs::remove_file(&socket);
-        return Err(problems.join("; "));
+        return Err(applied.problems.join("; "));
     }
-    let started = if arguments.on_demand { StartedBy::OnDemand } else { StartedBy::Command };
+    let started = match &service_manager {
+        Some(_) => StartedBy::ServiceManager,
+        None if arguments.on_demand => StartedBy::OnDemand,
+        None => StartedBy::Command,
+    };
     let mut server = Server::new(ServerParts {
         listener,
         socket,
@@ -142,7 +150,17 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     })
     .map_err(|error| error.to_string())?;
     say_ready(arguments.detached)?;
+    if let Some(manager) = &service_manager {
+        let status = match applied.waiting.as_slice() {
+            [] => "serving".to_owned(),
+            waiting => format!("serving; waiting for: {}", waiting.join("; ")),
+        };
+        manager.ready(&status).map_err(told)?;
+    }
     let result = server.run();
+    if let Some(Err(error)) = service_manager.as_ref().map(ServiceManager::stopping) {
+        tracing::warn!(%error, "telling the service manager of the end");
+    }
     server.shut_down();
     result.map_err(|error| error.to_string())
 }

@@ -39,6 +39,8 @@ pub struct Ports {
     pub(crate) peer_changes: Arc<OwnedFd>,
     /// Where the peers stood at the last look, by port.
     pub(crate) known_peers: BTreeMap<String, PeerStatus>,
+    /// Configured ports whose devices are not there yet, or busy, and why.
+    pub(crate) waiting: BTreeMap<String, String>,
     memory_limit_bytes: u64,
     /// Bytes of the regions of netmap programs.
     pub(crate) netmap_region_bytes: u64,
@@ -59,6 +61,7 @@ impl Ports {
             known_faults: BTreeMap::new(),
             peer_changes: Arc::new(eventfd::create()?),
             known_peers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             memory_limit_bytes,
             netmap_region_bytes: 0,
         })

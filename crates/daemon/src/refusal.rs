@@ -34,7 +34,8 @@ pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
 
 pub(crate) fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
     let kind = match error {
-        DeviceError::Netdev(error) if error.is_no_interface() => ErrorKind::NoSuchPort,
+        error if error.is_absence() => ErrorKind::NoSuchPort,
+        error if error.is_busy() => ErrorKind::Busy,
         DeviceError::Region(_) => ErrorKind::OutOfMemory,
         _ => ErrorKind::BadWish,
     };

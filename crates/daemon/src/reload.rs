@@ -1,6 +1,6 @@
 //! A new configuration while traffic runs. Ports that both configurations have alike are not touched.
 
-use ringroad_control::message::PortWish;
+use ringroad_control::message::{ErrorKind, PortWish};
 use ringroad_port::port_name::PortName;
 use tracing::{info, warn};
 
@@ -8,11 +8,21 @@ use crate::config::{Config, StaticPort};
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::Ports;
 
-/// Brings the configured ports to what `wanted` says. Ports of programs and of `ringroad attach` stay. Returns the
-/// clients that lost a port, and a line for each port that could not be made.
-pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> (Vec<ClientId>, Vec<String>) {
-    let mut lost = Vec::new();
-    let mut problems = Vec::new();
+/// What came of bringing the ports to a configuration.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// The clients that lost a port.
+    pub lost: Vec<ClientId>,
+    /// A line for each port that could not be made, and will not be without a change.
+    pub problems: Vec<String>,
+    /// A line for each port whose device is not there yet, or busy. Apply the configuration again to try it again.
+    pub waiting: Vec<String>,
+}
+
+/// Brings the configured ports to what `wanted` says. Ports of programs and of `ringroad attach` stay.
+pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
+    let mut applied = Applied::default();
+    let mut known = std::mem::take(&mut ports.waiting);
     let configured: Vec<(String, StaticPort)> = ports
         .on_switches
         .iter()
@@ -25,8 +35,8 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> (Vec<ClientId>, 
         if !wanted.contains(&port) {
             info!(port = %name, "removing a port that the configuration no longer has");
             match ports.detach(&name) {
-                Ok(owner) => lost.extend(owner),
-                Err(refusal) => problems.push(format!("removing {name}: {}", refusal.message)),
+                Ok(owner) => applied.lost.extend(owner),
+                Err(refusal) => applied.problems.push(format!("removing {name}: {}", refusal.message)),
             }
         }
     }
@@ -50,12 +60,23 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> (Vec<ClientId>, 
                 }
             }
             Err(refusal) => {
-                warn!(port = %port.name, reason = %refusal.message, "port not made");
-                problems.push(format!("{}: {}", port.name, refusal.message));
+                let waits = matches!(refusal.kind, ErrorKind::NoSuchPort | ErrorKind::Busy);
+                // Once for each reason, not for each try.
+                if known.remove(&port.name).is_none_or(|known| known != refusal.message) {
+                    let then = if waits { "; it is tried again every second" } else { "" };
+                    warn!(port = %port.name, reason = %refusal.message, "port not made{then}");
+                }
+                let line = format!("{}: {}", port.name, refusal.message);
+                if waits {
+                    applied.waiting.push(line);
+                    ports.waiting.insert(port.name.clone(), refusal.message);
+                } else {
+                    applied.problems.push(line);
+                }
             }
         }
     }
-    (lost, problems)
+    applied
 }
 
 /// What of `new` cannot take effect before a restart, in words.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
@@ -59,6 +59,9 @@ const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
 const PEERS: u64 = u64::MAX - 2;
 const DEVICES: u64 = u64::MAX - 3;
+
+/// Time between two tries to make configured ports whose devices are not there yet.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Why the daemon ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -145,9 +148,13 @@ pub struct Server {
     idle_at: Option<Instant>,
     /// When accepting goes on, where it was stopped.
     accept_at: Option<Instant>,
+    /// When configured ports are tried again whose devices were not there.
+    retry_at: Option<Instant>,
     netmap: Netmap,
     next_client: ClientId,
     started_at: Instant,
+    /// Tells this daemon from those before it.
+    instance: u64,
     rejected_requests: u64,
     stopping: bool,
 }
@@ -234,14 +241,17 @@ impl Server {
             spares: Vec::new(),
             idle_at: None,
             accept_at: None,
+            retry_at: None,
             netmap: Netmap::default(),
             next_client: 0,
             started_at: now,
+            instance: instance(),
             rejected_requests: 0,
             stopping: false,
         };
         server.refill_spares();
         server.watch_idleness();
+        server.watch_waiting_ports();
         Ok(server)
     }
 
@@ -298,7 +308,10 @@ impl Server {
 
     fn next_deadline(&self) -> Instant {
         let due = self.due.first().map(|&(at, _)| at);
-        [due, self.idle_at, self.accept_at].into_iter().flatten().fold(self.next_tick, Instant::min)
+        [due, self.idle_at, self.accept_at, self.retry_at]
+            .into_iter()
+            .flatten()
+            .fold(self.next_tick, Instant::min)
     }
 
     /// Does what is due by `now`.
@@ -320,6 +333,10 @@ impl Server {
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept_at = None;
             self.watch_listener(EventFlags::IN);
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
+            self.watch_waiting_ports();
         }
         while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, id));
@@ -355,6 +372,11 @@ impl Server {
     /// Starts or stops the countdown of a daemon that nobody needs.
     fn watch_idleness(&mut self) {
         self.idle_at = self.is_idle().then(|| Instant::now() + IDLE_BEFORE_EXIT);
+    }
+
+    /// Sees to it that configured ports whose devices are not there yet are tried again.
+    fn watch_waiting_ports(&mut self) {
+        self.retry_at = (!self.parts.ports.waiting.is_empty()).then(|| Instant::now() + RETRY);
     }
 
     fn accept(&mut self) {
@@ -686,6 +708,8 @@ impl Server {
                         protocol: PROTOCOL_VERSION,
                         version: env!("CARGO_PKG_VERSION").to_owned(),
                         pid: std::process::id(),
+                        instance: self.instance,
+                        started: self.parts.started,
                     })
                 }
             }
@@ -824,10 +848,11 @@ impl Server {
             problems.push(error.to_string());
         }
         self.parts.ports.permissions = rules(&new);
-        let (lost, port_problems) = reload::apply_ports(&mut self.parts.ports, &new.port);
+        let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
+        self.watch_waiting_ports();
         self.netmap.forget_detached(&self.parts.ports);
-        self.drop_clients(lost, asking)?;
-        problems.extend(port_problems);
+        self.drop_clients(applied.lost, asking)?;
+        problems.extend(applied.problems.into_iter().chain(applied.waiting));
         // What needs a restart stays as it was started.
         self.parts.config = Config {
             workers: self.parts.config.workers.clone(),
@@ -838,6 +863,12 @@ impl Server {
         info!(ports = self.parts.ports.on_switches.len(), "configuration reloaded");
         Ok(if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) })
     }
+}
+
+/// A number that no daemon before this one had: the time of its start, ns.
+fn instance() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The rules of a configuration.

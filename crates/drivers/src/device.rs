@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use ringroad_bpf::error::BpfError;
 use ringroad_control::listening_socket::ListenError;
 use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::namespace::NamespaceError;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
 use ringroad_sze2::client::CardError;
+use rustix::io::Errno;
 
 use crate::af_packet::PacketError;
 use crate::af_xdp::XdpError;
@@ -27,7 +29,7 @@ pub enum DeviceError {
     #[error(
         "the kernel gives no asynchronous I/O, by which other programs are woken: {0}; raise the sysctl fs.aio-max-nr"
     )]
-    NoWaking(rustix::io::Errno),
+    NoWaking(Errno),
     /// The capture file.
     #[error(transparent)]
     Capture(#[from] ringroad_capture::CaptureError),
@@ -129,6 +131,43 @@ pub enum DeviceError {
         /// Queues asked for.
         asked: u16,
     },
+}
+
+impl DeviceError {
+    /// Whether it says that the interface, or the namespace where it should be, is not there, or no longer.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Netdev(error) => error.is_no_interface(),
+            Self::Namespace(error) => matches!(
+                error,
+                NamespaceError::NoSuchName { .. }
+                    | NamespaceError::NoSuchProcess(_)
+                    | NamespaceError::NoSuchFile(_)
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not wholly gone.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Tap(error) => matches!(error, TapError::Busy(_)),
+            Self::HostRings(error) => {
+                matches!(
+                    error,
+                    HostRingsError::Busy(_) | HostRingsError::Tap { source: TapError::Busy(_), .. }
+                )
+            }
+            Self::Xdp(error) => matches!(
+                error,
+                XdpError::Program { source: BpfError::Occupied { .. }, .. }
+                    | XdpError::Socket { source: Errno::BUSY, .. }
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// What a device is opened for.

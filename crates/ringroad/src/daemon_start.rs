@@ -5,11 +5,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringroad_control::socket_path::{MANAGED, lock_path};
 
 /// Environment variable that names the daemon's program.
 pub const DAEMON_VARIABLE: &str = "RINGROAD_DAEMON";
 /// File name of the daemon's program.
 const DAEMON_FILE: &str = "ringroadd";
+
+/// How long a program waits for a service that is being started again, and how often it looks.
+const SERVICE_PATIENCE: Duration = Duration::from_secs(5);
+const SERVICE_LOOK: Duration = Duration::from_millis(20);
 
 /// Why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +38,15 @@ pub enum StartError {
         program: String,
         /// The kernel's answer.
         source: std::io::Error,
+    },
+    /// A service manager's daemon died, and has not come back.
+    #[error(
+        "the daemon at {socket} is a service that does not run; start it again: systemctl restart ringroadd, and see why it \
+         ended: journalctl -u ringroadd"
+    )]
+    ServiceDown {
+        /// Its socket.
+        socket: String,
     },
     /// It ended before it was ready.
     #[error("{program} did not come up: {said}")]
@@ -72,7 +88,27 @@ pub fn ensure_daemon(socket: &Path) -> Result<(), StartError> {
     if is_listening(socket) {
         return Ok(());
     }
+    if is_managed(socket) {
+        return await_service(socket);
+    }
     start_daemon(socket, &["--on-demand"])
+}
+
+/// Whether a service manager will start the daemon at `socket` again.
+fn is_managed(socket: &Path) -> bool {
+    std::fs::read_to_string(lock_path(socket)).is_ok_and(|note| note == MANAGED)
+}
+
+/// Waits until the service is there again. A daemon started in its place would keep it from coming back.
+fn await_service(socket: &Path) -> Result<(), StartError> {
+    let end = Instant::now() + SERVICE_PATIENCE;
+    while !is_listening(socket) {
+        if Instant::now() > end {
+            return Err(StartError::ServiceDown { socket: socket.display().to_string() });
+        }
+        std::thread::sleep(SERVICE_LOOK);
+    }
+    Ok(())
 }
 
 /// Starts the daemon at `socket` in the background with more `arguments`, and waits until it is ready.
@@ -94,8 +130,8 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
         .args(["--background", "--socket"])
         .arg(socket)
         .args(arguments)
-        // What is preloaded into this program is not for the daemon.
-        .env_remove("LD_PRELOAD")
+        // Nor is the service manager that started this program.
+        .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(ready_writer))
         .stderr(OwnedFd::from(errors_writer))

@@ -24,7 +24,7 @@ impl Site {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
         let (signals, _signals) = UnixStream::pair().unwrap();
         let parts = ServerParts {
-            listener: listen(&socket, 0o600, None).unwrap(),
+            listener: listen(&socket, 0o600, None, false).unwrap(),
             socket,
             config: Config::default(),
             config_path: None,

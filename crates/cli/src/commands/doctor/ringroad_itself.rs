@@ -62,8 +62,9 @@ fn socket_folder(socket: &Path) -> Check {
 fn daemon(socket: &Path) -> Check {
     const CHECK: &str = "daemon";
     let own = env!("CARGO_PKG_VERSION");
-    let greeted = Connection::connect(socket)
-        .and_then(|mut connection| Ok((connection.hello("ringroad doctor")?, connection.daemon().pid)));
+    let greeted = Connection::connect(socket).and_then(|mut connection| {
+        Ok((connection.hello("ringroad doctor")?.version, connection.daemon().pid))
+    });
     match greeted {
         Ok((version, pid)) if version == own => {
             let process = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();

@@ -1,0 +1,85 @@
+//! What the daemon tells a service manager: sd_notify(3), a datagram of lines to the socket that `$NOTIFY_SOCKET` names.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Names the service manager's socket: a path, or `@` and an abstract name.
+const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// The service manager, where one started the daemon.
+#[derive(Debug)]
+pub struct ServiceManager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+}
+
+impl ServiceManager {
+    /// The one that the environment names.
+    ///
+    /// # Errors
+    /// It names one that cannot be spoken to.
+    pub fn of_environment() -> io::Result<Option<Self>> {
+        std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()).map(Self::at).transpose()
+    }
+
+    fn at(name: OsString) -> io::Result<Self> {
+        let address = match name.as_bytes().strip_prefix(b"@") {
+            Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name)?,
+            None => SocketAddr::from_pathname(&name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        // A service manager that does not read must not stop the daemon.
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, address })
+    }
+
+    /// The daemon serves now; `status` says in a line how it is.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn ready(&self, status: &str) -> io::Result<()> {
+        self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")))
+    }
+
+    /// The daemon has begun to end.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn stopping(&self) -> io::Result<()> {
+        self.tell("STOPPING=1")
+    }
+
+    fn tell(&self, lines: &str) -> io::Result<()> {
+        self.socket.send_to_addr(lines.as_bytes(), &self.address).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_manager_at_a_path_or_an_abstract_name_hears_of_begin_and_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let abstract_name = format!("ringroad-test-{}", std::process::id());
+        let abstract_address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        for (manager, name) in [
+            (UnixDatagram::bind(&path).unwrap(), path.clone().into_os_string()),
+            (UnixDatagram::bind_addr(&abstract_address).unwrap(), format!("@{abstract_name}").into()),
+        ] {
+            let told = ServiceManager::at(name).unwrap();
+            told.ready("2\nports").unwrap();
+            told.stopping().unwrap();
+            let mut bytes = [0; 64];
+            let mut next = || {
+                let len = manager.recv(&mut bytes).unwrap();
+                String::from_utf8_lossy(&bytes[..len]).into_owned()
+            };
+            assert_eq!([next(), next()], ["READY=1\nSTATUS=2 ports", "STOPPING=1"]);
+        }
+    }
+}
