@@ -2,8 +2,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringroad_control::Connection;
+use ringroad_control::connection::{DEFAULT_TIMEOUT, Introduction};
 use ringroad_control::message::{OpenedPort, PortKind, PortWish, Reply, Request};
 use ringroad_drivers::shm::QueueEvents;
 use ringroad_port::port_name::PortName;
@@ -13,48 +15,94 @@ use crate::daemon_start::ensure_daemon;
 use crate::embedded::{Sizes, pipe_queues, program_queues};
 use crate::error::OpenError;
 use crate::port::{OpenOptions, Port, PortInfo};
+use crate::queue::Queue;
 use crate::waiter::Binding;
 
-pub(crate) fn open(text: &str, name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
-    let socket = options.socket.clone().unwrap_or_else(ringroad_control::socket_path::default_socket_path);
-    if !options.no_start {
+/// How a port of the daemon is asked for, each time anew.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    pub(crate) text: String,
+    pub(crate) name: PortName,
+    pub(crate) options: OpenOptions,
+}
+
+/// A port as one daemon has opened it.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) info: PortInfo,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) binding: Arc<Binding>,
+    pub(crate) daemon: Introduction,
+}
+
+/// Opens a port of the daemon.
+pub(crate) fn open(text: &str, name: PortName, options: &OpenOptions) -> Result<Port, OpenError> {
+    let opening = Opening { text: text.to_owned(), name, options: options.clone() };
+    let attachment = meet(&opening, !options.no_start, DEFAULT_TIMEOUT)?.attach(&opening, 0)?;
+    if options.reconnect {
+        return crate::renewal::renewable(opening, attachment);
+    }
+    Port::new(attachment.info, attachment.queues)
+}
+
+/// A daemon that was greeted.
+#[derive(Debug)]
+pub(crate) struct Met {
+    connection: Connection,
+    pub(crate) daemon: Introduction,
+}
+
+/// Connects to the daemon, and starts it where none runs and that `may_start`.
+pub(crate) fn meet(opening: &Opening, may_start: bool, timeout: Duration) -> Result<Met, OpenError> {
+    let socket = opening.options.socket.clone();
+    let socket = socket.unwrap_or_else(ringroad_control::socket_path::default_socket_path);
+    if may_start {
         ensure_daemon(&socket)?;
     }
-    let mut connection = Connection::connect(&socket)?;
-    connection.hello(program_name())?;
-    let sizes = Sizes::of(name, options);
-    let wish = PortWish {
-        queues: name.options.queues.or(options.queues),
-        slots: Some(sizes.slots),
-        buffer_bytes: Some(sizes.buffer_bytes),
-        extra_buffers: sizes.extra_buffers,
-        huge_pages: options.huge_pages,
-        ..PortWish::default()
-    };
-    let (reply, descriptors) = connection.request(&Request::Open { name: text.to_owned(), wish })?;
-    let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
-    let (region, events) = take_descriptors(&opened, descriptors)?;
-    opened.placement.check(&opened.geometry)?;
-    let binding = Arc::new(Binding { connection: Some(connection), _embedded: None });
-    let queues = match (&opened.kind, &opened.peer_placement) {
-        (PortKind::PipeEnd, Some(peer)) => {
-            peer.check(&opened.geometry)?;
-            pipe_queues(&region, &opened.placement, peer, events, &binding)?
-        }
-        _ => program_queues(&region, &opened.placement, events, &binding, None)?,
-    };
-    let driver = match opened.kind {
-        PortKind::PipeEnd => "pipe",
-        PortKind::Device => opened.driver.as_deref().unwrap_or("device"),
-        _ => "shm",
-    };
-    let info = PortInfo {
-        name: opened.name,
-        driver: driver.into(),
-        mode: opened.mode,
-        switch_index: opened.switch_index,
-    };
-    Port::new(info, queues, &binding)
+    let mut connection = Connection::connect_within(&socket, timeout)?;
+    let daemon = connection.hello(program_name())?;
+    Ok(Met { connection, daemon })
+}
+
+impl Met {
+    /// Opens the port; `generation` counts how often that was done before.
+    pub(crate) fn attach(self, opening: &Opening, generation: u64) -> Result<Attachment, OpenError> {
+        let Self { mut connection, daemon } = self;
+        let Opening { text, name, options } = opening;
+        let sizes = Sizes::of(name, options);
+        let wish = PortWish {
+            queues: name.options.queues.or(options.queues),
+            slots: Some(sizes.slots),
+            buffer_bytes: Some(sizes.buffer_bytes),
+            extra_buffers: sizes.extra_buffers,
+            huge_pages: options.huge_pages,
+            ..PortWish::default()
+        };
+        let (reply, descriptors) = connection.request(&Request::Open { name: text.clone(), wish })?;
+        let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
+        let (region, events) = take_descriptors(&opened, descriptors)?;
+        opened.placement.check(&opened.geometry)?;
+        let binding = Arc::new(Binding::new(Some(connection), None, generation));
+        let queues = match (&opened.kind, &opened.peer_placement) {
+            (PortKind::PipeEnd, Some(peer)) => {
+                peer.check(&opened.geometry)?;
+                pipe_queues(&region, &opened.placement, peer, events, &binding)?
+            }
+            _ => program_queues(&region, &opened.placement, events, &binding, None)?,
+        };
+        let driver = match opened.kind {
+            PortKind::PipeEnd => "pipe",
+            PortKind::Device => opened.driver.as_deref().unwrap_or("device"),
+            _ => "shm",
+        };
+        let info = PortInfo {
+            name: opened.name,
+            driver: driver.into(),
+            mode: opened.mode,
+            switch_index: opened.switch_index,
+        };
+        Ok(Attachment { info, queues, binding, daemon })
+    }
 }
 
 /// The region's memfd, then kick and notify of each queue.

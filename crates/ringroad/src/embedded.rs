@@ -240,7 +240,7 @@ impl Embedded {
 
     fn binding(&self, what: Bound) -> Arc<Binding> {
         let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), what };
-        Arc::new(Binding { connection: None, _embedded: Some(embedded) })
+        Arc::new(Binding::new(None, Some(embedded), 0))
     }
 
     fn open_switch_port(
@@ -387,7 +387,7 @@ impl Embedded {
         };
         let (own, peer) = (state.pipe.placement(side), state.pipe.placement(side.other()));
         let queues = pipe_queues(state.pipe.region(), own, peer, events, &binding)?;
-        Port::new(info, queues, &binding)
+        Port::new(info, queues)
     }
 
     fn program_port(
@@ -402,7 +402,7 @@ impl Embedded {
         let stepped = self.lock().stepped.clone();
         let here = stepped.map(|stepped| Here { stepped, device_wakes });
         let queues = program_queues(region, placement, events, binding, here)?;
-        Port::new(info, queues, binding)
+        Port::new(info, queues)
     }
 }
 

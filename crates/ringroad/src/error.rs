@@ -72,6 +72,9 @@ pub enum PortError {
     /// The daemon ended or removed the port.
     #[error("the daemon is gone or has removed the port; open it again")]
     DaemonGone,
+    /// The daemon came back, and the port cannot be opened there.
+    #[error("opening the port again: {0}")]
+    Reopen(#[source] Box<OpenError>),
     /// A frame that no ring of this port can hold.
     #[error("a frame of {len} bytes does not fit: the port takes frames up to {most} bytes")]
     FrameTooLong {

@@ -42,6 +42,7 @@ mod embedded;
 mod error;
 mod port;
 mod queue;
+mod renewal;
 mod ring;
 mod stepped;
 mod waiter;
@@ -49,7 +50,7 @@ mod waiter;
 pub use daemon_start::{DAEMON_VARIABLE, StartError, daemon_program, ensure_daemon, start_daemon};
 pub use embedded::{Embedded, EmbeddedThread};
 pub use error::{OpenError, PortError};
-pub use port::{OpenOptions, Port, PortInfo};
+pub use port::{OpenOptions, Port, PortInfo, Reconnections};
 pub use queue::{Interest, Queue};
 pub use ring::{Forwarded, RxRing, TxRing};
 

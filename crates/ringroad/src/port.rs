@@ -2,16 +2,16 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ringroad_port::port_name::PortName;
 use ringroad_ring::region::HugePages;
+use serde::Serialize;
 
 use crate::error::{OpenError, PortError};
 use crate::queue::{Interest, Queue};
 use crate::ring::{RxRing, TxRing};
-use crate::waiter::{Binding, Waitable, Waiter};
+use crate::waiter::{Waitable, Waiter};
 
 /// Wishes for a port that is opened; a name's own options (`@slots=256`) go before them.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +30,34 @@ pub struct OpenOptions {
     pub socket: Option<PathBuf>,
     /// Fail where no daemon runs instead of starting one.
     pub no_start: bool,
+    /// Go on when the daemon ends and comes back.
+    ///
+    /// Nothing moves in the meantime: syncs find nothing, waits last. Then the port is opened again under its name, with the same wishes, and
+    /// its rings begin anew: after every sync and wait ask [`TxRing::available`] and [`RxRing::available`] again. What was in the old rings is
+    /// lost; [`Port::reconnections`] counts it. A daemon that was started on demand is started again; for one that a user or a service
+    /// manager has started the port waits. Buffers that a program holds besides those in slots were of the old region.
+    ///
+    /// A port that somebody detaches ends all the same, and so does one that the next daemon refuses for good. Ports without a daemon take no
+    /// notice.
+    pub reconnect: bool,
+}
+
+/// How often a port got over a daemon's end ([`OpenOptions::reconnect`]), and at what cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Reconnections {
+    /// How often.
+    pub count: u64,
+    /// Transmit slots that were handed over and had not come back when their ring was left: their frames are lost, apart from those that the
+    /// daemon delivered without being able to say so. Slots that a receiver had not seen yet are not in it, since nobody knows them.
+    pub unacknowledged_slots: u64,
+}
+
+impl Reconnections {
+    /// Whether there was none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// What a port turned out to be.
@@ -71,13 +99,26 @@ impl Port {
         if ringroad_drivers::registry::is_own_device(&parsed.base) {
             return crate::embedded::open_device_port(&parsed, options);
         }
-        crate::attach::open(name, &parsed, options)
+        crate::attach::open(name, parsed, options)
     }
 
-    pub(crate) fn new(info: PortInfo, queues: Vec<Queue>, binding: &Arc<Binding>) -> Result<Self, OpenError> {
-        let waiter = Waiter::new(queues.iter().flat_map(Queue::events), binding)
+    pub(crate) fn new(info: PortInfo, queues: Vec<Queue>) -> Result<Self, OpenError> {
+        let waiter = if queues.iter().any(Queue::is_renewable) {
+            // What ends the waits of a queue changes; the queue's own waiter stays.
+            Waiter::new(queues.iter().map(AsFd::as_fd), None)
+        } else {
+            let binding = queues.first().map(|queue| &*queue.binding);
+            Waiter::new(queues.iter().flat_map(Queue::events), binding)
+        };
+        let waiter = waiter
             .map_err(|source| OpenError::System { what: "making an epoll set", source: source.into() })?;
         Ok(Self { info, queues, waiter })
+    }
+
+    /// How often the port got over a daemon's end, and at what cost.
+    #[must_use]
+    pub fn reconnections(&self) -> Reconnections {
+        self.queues.first().map(Queue::reconnections).unwrap_or_default()
     }
 
     /// What the port turned out to be.
@@ -123,6 +164,14 @@ impl Port {
     /// As [`TxRing::sync`].
     pub fn sync(&mut self) -> Result<(), PortError> {
         self.queues.iter_mut().try_for_each(Queue::sync)
+    }
+
+    /// As [`Queue::check`], for all queues.
+    ///
+    /// # Errors
+    /// As [`Queue::check`].
+    pub fn check(&mut self) -> Result<(), PortError> {
+        self.queues.iter_mut().try_for_each(Queue::check)
     }
 
     /// As [`Queue::arm`], for all queues.
@@ -177,6 +226,10 @@ impl Waitable for Port {
 
     fn waiter(&self) -> &Waiter {
         &self.waiter
+    }
+
+    fn is_renewable(&self) -> bool {
+        self.queues.iter().any(Queue::is_renewable)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::PortError;
+use crate::port::Reconnections;
+use crate::renewal::Seat;
 use crate::ring::{RxRing, TxRing};
 use crate::stepped::DeviceSleep;
 use crate::waiter::{Binding, Waitable, Waiter};
@@ -39,6 +41,11 @@ pub struct Queue {
     /// Where a device is in this program.
     device: Option<DeviceSleep>,
     waiter: Waiter,
+    pub(crate) binding: Arc<Binding>,
+    /// Where it outlives the daemon.
+    seat: Option<Seat>,
+    /// The daemon is gone, and the time of the next try is in the waiter, instead of the connection.
+    is_lost: bool,
 }
 
 impl Queue {
@@ -50,8 +57,72 @@ impl Queue {
         binding: &Arc<Binding>,
     ) -> rustix::io::Result<Self> {
         let events = device.iter().flat_map(DeviceSleep::descriptors);
-        let waiter = Waiter::new(std::iter::once(notify.as_fd()).chain(events), binding)?;
-        Ok(Self { tx, rx, notify, device, waiter })
+        let waiter = Waiter::new(std::iter::once(notify.as_fd()).chain(events), Some(binding))?;
+        let binding = Arc::clone(binding);
+        Ok(Self { tx, rx, notify, device, waiter, binding, seat: None, is_lost: false })
+    }
+
+    /// From now on the daemon's end is not the queue's.
+    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
+        self.tx.outlive_the_daemon(seat.clone());
+        self.rx.outlive_the_daemon(seat.clone());
+        self.seat = Some(seat);
+    }
+
+    /// The rings, and what ends their waits.
+    pub(crate) fn into_parts(self) -> (TxRing, RxRing, OwnedFd) {
+        (self.tx, self.rx, self.notify)
+    }
+
+    pub(crate) fn is_renewable(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Where the daemon is gone: takes up the attachment to the next one, or sees to it that waits end when a try is due.
+    fn renew(&mut self) -> Result<(), PortError> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        if !self.is_lost {
+            if !self.binding.is_gone() {
+                return Ok(());
+            }
+            if let Some(connection) = &self.binding.connection {
+                self.waiter.forget(connection)?;
+            }
+            self.waiter.watch(seat.timer())?;
+            self.is_lost = true;
+        }
+        let Some(mut newest) = seat.newest(self.binding.generation)? else { return Ok(()) };
+        newest.renew_tx(seat.queue(), &mut self.tx);
+        newest.renew_rx(seat.queue(), &mut self.rx);
+        if let Some(notify) = newest.take_notify(seat.queue()) {
+            self.waiter.forget(&self.notify)?;
+            self.waiter.watch(&notify)?;
+            self.notify = notify;
+        }
+        self.binding = Arc::clone(&newest.binding);
+        self.waiter.forget(seat.timer())?;
+        self.waiter.watch_connection(&self.binding)?;
+        self.is_lost = false;
+        Ok(())
+    }
+
+    /// Asks whether the daemon is still there. Waits do so by themselves, and syncs that find nothing now and then; who only sends, and seldom,
+    /// hears of its end by this.
+    ///
+    /// # Errors
+    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only where that did not help.
+    pub fn check(&mut self) -> Result<(), PortError> {
+        match self.seat {
+            Some(_) => self.renew(),
+            None if self.binding.is_gone() => Err(PortError::DaemonGone),
+            None => Ok(()),
+        }
+    }
+
+    /// How often the port got over a daemon's end, and at what cost.
+    #[must_use]
+    pub fn reconnections(&self) -> Reconnections {
+        self.seat.as_ref().map(Seat::reconnections).unwrap_or_default()
     }
 
     /// What ends its waits.
@@ -103,6 +174,7 @@ impl Queue {
     /// # Errors
     /// As [`TxRing::sync`].
     pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
+        self.renew()?;
         self.sync()?;
         if self.is_ready(interest) {
             return Ok(true);
@@ -170,6 +242,10 @@ impl Waitable for Queue {
 
     fn waiter(&self) -> &Waiter {
         &self.waiter
+    }
+
+    fn is_renewable(&self) -> bool {
+        Queue::is_renewable(self)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringroad_port::port_queue::PortQueue;
@@ -15,6 +16,7 @@ use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::violation::RingViolation;
 
 use crate::error::PortError;
+use crate::renewal::Seat;
 use crate::stepped::Stepped;
 use crate::waiter::Binding;
 
@@ -52,9 +54,15 @@ struct Half {
     binding: Arc<Binding>,
     region: (u64, u64),
     idle_syncs: u32,
+    /// Where it outlives the daemon.
+    seat: Option<Seat>,
 }
 
 impl Half {
+    fn new(other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+        Self { other, binding, region, idle_syncs: 0, seat: None }
+    }
+
     /// After a sync: wake or step the other side. Says whether another look is due.
     #[inline]
     fn follow(&mut self, synced: Synced) -> Result<bool, PortError> {
@@ -65,7 +73,8 @@ impl Half {
                 }
                 if synced.gained == 0 {
                     self.idle_syncs = self.idle_syncs.wrapping_add(1);
-                    if self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK) && self.binding.is_gone() {
+                    let due = self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK);
+                    if self.binding.is_superseded.load(Ordering::Relaxed) || due && self.binding.is_gone() {
                         return Err(PortError::DaemonGone);
                     }
                 }
@@ -121,7 +130,7 @@ pub struct Forwarded {
 
 impl TxRing {
     pub(crate) fn new(end: TxEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
-        Self { end, half: Half { other, binding, region, idle_syncs: 0 } }
+        Self { end, half: Half::new(other, binding, region) }
     }
 
     #[inline]
@@ -278,12 +287,37 @@ impl TxRing {
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.sync_end()?;
-        if self.half.follow(synced)? {
+        let stepped = match self.half.follow(synced) {
+            Ok(stepped) => stepped,
+            Err(gone) => return self.renew(gone),
+        };
+        if stepped {
             let gained = synced.gained + self.sync_end()?.gained;
             self.half.check_device(|device| device.delivery_fault())?;
             return Ok(gained);
         }
         Ok(synced.gained)
+    }
+
+    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
+        self.half.seat = Some(seat);
+    }
+
+    /// Goes on as `new`.
+    pub(crate) fn take_up(&mut self, new: Self) {
+        let seat = self.half.seat.take();
+        *self = new;
+        self.half.seat = seat;
+    }
+
+    /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
+    #[cold]
+    fn renew(&mut self, gone: PortError) -> Result<u32, PortError> {
+        let Some(seat) = self.half.seat.clone() else { return Err(gone) };
+        if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
+            newest.renew_tx(seat.queue(), self);
+        }
+        Ok(0)
     }
 
     #[inline]
@@ -311,7 +345,7 @@ impl TxRing {
 
 impl RxRing {
     pub(crate) fn new(end: ProgramEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
-        Self { end, half: Half { other, binding, region, idle_syncs: 0 } }
+        Self { end, half: Half::new(other, binding, region) }
     }
 
     /// Slots that hold received fragments, as of the last sync.
@@ -424,7 +458,11 @@ impl RxRing {
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.end.sync()?;
-        if self.half.follow(synced)? {
+        let stepped = match self.half.follow(synced) {
+            Ok(stepped) => stepped,
+            Err(gone) => return self.renew(gone),
+        };
+        if stepped {
             let gained = synced.gained + self.end.sync()?.gained;
             if self.available() == 0 {
                 // Only when everything that came before is taken.
@@ -433,6 +471,27 @@ impl RxRing {
             return Ok(gained);
         }
         Ok(synced.gained)
+    }
+
+    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
+        self.half.seat = Some(seat);
+    }
+
+    /// Goes on as `new`.
+    pub(crate) fn take_up(&mut self, new: Self) {
+        let seat = self.half.seat.take();
+        *self = new;
+        self.half.seat = seat;
+    }
+
+    /// After the daemon's end: goes on with the next one where that is there already. Till then nothing moves.
+    #[cold]
+    fn renew(&mut self, gone: PortError) -> Result<u32, PortError> {
+        let Some(seat) = self.half.seat.clone() else { return Err(gone) };
+        if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
+            newest.renew_rx(seat.queue(), self);
+        }
+        Ok(0)
     }
 
     /// Moves whole frames of up to `limit` received slots to `tx`: by exchange of buffers where both rings lie in one

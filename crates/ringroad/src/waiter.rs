@@ -1,7 +1,7 @@
 //! Waiting for the other side: an epoll set of eventfds and the connection whose end means that the daemon is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -16,9 +16,21 @@ pub(crate) struct Binding {
     pub(crate) connection: Option<ringroad_control::Connection>,
     /// Ends an embedded port.
     pub(crate) _embedded: Option<crate::embedded::EmbeddedBinding>,
+    /// How often the port was opened again before.
+    pub(crate) generation: u64,
+    /// The port was opened again since.
+    pub(crate) is_superseded: AtomicBool,
 }
 
 impl Binding {
+    pub(crate) fn new(
+        connection: Option<ringroad_control::Connection>,
+        embedded: Option<crate::embedded::EmbeddedBinding>,
+        generation: u64,
+    ) -> Self {
+        Self { connection, _embedded: embedded, generation, is_superseded: AtomicBool::new(false) }
+    }
+
     /// Whether the daemon has closed the connection.
     pub(crate) fn is_gone(&self) -> bool {
         let Some(connection) = &self.connection else { return false };
@@ -28,7 +40,8 @@ impl Binding {
     }
 }
 
-const BINDING: u64 = u64::MAX;
+const CONNECTION: u64 = u64::MAX;
+const OTHER: u64 = 0;
 /// How long a program sleeps at most while a datapath that it steps holds frames back.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 
@@ -42,6 +55,7 @@ pub(crate) struct Waiter {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Event,
+    DaemonGone,
     Signal,
     Timeout,
 }
@@ -49,21 +63,37 @@ pub(crate) enum Woken {
 impl Waiter {
     pub(crate) fn new<'a>(
         events: impl Iterator<Item = BorrowedFd<'a>>,
-        binding: &Arc<Binding>,
+        binding: Option<&Binding>,
     ) -> rustix::io::Result<Self> {
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (number, event) in (0u64..).zip(events) {
-            match epoll::add(&set, event, epoll::EventData::new_u64(number), epoll::EventFlags::IN) {
+        let waiter = Self { set: epoll::create(epoll::CreateFlags::CLOEXEC)? };
+        for event in events {
+            match waiter.watch(event) {
                 // The queues of a device share a bell.
                 Err(rustix::io::Errno::EXIST) => {}
                 added => added?,
             }
         }
-        if let Some(connection) = &binding.connection {
-            let flags = epoll::EventFlags::RDHUP;
-            epoll::add(&set, connection, epoll::EventData::new_u64(BINDING), flags)?;
+        if let Some(binding) = binding {
+            waiter.watch_connection(binding)?;
         }
-        Ok(Self { set })
+        Ok(waiter)
+    }
+
+    /// Lets `event` end waits.
+    pub(crate) fn watch(&self, event: impl AsFd) -> rustix::io::Result<()> {
+        epoll::add(&self.set, event, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)
+    }
+
+    /// Lets the end of the connection end waits.
+    pub(crate) fn watch_connection(&self, binding: &Binding) -> rustix::io::Result<()> {
+        let Some(connection) = &binding.connection else { return Ok(()) };
+        let flags = epoll::EventFlags::RDHUP;
+        epoll::add(&self.set, connection, epoll::EventData::new_u64(CONNECTION), flags)
+    }
+
+    /// What was watched ends waits no more.
+    pub(crate) fn forget(&self, event: impl AsFd) -> rustix::io::Result<()> {
+        epoll::delete(&self.set, event)
     }
 
     /// Waits for any event. A signal ends the wait, so that programs which watch a flag see it.
@@ -78,8 +108,8 @@ impl Waiter {
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             result => result?,
         };
-        if events.iter().take(ready).any(|event| event.data.u64() == BINDING) {
-            return Err(PortError::DaemonGone);
+        if events.iter().take(ready).any(|event| event.data.u64() == CONNECTION) {
+            return Ok(Woken::DaemonGone);
         }
         Ok(if ready == 0 { Woken::Timeout } else { Woken::Event })
     }
@@ -97,6 +127,8 @@ pub(crate) trait Waitable {
     fn disarm(&mut self) -> Result<(), PortError>;
     fn is_ready(&self, interest: Interest) -> bool;
     fn waiter(&self) -> &Waiter;
+    /// Whether it gets over the daemon's end: the next look at it does what is needed.
+    fn is_renewable(&self) -> bool;
     /// How long until the datapath behind it, if syncs step that, has something to do that wakes nobody.
     fn due_in(&self) -> Option<Duration>;
 
@@ -121,7 +153,8 @@ pub(crate) trait Waitable {
             match woken? {
                 Woken::Timeout if due.is_some() => {}
                 Woken::Timeout | Woken::Signal => return Ok(false),
-                Woken::Event => {}
+                Woken::DaemonGone if !self.is_renewable() => return Err(PortError::DaemonGone),
+                Woken::Event | Woken::DaemonGone => {}
             }
         }
     }
