@@ -148,9 +148,10 @@ pub(crate) struct PortSizes {
 }
 
 impl PortSizes {
-    /// Opens `name` with these sizes.
-    pub(crate) fn open(&self, name: &str, global: &Global) -> Result<Port, Failure> {
-        Ok(Port::open_with(&self.device(name), &self.open_options(global))?)
+    /// Opens `name` with these sizes, for a run with these limits.
+    pub(crate) fn open(&self, name: &str, global: &Global, limits: &RunLimits) -> Result<Port, Failure> {
+        let options = OpenOptions { reconnect: limits.reconnect, ..self.open_options(global) };
+        Ok(Port::open_with(&self.device(name), &options)?)
     }
 
     /// The same as options of the library, for names that [`Self::device`] made.
@@ -217,6 +218,9 @@ pub(crate) struct RunLimits {
     /// CPU to run on; for two threads two, as 0,1
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(crate) cpu: Vec<usize>,
+    /// Go on when the daemon ends and comes back: wait for it and open the ports again; frames in the rings are lost
+    #[arg(long)]
+    pub(crate) reconnect: bool,
 }
 
 /// A span of time as people write it: seconds, whole or not, above 0.

@@ -75,6 +75,7 @@ impl Direction {
         let before = rx.available();
         if before == 0 {
             self.blocked = false;
+            self.begin_anew();
             return Ok(false);
         }
         let limit = self.limit(rx);
@@ -105,6 +106,11 @@ impl Direction {
         self.counts.too_long_frames += u64::from(moved.too_long);
         self.counts.zero_copy = moved.zero_copy;
         Ok(gone > 0)
+    }
+
+    /// The receive ring holds nothing that was looked at before.
+    fn begin_anew(&mut self) {
+        (self.swapped_slots, self.within_frame) = (0, false);
     }
 
     /// Slots of this burst: whole frames, one at least.
@@ -199,7 +205,14 @@ impl Junction {
         let (there, back) = (Some(&self.there), self.back.as_ref());
         let demands = [demand_of(there, back), demand_of(back, there)];
         let [first, second] = &mut self.ports;
-        wait_for_either([first, second], demands, limit)
+        let before = [first.reconnections(), second.reconnections()];
+        wait_for_either([first, second], demands, limit)?;
+        if [first.reconnections(), second.reconnections()] != before {
+            // The rings may be others.
+            self.there.begin_anew();
+            self.back.iter_mut().for_each(Direction::begin_anew);
+        }
+        Ok(())
     }
 }
 

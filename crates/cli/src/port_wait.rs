@@ -73,7 +73,14 @@ pub(crate) fn wait_for_either(
     };
     if !ready {
         let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        let mut set = [PollFd::new(&*first, PollFlags::IN), PollFd::new(&*second, PollFlags::IN)];
+        // A port of which nothing is demanded was not armed: its descriptor tells nothing of it, and its daemon's end would end every wait.
+        let mut set = Vec::with_capacity(2);
+        for (port, interest) in [(&mut *first, first_interest), (&mut *second, second_interest)] {
+            match interest {
+                Some(_) => set.push(PollFd::new(&*port, PollFlags::IN)),
+                None => port.check()?,
+            }
+        }
         match poll(&mut set, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::new(format!("waiting for the ports: {error}"), "")),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringroad::{Interest, Port, RxRing, prefetch_read, slot_flags};
+use ringroad::{Interest, Port, Reconnections, RxRing, prefetch_read, slot_flags};
 use ringroad_capture::{CaptureSummary, CaptureWriter};
 use ringroad_generator::Clock;
 use ringroad_generator::clock::ClockReader;
@@ -76,6 +76,9 @@ pub(crate) struct ReceiveSummary {
     pub(crate) seconds: f64,
     /// Traffic over that time.
     pub(crate) rate: TrafficRate,
+    /// How often the port got over its daemon's end.
+    #[serde(skip_serializing_if = "Reconnections::is_none")]
+    pub(crate) reconnections: Reconnections,
     /// What became of test frames, where checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_frames: Option<MeterSummary>,
@@ -136,6 +139,7 @@ impl Receiver {
             bytes: self.bytes,
             seconds: times.last_ns.saturating_sub(times.first_ns) as f64 / 1e9,
             rate: meter.overall(),
+            reconnections: port.reconnections(),
             test_frames: self.usage.check.as_mut().map(|check| {
                 check.settle();
                 check.meter.report().summary()

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ringroad::Reconnections;
 use ringroad_traffic::line_rate::BitLayer;
 
 use crate::clock::ClockError;
@@ -24,6 +25,8 @@ pub(crate) struct TaskAccount {
     pub(crate) port: usize,
     /// Slots handed over that the other side has not taken.
     pub(crate) unsent_slots: u32,
+    /// How often the port of the queue got over its daemon's end.
+    pub(crate) reconnections: Reconnections,
     /// How long frames were due and the ring had no room, ns.
     pub(crate) blocked_ns: u64,
     pub(crate) lanes: Vec<LaneRecord>,
@@ -52,6 +55,7 @@ impl TaskAccount {
         Self {
             port: task.port,
             unsent_slots: task.unsent_slots(),
+            reconnections: task.queue.reconnections(),
             blocked_ns: task.sender.blocked_ns(),
             lanes: task.sender.lanes().iter().map(LaneRecord::new).collect(),
         }

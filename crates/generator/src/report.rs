@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::PoisonError;
 
+use ringroad::Reconnections;
 use ringroad_traffic::meter::{MeterReport, PortCounts, StreamReport, StreamSummary};
 use ringroad_traffic::pacing::{DepartureError, DepartureErrorReport, LoadShape, OfferedLoad, RateSpec};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
@@ -43,6 +44,9 @@ pub struct PortReport {
     pub sent: FrameCount,
     /// Slots handed over that the other side never took.
     pub unsent_slots: u64,
+    /// How often it got over its daemon's end.
+    #[serde(skip_serializing_if = "Reconnections::is_none")]
+    pub reconnections: Reconnections,
     /// How long frames were due and the ring had no room, ns, summed over the queues.
     pub blocked_ns: u64,
     /// What came, apart from the streams.
@@ -133,11 +137,14 @@ impl Report {
                 mode: info.mode.clone(),
                 sent: FrameCount::default(),
                 unsent_slots: 0,
+                reconnections: Reconnections::default(),
                 blocked_ns: 0,
                 received: meters[index].port,
             };
             for task in tasks().filter(|task| task.port == index) {
                 report.unsent_slots += u64::from(task.unsent_slots);
+                // All queues of a port tell the same.
+                report.reconnections = task.reconnections;
                 report.blocked_ns += task.blocked_ns;
                 for lane in &task.lanes {
                     report.sent.frames += lane.account.frames;

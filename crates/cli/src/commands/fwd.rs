@@ -96,8 +96,8 @@ impl Fwd {
         if self.limits.cpu.len() > 1 && !self.pipeline {
             return Err(Failure::usage("two CPUs for one thread", "give one CPU, or use --pipeline"));
         }
-        let first = self.sizes.open(&self.first, global)?;
-        let second = self.sizes.open(&self.second, global)?;
+        let first = self.sizes.open(&self.first, global, &self.limits)?;
+        let second = self.sizes.open(&self.second, global, &self.limits)?;
         let mut ports = [first, second];
         let [a, b] = &mut ports;
         if a.queues().len() != b.queues().len() {

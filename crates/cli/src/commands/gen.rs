@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad::PortInfo;
+use ringroad::{OpenOptions, PortInfo};
 use ringroad_generator::{Load, Plan, PlannedPort, Session};
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
@@ -97,7 +97,8 @@ impl Gen {
         }
         let options = self.session.options(&self.limits.cpu);
         let stop = StopFlag::on_signals()?;
-        let mut session = Session::open(plan, &self.sizes.open_options(global), &options)?;
+        let ports = OpenOptions { reconnect: self.limits.reconnect, ..self.sizes.open_options(global) };
+        let mut session = Session::open(plan, &ports, &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;
         session.start();

@@ -12,7 +12,7 @@ use super::r#gen::summary::{counts, delay};
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::rates::{CONVENTION, grouped, traffic_rate};
+use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
 
@@ -72,7 +72,7 @@ impl Reception {
     ) -> Result<(), Failure> {
         pin(self.limits.cpu.first().copied())?;
         let output = &if file == Some(Path::new("-")) { output.beside_data() } else { output.clone() };
-        let mut port = self.sizes.open(&self.port, global)?;
+        let mut port = self.sizes.open(&self.port, global, &self.limits)?;
         let capture = match file {
             Some(file) => Some(CaptureWriter::create(file, CaptureFormat::from_path(file), snaplen_bytes)?),
             None => None,
@@ -115,6 +115,7 @@ fn text(summary: &ReceiveSummary) -> String {
         ),
         format!("  {CONVENTION}"),
     ];
+    lines.extend(reconnections(&summary.reconnections));
     if let Some(test) = &summary.test_frames {
         let streams = &test.streams;
         for stream in streams.iter().filter(|_| streams.len() > 1).chain(&test.total) {

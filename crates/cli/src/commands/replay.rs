@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use ringroad::{Interest, Port, PortError};
+use ringroad::{Interest, Port, PortError, Reconnections};
 use ringroad_capture::CaptureReader;
 use ringroad_traffic::line_rate::{FCS_BYTES, FrameSize};
 use ringroad_traffic::mac_address::MacAddress;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::arguments::{Global, PortSizes, RunLimits};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::rates::{CONVENTION, grouped, traffic_rate};
+use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 
@@ -187,6 +187,8 @@ struct Summary {
     waited_frames: u64,
     /// Frames handed over that the other side did not take.
     unsent_slots: u64,
+    #[serde(skip_serializing_if = "Reconnections::is_none")]
+    reconnections: Reconnections,
     #[serde(skip_serializing_if = "Option::is_none")]
     timing_error: Option<TimingError>,
 }
@@ -217,7 +219,7 @@ impl Replay {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         pin(self.limits.cpu.first().copied())?;
         let mut reader = CaptureReader::open(&self.file)?;
-        let mut port = self.sizes.open(&self.port, global)?;
+        let mut port = self.sizes.open(&self.port, global, &self.limits)?;
         let lateness =
             Histogram::new(3).map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
         output.ready(&[port.info()])?;
@@ -313,9 +315,12 @@ impl Player<'_> {
             match left_ns {
                 0 => return Ok(true),
                 1..AWAKE_NS => std::hint::spin_loop(),
-                _ => std::thread::sleep(
-                    Duration::from_nanos(left_ns - AWAKE_NS).min(self.run.wait_limit(now_ns)),
-                ),
+                _ => {
+                    self.port.check()?;
+                    std::thread::sleep(
+                        Duration::from_nanos(left_ns - AWAKE_NS).min(self.run.wait_limit(now_ns)),
+                    );
+                }
             }
             now_ns = self.run.now_ns();
         }
@@ -389,6 +394,7 @@ impl Player<'_> {
             backwards_timestamps: self.schedule.backwards,
             waited_frames: self.waited,
             unsent_slots: u64::from(self.port.tx().pending()),
+            reconnections: self.port.reconnections(),
             timing_error,
         }
     }
@@ -451,6 +457,7 @@ fn text(summary: &Summary) -> String {
             lines.push(format!("  {} {what}", grouped(number)));
         }
     }
+    lines.extend(reconnections(&summary.reconnections));
     lines.join("\n")
 }
 

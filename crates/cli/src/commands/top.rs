@@ -36,6 +36,9 @@ pub(crate) struct Top {
     /// Length of an interval
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     interval: Duration,
+    /// Go on when the daemon ends and comes back
+    #[arg(long)]
+    reconnect: bool,
 }
 
 /// A port over one interval.
@@ -144,7 +147,7 @@ impl Top {
         let stop = StopFlag::on_signals()?;
         let mut terminal = ratatui::try_init()
             .map_err(|error| Failure::new(format!("taking the terminal: {error}"), "use --once"))?;
-        let ended = self.watch(&mut terminal, &mut observer, first, &stop);
+        let ended = self.watch(&mut terminal, &mut observer, first, &stop, global);
         ratatui::restore();
         ended
     }
@@ -155,6 +158,7 @@ impl Top {
         observer: &mut Observer,
         first: Interval,
         stop: &StopFlag,
+        global: &Global,
     ) -> Result<(), Failure> {
         let trouble =
             |error: std::io::Error| Failure::new(format!("using the terminal: {error}"), "use --once");
@@ -169,7 +173,15 @@ impl Top {
                 return Ok(());
             }
             if Instant::now() >= next {
-                shown = observer.look()?;
+                shown = match observer.look() {
+                    Err(_) if self.reconnect => {
+                        if let Ok(next_daemon) = Observer::new(global) {
+                            *observer = next_daemon;
+                        }
+                        Interval { interval_s: 0.0, ports: Vec::new() }
+                    }
+                    looked => looked?,
+                };
                 next = Instant::now() + self.interval;
             }
         }

@@ -1,6 +1,7 @@
 //! Numbers and rates as people read them. The bits that a rate counts are always named: L2 is the frame with its FCS,
 //! L1 adds preamble, delimiter and gap, 20 bytes per frame, as a link's speed counts.
 
+use ringroad::Reconnections;
 use ringroad_traffic::rate_meter::TrafficRate;
 
 /// What is counted, for the foot of a table.
@@ -60,6 +61,18 @@ pub(crate) fn size(bytes: u64) -> String {
         unit = larger;
     }
     format!("{value:.1} {unit}")
+}
+
+/// How often a port got over its daemon's end, if ever.
+pub(crate) fn reconnections(reconnections: &Reconnections) -> Option<String> {
+    let Reconnections { count, unacknowledged_slots } = *reconnections;
+    (!reconnections.is_none()).then(|| {
+        format!(
+            "  opened again {} times, with {} slots handed over and not acknowledged",
+            grouped(count),
+            grouped(unacknowledged_slots)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use ringroad_generator::report::{Arrival, LoadReport, PortReport};
 use ringroad_generator::series::Interval;
 use ringroad_traffic::meter::StreamSummary;
 
-use crate::output::rates::{CONVENTION, frame_rate, grouped, span, traffic_rate};
+use crate::output::rates::{CONVENTION, frame_rate, grouped, reconnections, span, traffic_rate};
 
 /// Streams of a load that are told one by one; of more the sum says enough.
 const MOST_STREAMS: usize = 16;
@@ -181,4 +181,5 @@ fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
     if !told.is_empty() {
         lines.push(format!("{}: {}", port.port, told.join(", ")));
     }
+    lines.extend(reconnections(&port.reconnections));
 }
