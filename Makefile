@@ -8,6 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json'
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
 DESTDIR ?=
 NIGHTLY ?= nightly
 FUZZ_SECONDS ?= 10
@@ -177,7 +178,7 @@ doc: ## the documentation of every crate, with no broken link allowed
 
 # Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
 .PHONY: install
-install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat ## binaries, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat install-service ## binaries, systemd unit, completions and man pages to $DESTDIR$PREFIX (/usr/local)
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
@@ -186,6 +187,15 @@ install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat ## binarie
 	$(BIN)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
 	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
+
+# A configuration that is there is the machine's own and stays.
+.PHONY: install-service
+install-service: packaging/systemd/ringroadd.service.in packaging/systemd/ringroadd.toml
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|@BINDIR@|$(PREFIX)/bin|; s|@CONFDIR@|$(SYSCONFDIR)/ringroad|' $< \
+		>$(DESTDIR)$(PREFIX)/lib/systemd/system/ringroadd.service
+	test -e $(DESTDIR)$(SYSCONFDIR)/ringroad/ringroadd.toml || \
+		install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
 
 .PHONY: install-dpdk-szedata2
 install-dpdk-szedata2: $(DPDK_PLUGIN) ## the DPDK driver to $DESTDIR$PREFIX/lib/ringroad, beside what `make install` puts there
