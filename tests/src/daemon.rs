@@ -35,6 +35,7 @@ pub fn binary(name: &str) -> PathBuf {
 pub struct Daemon {
     child: Child,
     folder: TempDir,
+    launcher: Vec<String>,
 }
 
 impl Daemon {
@@ -61,28 +62,29 @@ impl Daemon {
     pub fn launched_by(launcher: &[&str], config: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-test-").tempdir().unwrap();
         std::fs::write(folder.path().join("config.toml"), config).unwrap();
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let program = binary("ringroadd");
-        let mut command = match launcher.split_first() {
-            Some((launcher, arguments)) => {
-                let mut command = Command::new(launcher);
-                command.args(arguments).arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
-        let child = command
-            .arg("--socket")
-            .arg(folder.path().join("r.sock"))
-            .arg("--config")
-            .arg(folder.path().join("config.toml"))
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let daemon = Self { child, folder };
+        let launcher = launcher.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let child = spawn(&launcher, folder.path());
+        let daemon = Self { child, folder, launcher };
         daemon.await_socket();
         daemon
+    }
+
+    /// Ends the daemon as a crash would, and starts it again as a service manager would: with the same configuration, over what it left.
+    pub fn crash_and_restart(&mut self) {
+        self.crash();
+        self.restart();
+    }
+
+    /// Ends the daemon as a crash would.
+    pub fn crash(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts one that has ended again.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.launcher, self.folder.path());
+        self.await_socket();
     }
 
     /// Waits for the folder to change until the socket accepts.
@@ -205,6 +207,23 @@ impl Daemon {
         command.env("RINGROAD_DAEMON", binary("ringroadd")).stdin(Stdio::null());
         command
     }
+}
+
+/// Starts a daemon whose socket, configuration and log are in `folder`; it goes on with the log.
+fn spawn(launcher: &[String], folder: &Path) -> Child {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
+    let program = binary("ringroadd");
+    let mut command = match launcher.split_first() {
+        Some((launcher, arguments)) => {
+            let mut command = Command::new(launcher);
+            command.args(arguments).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    let [socket, config] = ["r.sock", "config.toml"].map(|name| folder.join(name));
+    command.arg("--socket").arg(socket).arg("--config").arg(config);
+    command.stdin(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
 impl Drop for Daemon {

@@ -98,6 +98,12 @@ impl Service {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Ends it as a crash would, and waits for that.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -106,7 +112,7 @@ impl Service {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal);
+        let _ = rustix::process::kill_process(self.pid(), signal);
     }
 }
 

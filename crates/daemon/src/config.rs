@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn the_configuration_that_is_installed_says_nothing_and_each_of_its_examples_holds() {
+        let installed = include_str!("../../../packaging/systemd/ringroadd.toml");
+        assert_eq!(Config::parse(installed, "x").unwrap(), Config::default());
+        // Prose has a space behind its mark.
+        let examples = installed.lines().map(|line| match line.strip_prefix('#') {
+            Some(prose) if prose.starts_with(' ') => "",
+            Some(example) => example,
+            None => line,
+        });
+        let examples = Config::parse(&examples.collect::<Vec<_>>().join("\n"), "x").unwrap();
+        assert_eq!((examples.port.len(), examples.allow.len()), (3, 1));
+    }
+
+    #[test]
     fn bad_values_are_named_with_what_would_do() {
         for (text, part) in [
             ("colour = 3", "colour"),

@@ -1,0 +1,390 @@
+//! What happens when the daemon dies, and when it comes back.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ringroad::control::message::Request;
+use ringroad::control::report::StartedBy;
+use ringroad::{Interest, OpenOptions, Port, PortError, Reconnections};
+use ringroad_capture::{CaptureFormat, CaptureWriter};
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
+use ringroad_tests::frames::{numbered, station};
+use ringroad_tests::network::{NetworkNamespace, address, cable, is_root};
+use ringroad_tests::service::Service;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// How often a daemon is killed.
+const KILLS: u64 = 10;
+/// More than a ring holds: so many arrive only where somebody takes them out of it.
+const FRAMES: u64 = 3000;
+
+/// What a traffic command told last.
+fn summary(told: &str) -> Value {
+    let last =
+        told.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no summary: {told}"));
+    serde_json::from_str(last).unwrap()
+}
+
+/// Ends a traffic command as Ctrl-C does, and returns its summary.
+fn ended(service: &mut Service) -> Value {
+    service.signal(Signal::INT);
+    let (status, told) = service.await_end();
+    assert!(status.success(), "{told}");
+    summary(&told)
+}
+
+/// Descriptors that a process has open, and mappings of regions.
+fn holdings(process: Pid) -> (usize, usize) {
+    let process = process.as_raw_nonzero();
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    (descriptors, maps.lines().filter(|line| line.contains("/memfd:")).count())
+}
+
+/// Waits until so many frames have come to a port, more than its ring holds.
+fn await_delivered(daemon: &Daemon, name: &str) {
+    daemon.await_status("traffic that has come back", |status| {
+        let port = status.ports.iter().find(|port| port.name == name);
+        port.is_some_and(|port| port.counters.delivered_frames >= FRAMES)
+    });
+}
+
+/// Two stations at interfaces that the daemon's configuration makes ports of a switch, with a TAP beside them.
+struct Wired {
+    stations: [NetworkNamespace; 2],
+    outside: NetworkNamespace,
+}
+
+impl Wired {
+    const PORTS: &str = r#"
+        [[port]]
+        name = "vale1:first"
+        driver = "xdp:outer0@mode=native"
+        [[port]]
+        name = "vale1:second"
+        driver = "packet:outer1"
+        [[port]]
+        name = "vale1:tap"
+        driver = "tap:t0"
+    "#;
+
+    fn new() -> Self {
+        let wired =
+            Self { stations: [(); 2].map(|()| NetworkNamespace::new()), outside: NetworkNamespace::new() };
+        wired.connect(0);
+        wired.connect(1);
+        wired
+    }
+
+    fn connect(&self, number: u8) {
+        let station = &self.stations[usize::from(number)];
+        cable(&self.outside, &format!("outer{number}"), station, "inner", 1500, 1);
+        station.number("inner", number + 1);
+    }
+
+    /// Waits until one station hears the other.
+    fn await_ping(&self) {
+        let end = Instant::now() + PATIENCE.unwrap();
+        let far = address(2).to_string();
+        let mut ping = self.stations[0].command(&["ping", "-n", "-c", "1", "-W", "1", &far]);
+        while !ping.output().unwrap().status.success() {
+            assert!(Instant::now() < end, "the stations do not hear each other");
+        }
+    }
+}
+
+#[test]
+fn programs_and_interfaces_go_on_when_the_daemon_is_killed_ten_times_under_load() {
+    let wired = is_root().then(Wired::new);
+    let mut config = "[[port]]\nname = \"vale0:in\"\n[[port]]\nname = \"vale0:out\"\n".to_owned();
+    let mut launcher = Vec::new();
+    if let Some(wired) = &wired {
+        config += Wired::PORTS;
+        launcher = vec!["ip", "netns", "exec", wired.outside.name()];
+    }
+    let mut daemon = Daemon::launched_by(&launcher, &config);
+    let mut receiver =
+        Service::start(daemon.ringroad(&["--json", "recv", "vale0:out", "--reconnect", "--check"]));
+    receiver.await_line("\"ready\":true");
+    let mut sender =
+        Service::start(daemon.ringroad(&["--json", "gen", "vale0:in", "--rate", "20kpps", "--reconnect"]));
+    sender.await_line("\"ready\":true");
+    await_delivered(&daemon, "vale0:out");
+    let mut before = None;
+    for _ in 0..KILLS {
+        daemon.crash_and_restart();
+        await_delivered(&daemon, "vale0:out");
+        wired.iter().for_each(Wired::await_ping);
+        let held = [holdings(sender.pid()), holdings(receiver.pid())];
+        assert_eq!(
+            *before.get_or_insert(held),
+            held,
+            "descriptors and regions of one attachment, however many came before"
+        );
+    }
+    let sent = ended(&mut sender);
+    let received = ended(&mut receiver);
+    let port = &sent["ports"][0];
+    assert_eq!(port["reconnections"]["count"], KILLS, "{sent}");
+    assert_eq!(received["reconnections"]["count"], KILLS, "{received}");
+    assert_eq!(port["unsent_slots"], 0, "what was handed over to the last daemon was taken: {sent}");
+    // Each frame that came is one that was sent, and came once.
+    let total = &received["test_frames"]["total"];
+    assert_eq!((total["duplicates"].as_u64(), total["corrupted"].as_u64()), (Some(0), Some(0)), "{received}");
+    assert!(received["frames"].as_u64().unwrap() > KILLS * FRAMES, "{received}");
+    let status = await_conserved(&daemon);
+    assert!(status.ports.iter().all(|port| port.persistent && port.error.is_none()), "{status:?}");
+    daemon.signal(Signal::TERM);
+    assert!(daemon.await_end(), "{}", daemon.log());
+    let files = daemon.folder().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let mut files: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, ["config.toml", "log", "r.sock.lock"]);
+    if let Some(wired) = &wired {
+        wired.outside.await_links("interfaces as before", |links| {
+            links.iter().all(|link| link.xdp.is_none() && !link.promiscuous && link.name != "t0")
+        });
+    }
+}
+
+#[test]
+fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
+    let mut daemon = Daemon::start();
+    let capture = daemon.folder().join("one.pcap");
+    let mut writer = CaptureWriter::create(&capture, CaptureFormat::Pcap, 0).unwrap();
+    writer.write_frame(0, &[0xFF; 60], 60).unwrap();
+    writer.finish().unwrap();
+    let written = daemon.folder().join("written.pcap").display().to_string();
+    // Those that send do so seldom: no full ring tells them.
+    let commands = [
+        vec!["gen", "vale0:a", "--rate", "5pps"],
+        vec!["recv", "vale0:b"],
+        vec!["capture", "vale0:c", "--write", written.as_str()],
+        vec!["fwd", "vale0:d", "vale0:e"],
+        vec!["fwd", "--one-way", "vale0:f", "vale0:g"],
+        vec!["replay", capture.to_str().unwrap(), "vale0:h", "--rate", "5pps", "--loop", "0"],
+        vec!["recv", "x{1"],
+    ];
+    let start = |command: &Vec<&str>| {
+        let mut service = Service::start(daemon.ringroad(&[&["--json"][..], command].concat()));
+        service.await_line("\"ready\":true");
+        service
+    };
+    let mut services: Vec<_> = commands.iter().map(start).collect();
+    daemon.crash();
+    for (service, command) in services.iter_mut().zip(&commands) {
+        let (status, told) = service.await_end();
+        assert_eq!(status.code(), Some(1), "{command:?}: {told}");
+        assert!(told.contains("the daemon is gone"), "{command:?}: {told}");
+    }
+}
+
+#[test]
+fn each_traffic_command_goes_on_with_the_next_daemon() {
+    let mut daemon = Daemon::start();
+    let capture = daemon.folder().join("one.pcap");
+    let mut writer = CaptureWriter::create(&capture, CaptureFormat::Pcap, 0).unwrap();
+    writer.write_frame(0, &[0xFF; 60], 60).unwrap();
+    writer.finish().unwrap();
+    let written = daemon.folder().join("written.pcap").display().to_string();
+    let replay = ["replay", capture.to_str().unwrap(), "vale0:a", "--rate", "20pps", "--loop", "0"];
+    let commands = [
+        &replay[..],
+        &["fwd", "--one-way", "vale0:b", "vale1:a"],
+        &["fwd", "--pipeline", "--mode", "macswap", "vale1:b", "vale2:a"],
+        &["recv", "vale2:b"],
+        &["capture", "vale2:c", "--write", written.as_str()],
+    ];
+    let start = |command: &&[&str]| {
+        let mut service =
+            Service::start(daemon.ringroad(&[&["--json"][..], command, &["--reconnect"]].concat()));
+        service.await_line("\"ready\":true");
+        service
+    };
+    let mut services: Vec<_> = commands.iter().map(start).collect();
+    let await_frames = |daemon: &Daemon| {
+        daemon.await_status("frames at the far end", |status| {
+            let far = status.ports.iter().filter(|port| ["vale2:b", "vale2:c"].contains(&port.name.as_str()));
+            far.filter(|port| port.counters.delivered_frames > 0).count() == 2
+        });
+    };
+    await_frames(&daemon);
+    for _ in 0..2 {
+        daemon.crash_and_restart();
+        await_frames(&daemon);
+    }
+    let summaries: Vec<_> = services.iter_mut().map(ended).collect();
+    for told in [&summaries[0], &summaries[3], &summaries[4]] {
+        assert_eq!(told["reconnections"]["count"], 2, "{told}");
+    }
+    await_conserved(&daemon);
+}
+
+/// Options that lead to this daemon, and to those after it.
+fn reconnecting(daemon: &Daemon) -> OpenOptions {
+    OpenOptions { reconnect: true, ..daemon.options() }
+}
+
+#[test]
+fn both_ends_of_a_pipe_meet_again() {
+    let mut daemon = Daemon::start();
+    let mut master = Port::open_with("x{1", &reconnecting(&daemon)).unwrap();
+    let mut slave = Port::open_with("x}1", &reconnecting(&daemon)).unwrap();
+    let frame = numbered(station(1), station(2), 7, 60);
+    assert!(master.tx().send(&frame).unwrap());
+    // It passes from program to program: no daemon is needed, and this one's death is no matter to it.
+    daemon.crash_and_restart();
+    let end = Instant::now() + PATIENCE.unwrap();
+    let briefly = Some(Duration::from_millis(20));
+    let met =
+        |master: &Port, slave: &Port| [master, slave].iter().all(|port| port.reconnections().count == 1);
+    while !met(&master, &slave) {
+        assert!(Instant::now() < end, "the ends do not come back");
+        master.wait(Interest::Rx, briefly).unwrap();
+        slave.wait(Interest::Rx, briefly).unwrap();
+    }
+    assert_eq!(slave.rx().available(), 0, "its rings are new");
+    assert!(master.tx().send(&frame).unwrap());
+    master.tx().sync().unwrap();
+    assert!(slave.wait(Interest::Rx, PATIENCE).unwrap());
+    assert_eq!(slave.rx().available(), 1);
+}
+
+#[test]
+fn a_program_that_never_waits_comes_back_too_and_counts_what_was_under_way() {
+    let mut daemon = Daemon::start();
+    let mut port = Port::open_with("vale0:a@slots=64,queues=2", &reconnecting(&daemon)).unwrap();
+    daemon.crash();
+    let mut filled = 0;
+    while port.tx().send(&[0xFF; 60]).unwrap() {
+        filled += 1;
+    }
+    port.tx().sync().unwrap();
+    assert_eq!((filled, port.reconnections()), (63, Reconnections::default()));
+    daemon.restart();
+    let mut queues = port.into_queues();
+    let end = Instant::now() + PATIENCE.unwrap();
+    // Both rings of both queues, one sync at a time.
+    while queues.iter_mut().any(|queue| queue.reconnections().count == 0 || queue.tx().available() == 0) {
+        assert!(Instant::now() < end, "the port does not come back");
+        for queue in &mut queues {
+            queue.tx().sync().unwrap();
+            queue.rx().sync().unwrap();
+        }
+    }
+    assert_eq!(queues[0].reconnections(), Reconnections { count: 1, unacknowledged_slots: 63 });
+    let mut other = daemon.open("vale0:b");
+    for queue in &mut queues {
+        assert!(queue.tx().send(&[0xFF; 60]).unwrap());
+        queue.tx().sync().unwrap();
+    }
+    while other.rx().available() < 2 {
+        assert!(other.wait(Interest::Rx, PATIENCE).unwrap());
+        other.rx().sync().unwrap();
+    }
+    // And those that sleep.
+    assert!(other.tx().send(&[0xFF; 60]).unwrap());
+    other.tx().sync().unwrap();
+    assert!(
+        queues[0].wait(Interest::Rx, PATIENCE).unwrap() || queues[1].wait(Interest::Rx, PATIENCE).unwrap()
+    );
+}
+
+#[test]
+fn a_port_that_was_detached_does_not_come_back() {
+    let daemon = Daemon::with_config("[[port]]\nname = \"vale0:a\"\n");
+    let mut port = Port::open_with("vale0:a", &reconnecting(&daemon)).unwrap();
+    let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned() });
+    let gone = port.wait(Interest::Rx, PATIENCE).unwrap_err();
+    assert!(matches!(gone, PortError::DaemonGone), "{gone}");
+    assert!(daemon.status().ports.is_empty());
+}
+
+#[test]
+fn a_daemon_that_was_started_on_demand_is_started_again_by_its_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("r.sock").display().to_string();
+    let program = binary("ringroad");
+    let mut on_demand = Command::new(&program);
+    on_demand.args(["--socket", &socket, "--json", "recv", "vale0:a", "--reconnect"]);
+    on_demand.env("RINGROAD_DAEMON", binary("ringroadd"));
+    let mut receiver = Service::start(on_demand);
+    receiver.await_line("\"ready\":true");
+    let status = || {
+        let output = Command::new(&program).args(["--socket", &socket, "--json", "status"]).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).ok()
+    };
+    let first = status().unwrap();
+    assert_eq!(first["started"], "on_demand");
+    let pid = |status: &Value| i32::try_from(status["pid"].as_u64().unwrap()).unwrap();
+    rustix::process::kill_process(Pid::from_raw(pid(&first)).unwrap(), Signal::KILL).unwrap();
+    let end = Instant::now() + PATIENCE.unwrap();
+    let second = loop {
+        assert!(Instant::now() < end, "nobody started the daemon again");
+        match status() {
+            Some(second) if pid(&second) != pid(&first) && second["ports"][0]["name"] == "vale0:a" => {
+                break second;
+            }
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    assert_eq!(second["started"], "on_demand");
+    assert_eq!(ended(&mut receiver)["reconnections"]["count"], 1);
+    assert!(Command::new(&program).args(["--socket", &socket, "down"]).output().unwrap().status.success());
+}
+
+#[test]
+fn a_configured_port_whose_interface_comes_later_is_made_then() {
+    if !is_root() {
+        return;
+    }
+    let (outside, station) = (NetworkNamespace::new(), NetworkNamespace::new());
+    let config =
+        "[[port]]\nname = \"vale0:later\"\ndriver = \"packet:outer0\"\n[[port]]\nname = \"vale0:now\"\n";
+    let daemon = Daemon::launched_by(&["ip", "netns", "exec", outside.name()], config);
+    assert!(daemon.port("vale0:later").is_none());
+    assert!(daemon.port("vale0:now").is_some(), "what can be made is not held up");
+    assert!(daemon.log().contains("outer0"), "{}", daemon.log());
+    cable(&outside, "outer0", &station, "inner", 1500, 1);
+    daemon.await_status("port of the interface that has come", |status| {
+        status.ports.iter().any(|port| port.name == "vale0:later" && port.error.is_none())
+    });
+}
+
+#[test]
+fn no_program_starts_a_daemon_in_the_place_of_a_service_that_is_being_restarted() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = folder.path().join("notify");
+    let _manager = UnixDatagram::bind(&manager).unwrap();
+    let mut daemon = Daemon::launched_by(&["env", &format!("NOTIFY_SOCKET={}", manager.display())], "");
+    daemon.crash();
+    let mut receiver = Service::start(daemon.ringroad(&["--json", "recv", "vale0:a"]));
+    daemon.restart();
+    receiver.await_line("\"ready\":true");
+    assert_eq!(daemon.status().started, StartedBy::ServiceManager);
+    assert_eq!(i32::try_from(daemon.status().pid).unwrap(), daemon.pid().as_raw_nonzero().get());
+}
+
+#[test]
+fn a_service_manager_hears_when_the_daemon_serves_and_when_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(PATIENCE).unwrap();
+    let named = format!("NOTIFY_SOCKET={}", path.display());
+    let mut daemon = Daemon::launched_by(&["env", &named], "");
+    let heard = || {
+        let mut bytes = [0; 256];
+        let len = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    };
+    assert!(heard().starts_with("READY=1\n"));
+    assert_eq!(daemon.status().started, StartedBy::ServiceManager);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.await_end());
+    assert_eq!(heard(), "STOPPING=1");
+}

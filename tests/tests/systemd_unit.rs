@@ -1,0 +1,83 @@
+//! The unit file that `make install` installs: what systemd says of it, and whether the daemon can work with what it grants.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::process::Command;
+
+use ringroad_tests::daemon::binary;
+use ringroad_tests::network::{address, finished, is_root};
+use ringroad_tests::site::{Site, host};
+
+const UNIT: &str = include_str!("../../packaging/systemd/ringroadd.service.in");
+
+/// What the unit sets `key` to.
+fn setting(key: &str) -> String {
+    let mut values = UNIT.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let value = values.next().unwrap_or_else(|| panic!("the unit has no {key}"));
+    assert_eq!(values.next(), None, "{key} stands there twice");
+    value.to_owned()
+}
+
+#[test]
+fn systemd_understands_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ringroadd.service");
+    // It looks for the programs too.
+    let programs = std::path::absolute(binary("ringroadd").parent().unwrap()).unwrap();
+    let text =
+        UNIT.replace("@BINDIR@", &programs.display().to_string()).replace("@CONFDIR@", "/etc/ringroad");
+    std::fs::write(&path, text).unwrap();
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Of other units of the machine it may complain.
+    assert!(!said.contains("ringroadd.service"), "{said}");
+}
+
+/// A site whose daemon has what the unit grants, without the capabilities `dropped`.
+fn site(dropped: &[&str]) -> Site {
+    let granted = setting("CapabilityBoundingSet").to_lowercase().replace("cap_", "");
+    let kept = granted.split(' ').filter(|name| !dropped.contains(name));
+    // Not every root may raise the limit of locked memory; this is worth as much.
+    assert_eq!(setting("LimitMEMLOCK"), "infinity");
+    let bounding = kept.chain(["ipc_lock"]).fold("-all".to_owned(), |set, name| format!("{set},+{name}"));
+    let launcher = ["setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", &bounding];
+    Site::launched_by(&launcher, 2, 1500, 1)
+}
+
+#[test]
+fn interfaces_taps_and_host_rings_work_with_the_capabilities_that_the_unit_grants() {
+    if !is_root() {
+        return;
+    }
+    let site = site(&[]);
+    assert_eq!(site.attach(0, "xdp:{}@mode=native").kind, "af_xdp");
+    site.attach(1, "packet:{}");
+    site.stations[0].ping(&address(host(1)).to_string());
+    let station = site.stations[1].name();
+    for arguments in [
+        &["attach", "vale0:tap", "--driver", "tap:t0"][..],
+        &["attach", "vale0:host", "--driver", "outer0^"],
+        &["attach", "vale1:inner", "--driver", "packet:inner", "--netns", station],
+    ] {
+        finished(&mut site.daemon.ringroad(arguments));
+    }
+}
+
+#[test]
+fn the_unit_grants_no_capability_that_interfaces_do_without() {
+    if !is_root() {
+        return;
+    }
+    for (dropped, arguments) in [
+        (&["net_admin"][..], &["--driver", "tap:t0"][..]),
+        (&["net_raw"], &["--driver", "packet:outer0"]),
+        // Either of them lets a process load programs; sys_admin is there for the next one.
+        (&["bpf", "sys_admin"], &["--driver", "xdp:outer0@mode=native"]),
+        (&["sys_admin"], &["--driver", "packet:inner", "--netns"]),
+    ] {
+        let site = site(dropped);
+        let station = site.stations[0].name();
+        let netns = if arguments.last() == Some(&"--netns") { vec![station] } else { Vec::new() };
+        let why = site.refusal(&[&["attach", "vale0:p9"][..], arguments, &netns].concat());
+        assert!(why.contains("root"), "{dropped:?}: {why}");
+    }
+}
