@@ -14,6 +14,9 @@ pub const LONGEST_UNFINISHED_BYTES: usize = 14 + 2 * 4 + IPV6_HEADER_BYTES + u16
 /// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender who asks for segments of a few bytes
 /// would have others wait while they are made.
 pub const MAX_SEGMENTS: usize = 256;
+/// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags, IPv4 with options,
+/// TCP up to its checksum.
+pub const DETECTION_BYTES: usize = 14 + 2 * 4 + 60 + 20;
 /// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
 pub const HEADER_ROOM_BYTES: usize = 192;
 
@@ -28,6 +31,8 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
 const IPV4_HEADER_BYTES: usize = 20;
+/// More fragments, or not the first: neither has a checksum of its own.
+const IPV4_FRAGMENT: u16 = 0x3fff;
 const IPV6_HEADER_BYTES: usize = 40;
 const TCP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
@@ -53,6 +58,72 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
+    /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with `start`; `None` where
+    /// nothing is. A checksum left to a card stands out: its field holds the sum of the pseudo header, which is what a card builds on.
+    /// A finished frame can have the same number there by chance, and finishing does not change it then. A TCP packet left like
+    /// that which is longer than `mtu` was to be cut, too: into what lengths only its sender knew, so the longest are taken.
+    ///
+    /// What lies in a tunnel is not seen.
+    #[must_use]
+    pub fn detect(start: &[u8], frame_bytes: usize, mtu: usize) -> Option<Self> {
+        let mut network = 14;
+        let mut ethertype = word(start, 12)?;
+        while ETHERTYPE_VLAN.contains(&ethertype) && network <= 18 {
+            ethertype = word(start, network + 2)?;
+            network += 4;
+        }
+        let (transport, protocol, addresses, gso_type) = match ethertype {
+            ETHERTYPE_IPV4 => {
+                let header_bytes = usize::from(*start.get(network)? & 0xf) * 4;
+                let is_fragment = word(start, network + 6)? & IPV4_FRAGMENT != 0;
+                if header_bytes < IPV4_HEADER_BYTES || is_fragment {
+                    return None;
+                }
+                let protocol = *start.get(network + 9)?;
+                (network + header_bytes, protocol, network + 12..network + 20, GSO_TCP_IPV4)
+            }
+            ETHERTYPE_IPV6 => {
+                let protocol = *start.get(network + 6)?;
+                (network + IPV6_HEADER_BYTES, protocol, network + 8..network + 40, GSO_TCP_IPV6)
+            }
+            _ => return None,
+        };
+        // A short frame is padded: the network header tells where the packet ends.
+        let packet_end = match ethertype {
+            ETHERTYPE_IPV4 => network + usize::from(word(start, network + 2)?),
+            _ => network + IPV6_HEADER_BYTES + usize::from(word(start, network + 4)?),
+        };
+        let transport_bytes = packet_end.checked_sub(transport)?;
+        if packet_end > frame_bytes {
+            return None;
+        }
+        let checksum_offset = match protocol {
+            PROTOCOL_TCP => 16,
+            PROTOCOL_UDP => 6,
+            _ => return None,
+        };
+        let field: [u8; 2] =
+            start.get(transport + checksum_offset..transport + checksum_offset + 2)?.try_into().ok()?;
+        let pseudo = sum(start.get(addresses)?)
+            + u64::from(u16::from(protocol).to_be())
+            + u64::from((transport_bytes as u16).to_be());
+        if u16::from_ne_bytes(field) != folded(pseudo) {
+            return None;
+        }
+        let mut unfinished = Self {
+            flags: NEEDS_CHECKSUM,
+            checksum_start: transport as u16,
+            checksum_offset: checksum_offset as u16,
+            ..Self::default()
+        };
+        if packet_end - network > mtu && protocol == PROTOCOL_TCP {
+            let header_bytes = transport - network + usize::from(*start.get(transport + 12)? >> 4) * 4;
+            unfinished.gso_type = gso_type;
+            unfinished.gso_size = u16::try_from(mtu.checked_sub(header_bytes)?).ok()?;
+        }
+        Some(unfinished)
+    }
+
     /// From the header; fields are in the machine's byte order. A header cut short says that nothing is left.
     #[must_use]
     pub fn from_header(header: &[u8]) -> Self {
@@ -167,12 +238,17 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_ne_bytes(last))
 }
 
-/// The checksum of a sum, never 0, which in UDP would mean that there is none.
-fn closed(mut sum: u64) -> [u8; 2] {
+/// A sum in 16 bits.
+fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    let checksum = !(sum as u16);
+    sum as u16
+}
+
+/// The checksum of a sum, never 0, which in UDP would mean that there is none.
+fn closed(sum: u64) -> [u8; 2] {
+    let checksum = !folded(sum);
     (if checksum == 0 { 0xffff } else { checksum }).to_ne_bytes()
 }
 

@@ -98,6 +98,7 @@ struct Attachment {
     zero_copy: bool,
     multi_buffer: bool,
     busy_poll: bool,
+    mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
     carrier: CarrierProbe,
@@ -121,8 +122,9 @@ impl Attempt {
         }
     }
 
-    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are lost.
-    fn all(mode: XdpMode, multi_buffer: bool) -> Vec<Self> {
+    /// What `mode` allows, best first. Frames in several buffers matter more than the mode: without, long ones are lost. In generic
+    /// mode frames can be longer than any on the wire: it comes after the kernel has joined them.
+    fn all(mode: XdpMode, long_frames: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);
         let generic = (Attach::Generic, false);
@@ -137,9 +139,16 @@ impl Attempt {
                 move |&(attach, zero_copy): &(Attach, bool)| Self { attach, zero_copy, multi_buffer };
             modes.iter().map(attempt).collect::<Vec<_>>()
         };
-        let mut attempts = if multi_buffer { with(true) } else { Vec::new() };
-        attempts.extend(with(false));
-        attempts
+        if multi_buffer && long_frames {
+            return [with(true), with(false)].concat();
+        }
+        let several = |attempt: &Self| Self { multi_buffer: true, ..*attempt };
+        let ways = |attempt: Self| match attempt.attach {
+            Attach::Native => vec![attempt],
+            Attach::Generic if multi_buffer => vec![several(&attempt), attempt],
+            Attach::Generic => vec![attempt],
+        };
+        with(false).into_iter().flat_map(ways).collect()
     }
 }
 
@@ -176,13 +185,13 @@ impl XdpDevice {
     pub fn open(wish: &XdpWish, region: &Arc<Region>, buffers: Vec<Vec<u32>>) -> Result<Self, XdpError> {
         let umem = Umem::new(region)?;
         check(wish, &umem, &buffers)?;
-        let long_frames = wish.multi_buffer && wish.max_frame_bytes() > umem.capacity();
+        let long_frames = wish.max_frame_bytes() > umem.capacity();
         let mut notes = Vec::new();
         if wish.force {
             let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
             detach_xdp(wish.ifindex).map_err(failed)?;
         }
-        let attempts = Attempt::all(wish.mode, long_frames);
+        let attempts = Attempt::all(wish.mode, long_frames, wish.multi_buffer);
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
@@ -195,6 +204,12 @@ impl XdpDevice {
                             "frames longer than {} bytes are lost: choose buf-size=4096 or an MTU up to {}",
                             umem.capacity(),
                             umem.capacity() - FRAME_OVERHEAD_BYTES as usize,
+                        ));
+                    }
+                    if attempt.attach == Attach::Generic && !attempt.multi_buffer {
+                        notes.push(format!(
+                            "frames that the kernel or a virtual peer joined are lost: `ethtool -K {} gro off`, at a veth's peer `tso off gso off`",
+                            wish.interface
                         ));
                     }
                     let mode = format!("AF_XDP {}{reasons}", attempt.name());
@@ -281,6 +296,7 @@ fn open_as(
         zero_copy: attempt.zero_copy,
         multi_buffer: attempt.multi_buffer,
         busy_poll: wish.busy_poll_us > 0,
+        mtu: wish.mtu as usize,
         max_frame_bytes: wish.max_frame_bytes(),
         longest_rx_bytes,
         carrier,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::offload::{DETECTION_BYTES, Unfinished};
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
@@ -107,6 +108,7 @@ impl XdpQueue {
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
         let (before, held) = (batch.fragment_count(), self.borrowed.len());
         let mut readable = descriptors as usize <= MAX_FRAGMENTS;
+        let mut total = 0;
         for ahead in 0..descriptors {
             let Some(descriptor) = self.socket.rx.peek(ahead) else { break };
             let len = descriptor.len as usize;
@@ -131,11 +133,28 @@ impl XdpQueue {
             // SAFETY: the region stays mapped while this queue lives; the kernel does not write the buffer before `release`.
             let fragment = unsafe { Fragment::new(&self.umem.bytes(buffer, len), flags) };
             batch.push_buffer(fragment, buffer, ahead == 0);
+            total += len;
         }
         self.socket.rx.take(descriptors);
         if !readable {
             batch.truncate(before);
             self.drop_borrowed(held);
+        } else if !self.attachment.zero_copy {
+            self.look_for_open_checksum(batch, before, total);
+        }
+    }
+
+    /// Says what is left to do with the frame appended last, which begins with fragment `first`. Virtual interfaces hand frames over
+    /// with what their sender left to a card, and the kernel those that it joined; AF_XDP has no place to tell of it. Memory of a card that
+    /// writes to it by itself has only frames as they were on the wire.
+    #[inline]
+    fn look_for_open_checksum(&self, batch: &mut Batch, first: usize, total: usize) {
+        let mut start = [0; DETECTION_BYTES];
+        let Some(fragment) = batch.fragment(first) else { return };
+        let len = fragment.bytes().read(&mut start);
+        let unfinished = Unfinished::detect(start.get(..len).unwrap_or(&[]), total, self.attachment.mtu);
+        if let Some(unfinished) = unfinished {
+            batch.push_unfinished(unfinished);
         }
     }
 

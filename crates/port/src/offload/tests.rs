@@ -175,3 +175,94 @@ proptest::proptest! {
         assert_eq!(Unfinished::from_header(&header).to_header(), header);
     }
 }
+
+/// What the field of an unfinished checksum holds: the pseudo header's sum, by a foreign implementation, which complements it.
+fn with_open_checksum(is_ipv6: bool, tagged: bool, payload_bytes: usize) -> (Vec<u8>, usize) {
+    let (mut frame, unfinished) = long_frame(is_ipv6, tagged);
+    let transport = usize::from(unfinished.checksum_start);
+    frame.truncate(transport + 24 + payload_bytes);
+    let (network, length) = (if tagged { 18 } else { 14 }, (24 + payload_bytes) as u16);
+    if is_ipv6 {
+        put(&mut frame, network + 4, &length.to_be_bytes());
+    } else {
+        put(&mut frame, network + 2, &(length + 20).to_be_bytes());
+    }
+    let pseudo = if is_ipv6 {
+        let addresses: Vec<_> =
+            frame[network + 8..network + 40].chunks(2).map(|two| [two[0], two[1]]).collect();
+        addresses.iter().fold(etherparse::checksum::Sum16BitWords::new(), |sum, two| sum.add_2bytes(*two))
+    } else {
+        let addresses: Vec<_> =
+            frame[network + 12..network + 20].chunks(2).map(|two| [two[0], two[1]]).collect();
+        addresses.iter().fold(etherparse::checksum::Sum16BitWords::new(), |sum, two| sum.add_2bytes(*two))
+    };
+    let pseudo = pseudo.add_2bytes([0, PROTOCOL_TCP]).add_2bytes(length.to_be_bytes()).ones_complement();
+    put(&mut frame, transport + 16, &(!pseudo).to_ne_bytes());
+    (frame, transport)
+}
+
+fn tcp_checksum_is_right(frame: &[u8]) -> bool {
+    let sliced = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(etherparse::TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("no TCP") };
+    let expected = match sliced.net.unwrap() {
+        etherparse::NetSlice::Ipv4(ip) => {
+            tcp.calc_checksum_ipv4(ip.header().source(), ip.header().destination())
+        }
+        etherparse::NetSlice::Ipv6(ip) => {
+            tcp.calc_checksum_ipv6(ip.header().source(), ip.header().destination())
+        }
+        _ => panic!("no IP"),
+    };
+    tcp.checksum() == expected.unwrap()
+}
+
+#[test]
+fn an_open_checksum_is_known_by_its_field_and_a_finished_one_is_left_alone() {
+    for (is_ipv6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
+        for payload_bytes in [0, 1, 700, 1401] {
+            let (mut frame, transport) = with_open_checksum(is_ipv6, tagged, payload_bytes);
+            let start = &frame[..frame.len().min(DETECTION_BYTES)];
+            let found = Unfinished::detect(start, frame.len(), 1500).unwrap();
+            assert_eq!((usize::from(found.checksum_start), found.is_long()), (transport, false));
+            assert!(found.fits(frame.len()));
+            found.complete_checksum(&mut frame);
+            assert!(tcp_checksum_is_right(&frame));
+            let start = &frame[..frame.len().min(DETECTION_BYTES)];
+            assert_eq!(Unfinished::detect(start, frame.len(), 1500), None);
+        }
+    }
+}
+
+#[test]
+fn a_joined_frame_is_cut_into_packets_of_the_mtu() {
+    for (is_ipv6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (frame, _) = with_open_checksum(is_ipv6, tagged, PAYLOAD_BYTES);
+        let found = Unfinished::detect(&frame[..DETECTION_BYTES], frame.len(), 1500).unwrap();
+        assert!(found.is_long() && found.fits(frame.len()));
+        let mut cut = Cut::plan(&frame, found).unwrap();
+        let (network, mut payload, mut longest) = (cut.network, 0, 0);
+        let mut header = [0; HEADER_ROOM_BYTES];
+        while let Some((len, range)) = cut.next_segment(&frame, &mut header) {
+            (payload, longest) = (payload + range.len(), longest.max(len + range.len() - network));
+            assert!(tcp_checksum_is_right(&[&header[..len], &frame[range]].concat()));
+        }
+        assert_eq!((payload, longest), (PAYLOAD_BYTES, 1500));
+    }
+}
+
+#[test]
+fn a_frame_cut_off_or_of_another_kind_has_no_open_checksum() {
+    let (frame, _) = with_open_checksum(false, true, 100);
+    for len in 0..frame.len() {
+        // Of a frame that is not all there nothing can be left to do.
+        assert_eq!(Unfinished::detect(&frame[..len.min(DETECTION_BYTES)], len, 1500), None, "{len}");
+    }
+    let mut fragment = frame.clone();
+    fragment[18 + 6] = 0x20;
+    assert_eq!(Unfinished::detect(&fragment[..DETECTION_BYTES], fragment.len(), 1500), None);
+    let mut sctp = frame.clone();
+    sctp[18 + 9] = 132;
+    assert_eq!(Unfinished::detect(&sctp[..DETECTION_BYTES], sctp.len(), 1500), None);
+    // An MTU shorter than the headers leaves nothing that could be cut.
+    assert_eq!(Unfinished::detect(&frame[..DETECTION_BYTES], frame.len(), 40), None);
+}
