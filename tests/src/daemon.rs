@@ -207,6 +207,16 @@ impl Daemon {
         command.env("RINGROAD_DAEMON", binary("ringroadd")).stdin(Stdio::null());
         command
     }
+
+    /// As [`Daemon::ringroad`], in `namespace`: interfaces are looked for there.
+    #[must_use]
+    pub fn ringroad_within(&self, namespace: &NetworkNamespace, arguments: &[&str]) -> Command {
+        let command = self.ringroad(arguments);
+        let mut within = Command::new("ip");
+        within.args(["netns", "exec", namespace.name()]).arg(command.get_program()).args(command.get_args());
+        within.env("RINGROAD_DAEMON", binary("ringroadd")).stdin(Stdio::null());
+        within
+    }
 }
 
 /// Starts a daemon whose socket, configuration and log are in `folder`; it goes on with the log.

@@ -172,6 +172,23 @@ pub fn cable(
     mtu: u32,
     queues: u32,
 ) {
+    careless_cable(outside, outer, inside, inner, mtu, queues);
+    inside.inside(|| {
+        for offload in [Offload::TxChecksum, Offload::Tso, Offload::TxVlan] {
+            set_offload(inner, offload, false).unwrap();
+        }
+    });
+}
+
+/// The same as the kernel makes it: `inner` leaves checksums, cutting and tags to its other end.
+pub fn careless_cable(
+    outside: &NetworkNamespace,
+    outer: &str,
+    inside: &NetworkNamespace,
+    inner: &str,
+    mtu: u32,
+    queues: u32,
+) {
     let target = Namespace::Named(inside.name.clone()).open().unwrap();
     outside.inside(|| {
         let [outer_end, inner_end] = [VethEnd::here(outer), VethEnd::within(inner, target.as_fd())];
@@ -182,9 +199,6 @@ pub fn cable(
     });
     inside.inside(|| {
         set_mtu(inner, mtu).unwrap();
-        for offload in [Offload::TxChecksum, Offload::Tso, Offload::TxVlan] {
-            set_offload(inner, offload, false).unwrap();
-        }
         set_up(inner, true).unwrap();
         wait_running(inner, PATIENCE.unwrap()).unwrap();
     });

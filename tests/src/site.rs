@@ -53,7 +53,7 @@ impl Site {
     pub fn attach(&self, number: usize, driver: &str) -> PortReport {
         let name = port(number);
         let driver = driver.replace("{}", &outer(number));
-        finished(&mut self.daemon.ringroad(&["attach", &name, "--driver", &driver]));
+        finished(&mut self.ringroad(&["attach", &name, "--driver", &driver]));
         self.daemon.port(&name).unwrap()
     }
 
@@ -67,10 +67,16 @@ impl Site {
         finished(&mut self.daemon.ringroad(&["detach", &port(number)]));
     }
 
+    /// A command of the CLI that runs where the daemon and its interfaces are.
+    #[must_use]
+    pub fn ringroad(&self, arguments: &[&str]) -> Command {
+        self.daemon.ringroad_within(&self.outside, arguments)
+    }
+
     /// Why a command fails.
     #[must_use]
     pub fn refusal(&self, arguments: &[&str]) -> String {
-        refusal(&mut self.daemon.ringroad(arguments))
+        refusal(&mut self.ringroad(arguments))
     }
 
     /// A real file from the first station to the second and back.

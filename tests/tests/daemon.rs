@@ -205,8 +205,14 @@ fn a_reload_changes_what_changed_and_drops_no_frame_elsewhere() {
 #[test]
 fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
     let daemon = Daemon::start();
-    let attach =
-        Request::Attach { name: "vale0:p".into(), driver: None, host: false, wish: PortWish::default() };
+    let attach = Request::Attach {
+        name: "vale0:p".into(),
+        driver: None,
+        for_program: true,
+        host: false,
+        take: false,
+        wish: PortWish::default(),
+    };
     let Reply::Attached(attached) = daemon.ask(&attach) else { panic!("not attached") };
     assert_eq!((attached[0].name.as_str(), attached[0].driver.as_str()), ("vale0:p", "shm"));
     let mut a = daemon.open("vale0:a");

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
-use ringroad_tests::network::{NetworkNamespace, address, cable, is_root};
+use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
 use ringroad_tests::service::Service;
+use ringroad_tests::site::refusal;
 use ringroad_tests::transfer::{real_file, there_and_back};
 use rustix::process::Signal;
 
@@ -26,6 +27,10 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::joined_by(cable)
+    }
+
+    fn joined_by(cable: fn(&NetworkNamespace, &str, &NetworkNamespace, &str, u32, u32)) -> Self {
         let (host, station) = (NetworkNamespace::new(), NetworkNamespace::new());
         cable(&host, "eth0", &station, "rr0", 1500, 1);
         host.number("eth0", HOST);
@@ -155,13 +160,13 @@ fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
     }
     let site = Site::new();
     let attach = ["attach", "vale0:eth0", "--host", "--netns", site.host.name()];
-    let told = ringroad_tests::network::finished(&mut site.daemon.ringroad(&attach));
+    let told = finished(&mut site.daemon.ringroad(&attach));
     assert!(told.contains("vale0:eth0: af_xdp") && told.contains("vale0:eth0^: host"), "{told}");
     site.reach_each_other();
     there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
     await_conserved(&site.daemon);
     // Both leave together.
-    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
     site.is_restored();
 }
 
@@ -172,8 +177,8 @@ fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
     }
     let site = Site::new();
     let netns = site.host.name();
-    let first = ["attach", "vale0:up", "--driver", "xdp:eth0@mode=generic", "--netns", netns];
-    ringroad_tests::network::finished(&mut site.daemon.ringroad(&first));
+    let first = ["attach", "vale0:up", "--driver", "xdp:eth0@mode=generic", "--netns", netns, "--take"];
+    finished(&mut site.daemon.ringroad(&first));
     let second =
         site.daemon.ringroad(&["attach", "vale0:host", "--driver", "eth0^", "--netns", netns]).output();
     let second = second.unwrap();
@@ -181,15 +186,87 @@ fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
     assert_eq!(second.status.code(), Some(1), "{why}");
     assert!(why.contains("generic") && why.contains("packet:eth0"), "{why}");
     // The other way round too.
-    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:up"]));
-    let host = ["attach", "vale0:host", "--driver", "eth0^", "--netns", netns];
-    ringroad_tests::network::finished(&mut site.daemon.ringroad(&host));
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:up"]));
+    let host = ["attach", "vale0:host", "--driver", "eth0^", "--netns", netns, "--take"];
+    finished(&mut site.daemon.ringroad(&host));
     let again = site.daemon.ringroad(&first).output().unwrap();
     let why = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(again.status.code(), Some(1), "{why}");
     assert!(why.contains("generic"), "{why}");
-    ringroad_tests::network::finished(&mut site.daemon.ringroad(&["detach", "vale0:host"]));
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:host"]));
     // Nothing is diverted.
     let left = site.host.inside(|| ringroad_netdev::link::links().unwrap());
     assert!(left.iter().all(|link| !link.name.starts_with("rrh-")));
+}
+
+#[test]
+fn a_host_on_a_switch_and_the_careless_end_of_its_veth_talk_tcp() {
+    if !is_root() {
+        return;
+    }
+    for driver in ["eth0", "xdp:eth0@mode=native", "packet:eth0"] {
+        let site = Site::joined_by(careless_cable);
+        let attach = ["attach", "vale0:up", "--driver", driver, "--host", "--netns", site.host.name()];
+        finished(&mut site.daemon.ringroad(&attach));
+        site.reach_each_other();
+        there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
+        there_and_back(&site.station, IpAddr::V4(address(STATION)), &site.host, &real_file());
+        await_conserved(&site.daemon);
+    }
+}
+
+#[test]
+fn an_interface_that_the_host_uses_is_taken_from_it_only_where_that_is_said() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    let netns = site.host.name();
+    for driver in ["eth0", "xdp:eth0", "eth0^"] {
+        let why =
+            refusal(&mut site.daemon.ringroad(&["attach", "vale0:p", "--driver", driver, "--netns", netns]));
+        assert!(
+            ["10.78.0.1/24", "--host", "--take"].iter().all(|part| why.contains(part)),
+            "{driver}: {why}"
+        );
+        site.is_restored();
+    }
+    let why = refusal(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0"]));
+    assert!(why.contains("--take"), "{why}");
+    // The host keeps what a packet socket sees.
+    finished(&mut site.daemon.ringroad(&["attach", "vale0:p", "--driver", "packet:eth0", "--netns", netns]));
+    site.reach_each_other();
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:p"]));
+    let told = finished(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0", "--take"]));
+    assert!(told.contains("cut off from eth0") && told.contains("10.78.0.1/24"), "{told}");
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
+    site.is_restored();
+}
+
+#[test]
+fn the_host_stacks_side_stays_as_long_as_somebody_has_the_interface() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new();
+    finished(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0", "--host"]));
+    let why = refusal(&mut site.daemon.ringroad(&["detach", "vale0:eth0^"]));
+    assert!(why.contains("vale0:eth0^") && why.contains("vale0:eth0 has"), "{why}");
+    site.reach_each_other();
+    // One interface is one port, on this switch or another, on either side.
+    for driver in ["eth0", "xdp:eth0", "packet:eth0", "eth0^"] {
+        let again = ["attach", "vale0:again", "--driver", driver];
+        let why = refusal(&mut site.daemon.ringroad_within(&site.host, &again));
+        assert!(why.contains("taken already, by vale0:eth0"), "{driver}: {why}");
+    }
+    site.reach_each_other();
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
+    site.is_restored();
+    // Attached one by one and under other names they go together, too.
+    let netns = site.host.name();
+    for (port, driver, word) in [("vale0:up", "eth0", "--take"), ("vale1:host", "eth0^", "--take")] {
+        finished(&mut site.daemon.ringroad(&["attach", port, "--driver", driver, "--netns", netns, word]));
+    }
+    finished(&mut site.daemon.ringroad(&["detach", "vale0:up"]));
+    site.is_restored();
 }

@@ -90,7 +90,7 @@ fn a_program_learns_that_its_interface_has_vanished() {
     for (driver, ..) in MECHANISMS {
         let site = Site::new(1, 1500);
         let port = driver.replace("{}", "outer0");
-        let mut receiver = Service::start(site.daemon.ringroad(&["recv", &port]));
+        let mut receiver = Service::start(site.ringroad(&["recv", &port]));
         site.daemon.await_status("program's port", |status| !status.ports.is_empty());
         cut(&site.outside, "outer0");
         let (status, told) = receiver.await_end();
@@ -152,14 +152,14 @@ fn an_interface_that_another_program_holds_is_refused_until_that_lets_go() {
     }
     let site = Site::new(1, 1500);
     let other = Daemon::within(&site.outside);
-    finished(&mut other.ringroad(&["attach", "vale0:p0", "--driver", "xdp:outer0"]));
+    finished(&mut other.ringroad_within(&site.outside, &["attach", "vale0:p0", "--driver", "xdp:outer0"]));
     let theirs = site.outside.link("outer0").xdp;
     let attach = ["attach", "vale0:p0", "--driver", "xdp:outer0"];
     let why = site.refusal(&attach);
     assert!(why.contains("outer0") && why.contains("another"), "{why}");
     assert_eq!(site.outside.link("outer0").xdp, theirs);
-    finished(&mut other.ringroad(&["detach", "vale0:p0"]));
-    finished(&mut site.daemon.ringroad(&attach));
+    finished(&mut other.ringroad_within(&site.outside, &["detach", "vale0:p0"]));
+    finished(&mut site.ringroad(&attach));
     assert_ne!(site.outside.link("outer0").xdp, theirs);
 }
 
@@ -221,7 +221,7 @@ fn a_killed_daemon_leaves_nothing_attached() {
     let mut site = Site::new(2, 1500);
     site.attach(0, "xdp:{}@mode=native");
     site.attach(1, "packet:{}");
-    finished(&mut site.daemon.ringroad(&["attach", "vale0:tap", "--driver", "tap:t0"]));
+    finished(&mut site.ringroad(&["attach", "vale0:tap", "--driver", "tap:t0"]));
     site.stations[0].ping(&address(host(1)).to_string());
     assert!(site.outside.link("outer0").xdp.is_some());
     site.daemon.signal(Signal::KILL);

@@ -8,8 +8,9 @@ use ringroad_netdev::link::XdpMode;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive_from, send, station};
-use ringroad_tests::network::{NetworkNamespace, address, cable, finished, is_root};
-use ringroad_tests::site::{MECHANISMS, Site, host};
+use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
+use ringroad_tests::service::Service;
+use ringroad_tests::site::{MECHANISMS, Site, host, refusal};
 use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
 
@@ -25,8 +26,7 @@ fn each_mechanism_carries_a_file_and_gives_the_interface_back() {
             assert!(report.mode.starts_with(mode), "{driver}: {}", report.mode);
             assert_eq!(report.error, None);
         }
-        let listed: Value =
-            serde_json::from_str(&finished(&mut site.daemon.ringroad(&["--json", "list"]))).unwrap();
+        let listed: Value = serde_json::from_str(&finished(&mut site.ringroad(&["--json", "list"]))).unwrap();
         for report in listed["ports"].as_array().unwrap() {
             assert!(report["mode"].as_str().unwrap().starts_with(mode), "{report}");
             assert_eq!(report["link"]["running"], true, "{report}");
@@ -60,7 +60,7 @@ fn mechanisms_mix_on_one_switch_with_taps_made_in_namespaces() {
     // Drivers other than XDP reach into a station's own namespace, too.
     attach("vale0:p0", "tap:inner", stations[0].name());
     cable(&outside, "outer1", &stations[1], "inner", 1500, 1);
-    finished(&mut daemon.ringroad(&["attach", "vale0:p1", "--driver", "outer1"]));
+    finished(&mut daemon.ringroad_within(&outside, &["attach", "vale0:p1", "--driver", "outer1"]));
     let station_outside = NetworkNamespace::new();
     cable(&station_outside, "outer2", &stations[2], "inner", 1500, 1);
     attach("vale0:p2", "packet:outer2", station_outside.name());
@@ -85,7 +85,7 @@ fn an_interface_named_alone_gets_the_best_mechanism_and_says_why_not_a_better_on
         return;
     }
     let site = Site::new(1, 1500);
-    let told = finished(&mut site.daemon.ringroad(&["--json", "attach", "vale0:outer0"]));
+    let told = finished(&mut site.ringroad(&["--json", "attach", "vale0:outer0"]));
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(told[0]["driver"], "af_xdp");
     let mode = told[0]["mode"].as_str().unwrap();
@@ -202,14 +202,17 @@ fn a_program_has_an_interface_to_itself() {
     let site = Site::new(1, 1500);
     let netns = site.stations[0].name();
     for (driver, kind, mode) in MECHANISMS {
-        let mut near = site.daemon.open(&driver.replace("{}", "outer0"));
+        let separator = if driver.contains('@') { ',' } else { '@' };
+        let outside = format!("{separator}netns={}", site.outside.name());
+        let mut near = site.daemon.open(&(driver.replace("{}", "outer0") + &outside));
         let mut far = site.daemon.open(&format!("packet:inner@netns={netns}"));
         let report = site.daemon.port(&near.info().name).unwrap();
         assert_eq!(report.kind, kind);
         assert!(report.mode.starts_with(mode), "{}", report.mode);
-        if kind == "af_xdp" {
-            let taken = site.refusal(&["attach", "vale0:x", "--driver", "xdp:outer0"]);
-            assert!(taken.contains("another XDP program"), "{taken}");
+        // Whatever the mechanism, and whatever it is called.
+        for other in ["xdp:outer0", "packet:outer0", "outer0"] {
+            let taken = site.refusal(&["attach", "vale0:x", "--driver", other]);
+            assert!(taken.contains("taken already") && taken.contains(&near.info().name), "{taken}");
         }
         for round in 0..40 {
             carry(&mut near, &mut far, station(1), round);
@@ -231,7 +234,7 @@ fn a_host_stack_stays_reachable_through_the_switch() {
     site.attach(1, "{}");
     for driver in ["xdp:outer0", "packet:outer0"] {
         let attach = ["attach", "vale0:p0", "--driver", driver, "--host"];
-        finished(&mut site.daemon.ringroad(&attach));
+        finished(&mut site.ringroad(&attach));
         let names: Vec<_> = site.daemon.status().ports.into_iter().map(|port| port.name).collect();
         assert_eq!(names, ["vale0:p0", "vale0:p0^", "vale0:p1"]);
         for station in &site.stations {
@@ -248,4 +251,114 @@ fn a_host_stack_stays_reachable_through_the_switch() {
     site.stations[0].ping(&host.to_string());
     let names: Vec<_> = site.daemon.status().ports.into_iter().map(|port| port.name).collect();
     assert_eq!(names, ["vale0:p1"], "nothing stays of the attempt");
+}
+
+#[test]
+fn an_interface_is_the_one_where_the_program_runs_and_not_where_the_daemon_does() {
+    if !is_root() {
+        return;
+    }
+    // An interface of that name is in each: of the daemon, of two others.
+    let [own, first, second, far] = [(); 4].map(|()| NetworkNamespace::new());
+    for (number, namespace) in [&own, &first, &second].into_iter().enumerate() {
+        cable(namespace, "eth0", &far, &format!("far{number}"), 1500, 1);
+    }
+    let daemon = Daemon::within(&own);
+    let taken = || [&own, &first, &second].map(|namespace| namespace.link("eth0").xdp.is_some());
+    assert_eq!(taken(), [false; 3]);
+    finished(&mut daemon.ringroad_within(&first, &["attach", "vale0:eth0"]));
+    assert_eq!(taken(), [false, true, false]);
+    assert_eq!(daemon.port("vale0:eth0").unwrap().link.unwrap().netns.as_deref(), Some(first.name()));
+    // A program, and the word for another namespace.
+    let mut receiver = Service::start(daemon.ringroad_within(&second, &["recv", "xdp:eth0"]));
+    let key = format!("xdp:eth0@netns={}", second.name());
+    daemon.await_status("program's port", |status| status.ports.iter().any(|port| port.name == key));
+    assert_eq!(taken(), [false, true, true]);
+    finished(&mut daemon.ringroad_within(&second, &["attach", "vale1:eth0", "--netns", own.name()]));
+    assert_eq!(taken(), [true; 3]);
+    assert_eq!(daemon.port("vale1:eth0").unwrap().link.unwrap().netns, None);
+    // One that has it says so, by whatever name the namespace is called.
+    let number = daemon.pid().as_raw_nonzero().to_string();
+    for netns in [own.name(), &number] {
+        let arguments = ["attach", "vale2:x", "--driver", "packet:eth0", "--netns", netns];
+        let why = refusal(&mut daemon.ringroad_within(&first, &arguments));
+        assert!(why.contains("taken already, by vale1:eth0"), "{why}");
+    }
+    receiver.signal(rustix::process::Signal::TERM);
+    receiver.await_end();
+}
+
+#[test]
+fn where_a_program_runs_must_be_seen_before_an_interface_is_taken() {
+    if !is_root() {
+        return;
+    }
+    let (own, far) = (NetworkNamespace::new(), NetworkNamespace::new());
+    cable(&own, "eth0", &far, "far", 1500, 1);
+    // In a PID namespace of its own the daemon sees nobody outside.
+    let launcher =
+        ["ip", "netns", "exec", own.name(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let daemon = Daemon::launched_by(&launcher, "");
+    let why = refusal(&mut daemon.ringroad_within(&own, &["attach", "vale0:eth0"]));
+    assert!(why.contains("PID namespace") && why.contains("--netns"), "{why}");
+    let why = refusal(&mut daemon.ringroad_within(&own, &["recv", "eth0"]));
+    assert!(why.contains("PID namespace"), "{why}");
+    assert_eq!(own.link("eth0").xdp, None);
+    finished(&mut daemon.ringroad(&["attach", "vale0:p", "--for-program"]));
+    finished(&mut daemon.ringroad(&["attach", "vale0:eth0", "--netns", own.name()]));
+    assert!(own.link("eth0").xdp.is_some());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_namespace_does_not_stop_the_daemon() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let path = daemon.folder().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let path = path.to_str().unwrap();
+    let why = refusal(&mut daemon.ringroad(&["attach", "vale0:eth0", "--netns", path]));
+    assert!(why.contains("is not a network namespace"), "{why}");
+    assert!(daemon.status().ports.is_empty());
+}
+
+#[test]
+fn a_name_that_no_interface_has_makes_a_port_for_programs_only_where_that_is_said() {
+    let daemon = Daemon::start();
+    let why = refusal(&mut daemon.ringroad(&["attach", "vale0:eth99"]));
+    assert!(why.contains("no interface eth99") && why.contains("--for-program"), "{why}");
+    assert!(daemon.status().ports.is_empty());
+    finished(&mut daemon.ringroad(&["attach", "vale0:eth99", "--for-program"]));
+    assert_eq!(daemon.port("vale0:eth99").unwrap().kind, "shm");
+}
+
+#[test]
+fn frames_that_a_virtual_peer_left_unfinished_arrive_finished() {
+    if !is_root() {
+        return;
+    }
+    // Mechanisms of the first interface; the second has the best, and there is a TAP.
+    for driver in ["{}", "xdp:{}@mode=native", "xdp:{}@mode=generic", "packet:{}"] {
+        let outside = NetworkNamespace::new();
+        let daemon = Daemon::within(&outside);
+        let stations: Vec<_> = (0..3).map(|_| NetworkNamespace::new()).collect();
+        for (number, driver) in [driver, "{}"].into_iter().enumerate() {
+            let outer = format!("outer{number}");
+            careless_cable(&outside, &outer, &stations[number], "inner", 1500, 1);
+            let driver = driver.replace("{}", &outer);
+            let arguments = ["attach", &format!("vale0:p{number}"), "--driver", &driver];
+            finished(&mut daemon.ringroad_within(&outside, &arguments));
+        }
+        let tap = ["attach", "vale0:p2", "--driver", "tap:inner", "--netns", stations[2].name()];
+        finished(&mut daemon.ringroad(&tap));
+        for (number, station) in stations.iter().enumerate() {
+            station.number("inner", host(number));
+        }
+        for (server, client) in [(0, 1), (2, 0)] {
+            let at = IpAddr::V4(address(host(server)));
+            there_and_back(&stations[server], at, &stations[client], &real_file());
+        }
+        await_conserved(&daemon);
+    }
 }

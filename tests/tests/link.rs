@@ -236,7 +236,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
     };
     // The second port's name is taken by a program's, which nobody can see from the interfaces.
     let taken = format!("vale0:rr-{}", b.name());
-    assert!(daemon.ringroad(&["attach", &taken]).output().unwrap().status.success());
+    assert!(daemon.ringroad(&["attach", &taken, "--for-program"]).output().unwrap().status.success());
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
     assert!(why.contains(&taken), "{why}");
     assert_eq!(links_of(&outside), ["lo"], "{why}");

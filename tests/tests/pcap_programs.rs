@@ -256,7 +256,7 @@ fn tcpreplay_sends_by_interfaces_of_its_own_and_reads_captures_past_us() {
     let (_capture, lines) = start(daemon.ringroad(&[
         "--json",
         "capture",
-        "tap:t0@slots=4096",
+        &format!("tap:t0@slots=4096,netns={}", outside.name()),
         "--count",
         &count,
         "--write",

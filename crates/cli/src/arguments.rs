@@ -139,7 +139,7 @@ pub(crate) struct PortSizes {
     /// Size of a buffer, bytes [default: 2048]
     #[arg(long, value_name = "BYTES")]
     pub(crate) buf_size: Option<u32>,
-    /// Network namespace of the interface: a name, or a process in it [default: the daemon's]
+    /// Network namespace of the interface: a name, or a process in it [default: the command's own]
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) netns: Option<String>,
     /// Replace an XDP program that somebody else attached to the interface

@@ -48,12 +48,17 @@ pub enum Request {
     Attach {
         /// Port name as the user typed it.
         name: String,
-        /// Device to use, such as `xdp:eth0@netns=blue`; `None` lets the name decide: the interface of that name where there
-        /// is one, else a program.
+        /// Device to use, such as `xdp:eth0@netns=blue`; `None` stands for the interface of the port's name.
         driver: Option<String>,
+        /// Without a device: the port waits for a program to open it.
+        #[serde(default)]
+        for_program: bool,
         /// Attach the host stack's side of the interface too, as a port whose name ends in `^`.
         #[serde(default)]
         host: bool,
+        /// Attach the interface even where that cuts the host off from it.
+        #[serde(default)]
+        take: bool,
         /// Size and mode wished for.
         wish: PortWish,
     },

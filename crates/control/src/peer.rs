@@ -1,9 +1,11 @@
 //! Who is at the other end of a control connection.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Credentials of a peer, taken by the kernel when it connected (`SO_PEERCRED`, unix(7)); the peer cannot forge them.
 ///
@@ -30,6 +32,42 @@ impl PeerCredentials {
     }
 }
 
+/// The process that connected, whatever becomes of its number.
+///
+/// The kernel keeps it with the socket and gives it when asked (`SO_PEERPIDFD`, Linux 6.5). Before, it has to be found by its number,
+/// and that at once, before the number can be another's.
+#[derive(Debug)]
+pub(crate) enum PeerProcess {
+    /// Asked for when it is needed.
+    InSocket,
+    /// Found when the connection was taken.
+    Found(io::Result<OwnedFd>),
+}
+
+impl PeerProcess {
+    /// The process at the other end of `socket`, which was accepted just now.
+    pub(crate) fn of(socket: impl AsFd, peer: PeerCredentials) -> Self {
+        match getsockopt(&socket, sockopt::PeerPidfd) {
+            Err(Errno::ENOPROTOOPT) => Self::Found(found(peer)),
+            _ => Self::InSocket,
+        }
+    }
+
+    /// A descriptor of it (pidfd).
+    pub(crate) fn descriptor(&self, socket: impl AsFd) -> io::Result<OwnedFd> {
+        match self {
+            Self::InSocket => Ok(getsockopt(&socket, sockopt::PeerPidfd)?),
+            Self::Found(Ok(found)) => found.try_clone(),
+            Self::Found(Err(error)) => Err(error.kind().into()),
+        }
+    }
+}
+
+fn found(peer: PeerCredentials) -> io::Result<OwnedFd> {
+    let pid = peer.pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    Ok(pidfd_open(pid.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?)
+}
+
 fn visible_pid(pid: i32) -> Option<u32> {
     u32::try_from(pid).ok().filter(|&pid| pid != 0)
 }
@@ -46,6 +84,21 @@ mod tests {
         assert_eq!(peer.pid, Some(std::process::id()));
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+    }
+
+    #[test]
+    fn both_ways_to_find_the_process_lead_to_the_same() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = PeerCredentials::of(&one).unwrap();
+        let number = |process: OwnedFd| {
+            let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&process));
+            let told = std::fs::read_to_string(path).unwrap();
+            told.lines().find_map(|line| line.strip_prefix("Pid:\t")).unwrap().to_owned()
+        };
+        let own = std::process::id().to_string();
+        assert_eq!(number(found(peer).unwrap()), own);
+        assert_eq!(number(PeerProcess::of(&one, peer).descriptor(&one).unwrap()), own);
+        assert!(found(PeerCredentials { pid: None, ..peer }).is_err());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::codec::{FrameDecoder, FrameError, HEAD_BYTES, MAX_REPLY_BYTES, MAX_RE
 use crate::codec::{decode_request, encode_reply};
 use crate::fd_passing::{receive_bytes, send};
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
-use crate::peer::PeerCredentials;
+use crate::peer::{PeerCredentials, PeerProcess};
 
 /// Most bytes of input taken from the kernel before they are served.
 pub const RECEIVE_BYTES: usize = 16 << 10;
@@ -64,6 +64,7 @@ struct QueuedFrame {
 pub struct ServerConnection {
     socket: OwnedFd,
     peer: PeerCredentials,
+    process: PeerProcess,
     decoder: FrameDecoder,
     /// Bytes received and, from `served` on, not yet decoded.
     input: Vec<u8>,
@@ -82,8 +83,10 @@ impl ServerConnection {
     /// That of getsockopt(2): it is no such socket.
     pub fn new(socket: impl Into<OwnedFd>) -> io::Result<Self> {
         let socket = socket.into();
+        let peer = PeerCredentials::of(&socket)?;
         Ok(Self {
-            peer: PeerCredentials::of(&socket)?,
+            peer,
+            process: PeerProcess::of(&socket, peer),
             socket,
             decoder: FrameDecoder::new(MAX_REQUEST_BYTES),
             input: Vec::new(),
@@ -99,6 +102,14 @@ impl ServerConnection {
     #[must_use]
     pub fn peer(&self) -> PeerCredentials {
         self.peer
+    }
+
+    /// A descriptor (pidfd) of the process that connected: unlike its number it never means another.
+    ///
+    /// # Errors
+    /// The process is gone, or in a PID namespace that this one does not see; no descriptor is left.
+    pub fn peer_process(&self) -> io::Result<OwnedFd> {
+        self.process.descriptor(&self.socket)
     }
 
     /// The next request, or the refusal to send in place of an answer. `None`: nothing more for now, because the peer

@@ -35,7 +35,9 @@ fn requests() -> Vec<Request> {
         Request::Attach {
             name: "pcap:x".to_owned(),
             driver: Some("pcap".to_owned()),
+            for_program: false,
             host: true,
+            take: true,
             wish: PortWish::default(),
         },
         Request::Detach { name: "x{1".to_owned() },

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use ringroad_control::message::{ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{FabricError, QueueParts};
 use ringroad_drivers::device::{Device, DeviceError, Role};
-use ringroad_drivers::registry::{is_device, is_own_device, open_device, plan_device};
+use ringroad_drivers::registry::{is_device, is_own_device, open_device, plan_device_in};
 use ringroad_drivers::shm::ShmRegion;
-use ringroad_port::port_name::{PortBase, PortName, PortNameError};
+use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
+use crate::claims::Claim;
 use crate::port_entries::{Client, ClientId, DevicePort, Opened, Sizes, place};
 use crate::ports::Ports;
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
@@ -24,12 +26,29 @@ pub(crate) struct SwitchDevice {
     pub(crate) sizes: Sizes,
 }
 
-/// Under which name a device is known: interfaces of different namespaces may be called alike.
-#[must_use]
-pub fn device_key(name: &PortName) -> String {
-    match &name.options.device.netns {
-        Some(netns) => format!("{}@netns={netns}", name.base),
-        None => name.base.to_string(),
+/// A device that somebody has named: an interface stands in one namespace, while others may have one of its name.
+#[derive(Debug, Clone)]
+pub struct NamedDevice {
+    /// As it was typed.
+    pub(crate) spelled: String,
+    pub(crate) name: PortName,
+    /// Where its interface is, if it has one.
+    pub(crate) netns: Option<HeldNamespace>,
+}
+
+impl NamedDevice {
+    /// Under which name it is known, and permitted: interfaces of other namespaces than the daemon's are called after these.
+    #[must_use]
+    pub fn key(&self) -> String {
+        key_in(&self.name.base.to_string(), self.netns.as_ref())
+    }
+}
+
+/// How a device called `base` is known where its interface is in `netns`.
+pub(crate) fn key_in(base: &str, netns: Option<&HeldNamespace>) -> String {
+    match netns {
+        Some(netns) if !netns.is_current() => format!("{base}@netns={}", netns.label()),
+        _ => base.to_owned(),
     }
 }
 
@@ -37,10 +56,11 @@ impl Ports {
     /// Opens a device for a program, in one region with it.
     pub(crate) fn open_device_port(
         &mut self,
-        name: &PortName,
+        named: &NamedDevice,
         wish: &PortWish,
         client: &Client,
     ) -> Result<Opened, Refusal> {
+        let NamedDevice { name, netns, .. } = named;
         if is_own_device(&name.base) {
             return Err(refuse(
                 ErrorKind::Unsupported,
@@ -48,7 +68,7 @@ impl Ports {
                 "open it in the program itself, or put it on a switch: ringroad attach vale0:NAME --driver DEVICE",
             ));
         }
-        let mut key = device_key(name);
+        let mut key = named.key();
         if let Some(port) = self.devices.get(&key) {
             return Err(refuse(
                 ErrorKind::PortTaken,
@@ -58,18 +78,19 @@ impl Ports {
         }
         let shared = match &name.options.share {
             // The other device is in the same namespace unless it is named otherwise.
-            Some(other) => match &name.options.device.netns {
-                Some(netns) if !self.devices.contains_key(other) => {
-                    Some(self.home_of(&format!("{other}@netns={netns}"), client)?)
-                }
-                _ => Some(self.home_of(other, client)?),
-            },
+            Some(other) => {
+                let beside = key_in(other, netns.as_ref());
+                let known = [&beside, other].into_iter().find(|key| self.devices.contains_key(*key));
+                Some(self.home_of(known.unwrap_or(other), client)?)
+            }
             None => None,
         };
         // The rings of a shared region come in as many pairs as it has.
         let queues = shared.as_ref().map(|home| home.queues()).or(wish.queues);
         let failed = |error: DeviceError| device_refusal(&key, &error);
-        let plan = plan_device(name, queues).map_err(failed)?;
+        let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
+        let holder = format!("{key}, open in {client}");
+        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
         if let Some(home) = shared.as_ref().filter(|home| home.queues() != plan.queues) {
             return Err(refuse(
                 ErrorKind::BadWish,
@@ -87,10 +108,13 @@ impl Ports {
             None => self.make_home(wished, plan.region_buffers)?,
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
+        if let Some(claim) = claim {
+            claim.give_to(&mut device);
+        }
         if let (PortBase::Tap { interface }, Some(made)) = (&name.base, &device.interface)
             && interface.is_empty()
         {
-            key = format!("tap:{}", made.name);
+            key = key_in(&format!("tap:{}", made.name), netns.as_ref());
         }
         let (shm, queues) = place(&home, &key)?;
         let events = shm.clone_events().map_err(region_refusal)?;
@@ -123,15 +147,15 @@ impl Ports {
         Ok(Opened::new(reply, region, events))
     }
 
-    /// Opens the device that `text` names for a port of a switch.
+    /// Opens a device for the port `key` of a switch.
     pub(crate) fn open_switch_device(
         &self,
-        text: &str,
+        key: &str,
+        named: &NamedDevice,
         share: Option<&str>,
         wish: &PortWish,
     ) -> Result<SwitchDevice, Refusal> {
-        let name: PortName =
-            text.parse().map_err(|error: PortNameError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
+        let NamedDevice { spelled: text, name, netns } = named;
         if !is_device(&name.base) {
             return Err(refuse(
                 ErrorKind::BadName,
@@ -140,15 +164,19 @@ impl Ports {
             ));
         }
         let failed = |error: DeviceError| device_refusal(text, &error);
-        let plan = plan_device(&name, wish.queues).map_err(failed)?;
-        let sizes = Sizes { queues: plan.queues, ..Sizes::of(&name, wish) };
+        let plan = plan_device_in(netns.as_ref(), name, wish.queues).map_err(failed)?;
+        let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
+        let sizes = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
         let share = name.options.share.as_deref().or(share);
         let home = match share {
             Some(other) => Some(self.device_home(other)?),
             None if plan.region_buffers > 0 => Some(self.make_home(sizes, plan.region_buffers)?),
             None => None,
         };
-        let mut device = open_device(&name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
+        let mut device = open_device(name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
+        if let Some(claim) = claim {
+            claim.give_to(&mut device);
+        }
         if let Some(peer) = &device.peer {
             peer.ring_at_changes(Arc::clone(&self.peer_changes));
         }

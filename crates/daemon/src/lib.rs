@@ -3,6 +3,7 @@
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
 //! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
 //! - [`netmap`]: what programs written for netmap have, and their requests.
+//! - [`devices`]: ports with a device behind them; [`whereabouts`]: in which network namespace an interface is meant.
 //! - [`server`]: the control socket's loop; [`admission`]: who gets in; [`turns`]: who is served next; [`reload`]: a new configuration while traffic runs.
 //! - [`service_manager`]: what systemd is told.
 //! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go; [`log_limit`]: how many a stranger can cause.
@@ -10,6 +11,7 @@
 //! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
 
 pub mod admission;
+mod claims;
 pub mod config;
 pub mod devices;
 pub mod listen;
@@ -25,3 +27,4 @@ pub mod server;
 pub mod service_manager;
 pub mod status;
 pub mod turns;
+pub mod whereabouts;

@@ -6,23 +6,53 @@ use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
+use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::has_interface;
+use ringroad_drivers::registry::plan_device_in;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
-use ringroad_port::port_name::{PipeSide, PortBase, PortName};
+use ringroad_netdev::link::link_by_name;
+use ringroad_netdev::link_use::uses_of;
+use ringroad_port::port_name::{Mechanism, PipeSide, PortBase, PortName, PortNameError};
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::Region;
 
+use crate::claims::holder_of;
+use crate::devices::NamedDevice;
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{
     Client, ClientId, DevicePort, Opened, Origin, PipeEntry, Sizes, SwitchPort, place,
 };
-use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal};
+use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
+use crate::whereabouts::Whereabouts;
 
 /// What stands for the driver of ports that netmap programs made.
 pub(crate) const NETMAP_DRIVER: &str = "netmap";
+
+/// What serves a port that is attached.
+#[derive(Debug, Clone, Copy)]
+pub enum ServedBy<'a> {
+    /// The interface of the port's name.
+    Namesake,
+    /// A device by its name.
+    Device(&'a str),
+    /// A program that is still to open it.
+    Program,
+}
+
+/// How a port is attached.
+#[derive(Debug, Clone, Copy)]
+pub struct Attachment<'a> {
+    /// What serves it.
+    pub served_by: ServedBy<'a>,
+    /// Whether the host stack's side of the interface becomes a port too.
+    pub host: bool,
+    /// Whether the interface is taken even where that cuts the host off.
+    pub take: bool,
+    /// Sizes.
+    pub wish: &'a PortWish,
+}
 
 /// All ports.
 #[derive(Debug)]
@@ -71,14 +101,15 @@ impl Ports {
     ///
     /// # Errors
     /// The refusal to send.
-    pub fn open(&mut self, name: &PortName, wish: &PortWish, client: &Client) -> Result<Opened, Refusal> {
+    pub fn open(&mut self, named: &NamedDevice, wish: &PortWish, client: &Client) -> Result<Opened, Refusal> {
+        let name = &named.name;
         let sizes = Sizes::of(name, wish);
         match &name.base {
             PortBase::Switch { switch, port } => self.open_on_switch(name, switch, port, sizes, client),
             PortBase::Pipe { parent, id, side } => {
                 self.open_pipe(name, (parent.clone(), id.clone()), *side, sizes, client)
             }
-            _ => self.open_device_port(name, wish, client),
+            _ => self.open_device_port(named, wish, client),
         }
     }
 
@@ -327,11 +358,11 @@ impl Ports {
     pub fn attach(
         &mut self,
         name: &PortName,
-        driver: Option<&str>,
-        host: bool,
-        wish: &PortWish,
+        attachment: Attachment<'_>,
+        place: Whereabouts<'_>,
         origin: Origin,
     ) -> Result<Vec<AttachedPort>, Refusal> {
+        let Attachment { served_by, host, take, wish } = attachment;
         let key = name.base.to_string();
         let PortBase::Switch { switch, port } = &name.base else {
             return Err(refuse(
@@ -340,35 +371,38 @@ impl Ports {
                 "attach to a name such as vale0:p1",
             ));
         };
-        // A port called like an interface is that interface.
-        let of_name = port.strip_suffix('^').unwrap_or(port);
-        let driver = driver.map(str::to_owned).or_else(|| has_interface(of_name).then(|| port.clone()));
-        if !host {
-            return Ok(vec![self.attach_one(name, switch, port, driver.as_deref(), wish, origin)?]);
-        }
-        let interface = driver.as_deref().and_then(|text| text.parse::<PortName>().ok());
-        let Some((PortBase::Interface { interface, .. }, options)) =
-            interface.map(|name| (name.base, name.options))
-        else {
-            return Err(refuse(
-                ErrorKind::BadWish,
-                format!("{key} has no interface whose host stack could be attached"),
-                "name one with --driver, such as --driver eth0",
-            ));
+        let device = match served_by {
+            ServedBy::Program => None,
+            ServedBy::Device(text) => Some(named_device(text, place)?),
+            ServedBy::Namesake => Some(namesake(port, place)?),
         };
-        let mut host_driver = format!("{interface}^");
-        if let Some(netns) = &options.device.netns {
-            host_driver += &format!("@netns={netns}");
+        if host {
+            let host_device = device.as_ref().and_then(host_stack_of).ok_or_else(|| {
+                refuse(
+                    ErrorKind::BadWish,
+                    format!("{key} has no interface whose host stack could be attached"),
+                    "name one with --driver, such as --driver eth0",
+                )
+            })?;
+            let first = self.attach_one(name, switch, port, device.as_ref(), wish, origin.clone())?;
+            let host_port = format!("{port}^");
+            return match self.attach_one(name, switch, &host_port, Some(&host_device), wish, origin) {
+                Ok(second) => Ok(vec![first, second]),
+                Err(refusal) => {
+                    self.detach(&key)?;
+                    Err(refusal)
+                }
+            };
         }
-        let first = self.attach_one(name, switch, port, driver.as_deref(), wish, origin.clone())?;
-        let host_port = format!("{port}^");
-        match self.attach_one(name, switch, &host_port, Some(&host_driver), wish, origin) {
-            Ok(second) => Ok(vec![first, second]),
-            Err(refusal) => {
-                self.detach(&key)?;
-                Err(refusal)
-            }
+        let cut_off = device.as_ref().map_or(Ok(None), |device| cut_off(device, take))?;
+        let mut attached = self.attach_one(name, switch, port, device.as_ref(), wish, origin)?;
+        attached.notes.extend(cut_off.clone());
+        if let (Some(note), Some(entry)) = (cut_off, self.on_switches.get_mut(&key))
+            && let Some(device) = &mut entry.device
+        {
+            device.notes.push(note);
         }
+        Ok(vec![attached])
     }
 
     fn attach_one(
@@ -376,7 +410,7 @@ impl Ports {
         name: &PortName,
         switch: &str,
         port: &str,
-        driver: Option<&str>,
+        device: Option<&NamedDevice>,
         wish: &PortWish,
         origin: Origin,
     ) -> Result<AttachedPort, Refusal> {
@@ -402,15 +436,15 @@ impl Ports {
             device: None,
             home: None,
         };
-        let queues = match driver {
+        let queues = match device {
             None => {
                 let Sizes { queues, slots, buffer_bytes, extra_buffers, .. } = sizes;
                 RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
                     .map_err(|error| region_refusal(error.into()))?;
                 unbound(queues)
             }
-            Some(text) => {
-                let opened = self.open_switch_device(text, name.options.share.as_deref(), wish)?;
+            Some(device) => {
+                let opened = self.open_switch_device(&key, device, name.options.share.as_deref(), wish)?;
                 entry.driver = opened.device.capabilities.driver;
                 entry.mode.clone_from(&opened.device.capabilities.mode);
                 (entry.sizes, entry.home) = (opened.sizes, opened.home);
@@ -424,17 +458,25 @@ impl Ports {
         Ok(told)
     }
 
-    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side that was attached with it;
+    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a switch;
     /// returns the client that had it.
     ///
     /// # Errors
-    /// The refusal to send.
+    /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
     pub fn detach(&mut self, key: &str) -> Result<Option<ClientId>, Refusal> {
         if self.on_switches.get(key).is_some_and(|port| port.driver == NETMAP_DRIVER) {
             return Err(refuse(
                 ErrorKind::Busy,
                 format!("{key} belongs to netmap programs"),
                 "end them, or take a persistent port off with VALE_DETACH",
+            ));
+        }
+        let side = self.on_switches.get(key).and_then(side_of);
+        if let Some(holder) = side.filter(|side| side.host).and_then(|side| holder_of(side.other())) {
+            return Err(refuse(
+                ErrorKind::Busy,
+                format!("without {key} the host would be cut off from the interface, which {holder} has"),
+                "take the interface off, and this goes with it",
             ));
         }
         let Some(entry) = self.on_switches.remove(key) else {
@@ -445,15 +487,20 @@ impl Ports {
             ));
         };
         self.fabric.detach(&entry.switch, &entry.port).map_err(fabric_refusal)?;
-        let host = format!("{key}^");
-        if self
-            .on_switches
-            .get(&host)
-            .is_some_and(|port| port.device.is_some() && port.origin == entry.origin)
-        {
+        let SwitchPort { owner, device, .. } = entry;
+        // The interface is free before its host stack's side is looked at.
+        drop(device);
+        let beside = side.map(InterfaceSide::other).filter(|other| other.host);
+        let host = self.on_switches.iter().find(|(_, port)| beside.is_some() && side_of(port) == beside);
+        if let Some(host) = host.map(|(host, _)| host.clone()) {
             self.detach(&host)?;
         }
-        Ok(entry.owner.map(|owner| owner.id))
+        Ok(owner.map(|owner| owner.id))
+    }
+
+    /// Whether a port is the host stack's side of an interface.
+    pub(crate) fn is_host_side(&self, key: &str) -> bool {
+        self.on_switches.get(key).and_then(side_of).is_some_and(|side| side.host)
     }
 
     /// Takes back everything that a client had open.
@@ -498,6 +545,77 @@ impl Ports {
     pub fn is_empty(&self) -> bool {
         self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
     }
+}
+
+/// The side of an interface that a port has.
+fn side_of(port: &SwitchPort) -> Option<InterfaceSide> {
+    port.device.as_ref()?.interface.as_ref()?.side
+}
+
+fn named_device(text: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> {
+    let name: PortName =
+        text.parse().map_err(|error: PortNameError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
+    let netns = place.find(&name)?;
+    Ok(NamedDevice { spelled: text.to_owned(), name, netns })
+}
+
+/// The interface of a port's name, or its host stack's side.
+fn namesake(port: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> {
+    let interface = port.strip_suffix('^').unwrap_or(port);
+    let netns = place.home()?;
+    let found = netns.run(|| link_by_name(interface));
+    let found = found.map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""))?;
+    found.map_err(|error| {
+        refuse(
+            ErrorKind::NoSuchPort,
+            error.to_string(),
+            "name what serves the port with --driver, or let it wait for a program with --for-program",
+        )
+    })?;
+    named_device(port, place)
+}
+
+/// The host stack's side of the interface that a device is.
+fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
+    let PortBase::Interface { interface, .. } = &device.name.base else { return None };
+    let name =
+        PortName { base: PortBase::HostStack { interface: interface.clone() }, options: Default::default() };
+    Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
+}
+
+/// What becomes of the host where `device` is attached alone, in words for people; `None` where it loses nothing.
+///
+/// # Errors
+/// The host uses the interface, and nobody has said that it is to lose it.
+fn cut_off(device: &NamedDevice, take: bool) -> Result<Option<String>, Refusal> {
+    let NamedDevice { name, netns: Some(netns), spelled } = device else { return Ok(None) };
+    let interface = match &name.base {
+        PortBase::Interface { interface, mechanism: Mechanism::Best | Mechanism::Xdp }
+        | PortBase::HostStack { interface } => interface,
+        _ => return Ok(None),
+    };
+    let failed = |error| device_refusal(spelled, &error);
+    let plan = plan_device_in(Some(netns), name, None).map_err(failed)?;
+    // With both sides taken it is for their owners to join them.
+    if plan.side.is_some_and(|side| holder_of(side.other()).is_some()) {
+        return Ok(None);
+    }
+    let uses = netns
+        .run(|| uses_of(&link_by_name(interface)?))
+        .map_err(|error| failed(error.into()))?
+        .map_err(|error| failed(error.into()))?;
+    if !uses.is_empty() && !take {
+        return Err(refuse(
+            ErrorKind::BadWish,
+            format!(
+                "attaching {interface} cuts the host off from it, and the host uses it: {}",
+                uses.join(", ")
+            ),
+            "add --host to keep the host connected through the switch, or --take if it is to lose the interface",
+        ));
+    }
+    let used = if uses.is_empty() { String::new() } else { format!(": {}", uses.join(", ")) };
+    Ok(Some(format!("the host stack is cut off from {interface} meanwhile{used}")))
 }
 
 /// The queues of a persistent port that no program has open.

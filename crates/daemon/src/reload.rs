@@ -6,7 +6,8 @@ use tracing::{info, warn};
 
 use crate::config::{Config, StaticPort};
 use crate::port_entries::{ClientId, Origin};
-use crate::ports::Ports;
+use crate::ports::{Attachment, Ports, ServedBy};
+use crate::whereabouts::Whereabouts;
 
 /// What came of bringing the ports to a configuration.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ pub struct Applied {
 pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
-    let configured: Vec<(String, StaticPort)> = ports
+    let mut configured: Vec<(String, StaticPort)> = ports
         .on_switches
         .iter()
         .filter_map(|(name, port)| match &port.origin {
@@ -31,8 +32,10 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
             _ => None,
         })
         .collect();
+    // An interface goes before its host stack's side, and takes that along.
+    configured.sort_by_key(|(name, _)| ports.is_host_side(name));
     for (name, port) in configured {
-        if !wanted.contains(&port) {
+        if !wanted.contains(&port) && ports.on_switches.contains_key(&name) {
             info!(port = %name, "removing a port that the configuration no longer has");
             match ports.detach(&name) {
                 Ok(owner) => applied.lost.extend(owner),
@@ -52,7 +55,10 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
             buffer_bytes: port.buffer_bytes,
             ..PortWish::default()
         };
-        match ports.attach(&name, port.driver.as_deref(), false, &wish, Origin::Config(port.clone())) {
+        let served_by = port.driver.as_deref().map_or(ServedBy::Program, ServedBy::Device);
+        // What stands in the configuration is meant.
+        let attachment = Attachment { served_by, host: false, take: true, wish: &wish };
+        match ports.attach(&name, attachment, Whereabouts::OWN, Origin::Config(port.clone())) {
             Ok(made) => {
                 for made in made {
                     info!(port = %made.name, driver = %made.driver, mode = %made.mode, "port made");

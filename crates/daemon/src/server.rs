@@ -23,15 +23,16 @@ use tracing::{debug, error, info, warn};
 
 use crate::admission::{Admission, NoPlace};
 use crate::config::{Config, ConfigError};
-use crate::devices::device_key;
+use crate::devices::NamedDevice;
 use crate::listen::set_access;
 use crate::logging::RunningLog;
 use crate::netmap::{Answer, Asker, Netmap};
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Origin};
-use crate::ports::Ports;
+use crate::ports::{Attachment, Ports, ServedBy};
 use crate::refusal::fabric_refusal;
 use crate::turns::Turns;
+use crate::whereabouts::Whereabouts;
 use crate::{reload, status};
 
 /// Ageing ticks in the lifetime of an address.
@@ -586,7 +587,7 @@ impl Server {
     ) -> Result<(), ServerError> {
         let result = match request {
             Ok(Request::Open { name, wish }) => {
-                let permitted = self.check_open(&session.client, &name);
+                let permitted = self.check_open(session, &name);
                 let opened = permitted.and_then(|name| self.parts.ports.open(&name, &wish, &session.client));
                 match opened {
                     Ok(opened) => {
@@ -606,7 +607,9 @@ impl Server {
             Ok(Request::Netmap { device, request }) => {
                 self.end_closed_devices()?;
                 let permissions = Arc::clone(&self.parts.ports.permissions);
-                let asker = Asker { client: &session.client, permissions: &permissions };
+                let administers = permissions.may_administer(session.client.peer);
+                let place = Whereabouts::of(&session.connection, administers);
+                let asker = Asker { client: &session.client, permissions: &permissions, place };
                 let Answer { reply, descriptors } =
                     self.netmap.answer(&mut self.parts.ports, asker, device, request);
                 if let NetmapReply::Failed { errno, message } = &reply {
@@ -617,7 +620,7 @@ impl Server {
                 session.connection.send(&Reply::Netmap(reply), &borrowed);
                 return Ok(());
             }
-            Ok(request) => self.handle(&mut session.client, request)?,
+            Ok(request) => self.handle(session, request)?,
             Err(refusal) => Err(refusal),
         };
         let reply = result.unwrap_or_else(|refusal| {
@@ -652,7 +655,9 @@ impl Server {
 
     /// Makes the connection a netmap device, and leaves the badge in it.
     fn open_netmap_device(&mut self, session: &mut Session) {
-        let asker = Asker { client: &session.client, permissions: &self.parts.ports.permissions };
+        let permissions = &self.parts.ports.permissions;
+        let place = Whereabouts::of(&session.connection, permissions.may_administer(session.client.peer));
+        let asker = Asker { client: &session.client, permissions, place };
         match self.netmap.open_device(asker) {
             Ok(badge) => {
                 session.connection.send(&Reply::NetmapDevice(badge), &[]);
@@ -665,27 +670,32 @@ impl Server {
         }
     }
 
-    fn check_open(&self, client: &Client, name: &str) -> Result<PortName, ErrorReply> {
-        let name = parse_name(name)?;
+    fn check_open(&self, session: &Session, name: &str) -> Result<NamedDevice, ErrorReply> {
+        let Session { client, connection, .. } = session;
+        let (spelled, name) = (name.to_owned(), parse_name(name)?);
         let permissions = &self.parts.ports.permissions;
-        let standing = Standing::Free { device: is_device(&name.base) };
-        permissions.check(client.peer, &device_key(&name), standing)?;
+        let administers = permissions.may_administer(client.peer);
+        let place = Whereabouts::of(connection, administers);
+        let named = NamedDevice { netns: place.find(&name)?, name, spelled };
+        let standing = Standing::Free { device: is_device(&named.name.base) };
+        permissions.check(client.peer, &named.key(), standing)?;
         // To take an interface from another program is more than to open it.
-        if name.options.device.force == Some(true) && !permissions.may_administer(client.peer) {
+        if named.name.options.device.force == Some(true) && !administers {
             return Err(ErrorReply::new(
                 ErrorKind::PermissionDenied,
                 format!("user {} may not take an interface by force", client.peer.uid),
                 "leave the option force out",
             ));
         }
-        Ok(name)
+        Ok(named)
     }
 
     fn handle(
         &mut self,
-        client: &mut Client,
+        session: &mut Session,
         request: Request,
     ) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        let Session { client, connection, .. } = session;
         let administers = self.parts.ports.permissions.may_administer(client.peer);
         let denied = |what: &str| {
             Err(ErrorReply::new(
@@ -728,15 +738,28 @@ impl Server {
                 }
             }
             Request::Attach { .. } if !administers => denied("attach ports"),
-            Request::Attach { name, driver, host, wish } => parse_name(&name).and_then(|name| {
-                let ports = &mut self.parts.ports;
-                let attached = ports.attach(&name, driver.as_deref(), host, &wish, Origin::Command)?;
-                for port in &attached {
-                    info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
-                    port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
-                }
-                Ok(Reply::Attached(attached))
-            }),
+            Request::Attach { driver: Some(_), for_program: true, .. } => Err(ErrorReply::new(
+                ErrorKind::BadRequest,
+                "a port is served by a device or by a program, not by both",
+                "leave one of them out",
+            )),
+            Request::Attach { name, driver, for_program, host, take, wish } => {
+                parse_name(&name).and_then(|name| {
+                    let served_by = match &driver {
+                        Some(device) => ServedBy::Device(device),
+                        None if for_program => ServedBy::Program,
+                        None => ServedBy::Namesake,
+                    };
+                    let attachment = Attachment { served_by, host, take, wish: &wish };
+                    let place = Whereabouts::of(connection, administers);
+                    let attached = self.parts.ports.attach(&name, attachment, place, Origin::Command)?;
+                    for port in &attached {
+                        info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
+                        port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
+                    }
+                    Ok(Reply::Attached(attached))
+                })
+            }
             Request::Detach { .. } if !administers => denied("detach ports"),
             Request::Detach { name } => {
                 let detached =

@@ -56,7 +56,11 @@ pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
     let (link, speed_bps) = registry::link_of(interface)?;
     Some(LinkReport {
         interface: link.name,
-        netns: interface.netns.clone(),
+        netns: interface
+            .netns
+            .as_ref()
+            .filter(|netns| !netns.is_current())
+            .map(|netns| netns.label().to_owned()),
         up: link.up,
         running: link.running,
         speed_bps,
@@ -365,6 +369,8 @@ mod tests {
     use ringroad_switch::{Mac, MacTableConfig};
 
     use super::*;
+    use crate::ports::{Attachment, ServedBy};
+    use crate::whereabouts::Whereabouts;
 
     #[test]
     fn ports_that_do_not_fit_one_answer_come_in_several_each_once() {
@@ -374,7 +380,9 @@ mod tests {
         for (switch, port) in (0..12).flat_map(|switch| (0..254).map(move |port| (switch, port))) {
             let name = format!("valeABCDEF{switch:02}:abcdefghijkl{port:03}");
             let (parsed, wish) = (name.parse().unwrap(), PortWish::default());
-            ports.attach(&parsed, None, false, &wish, Origin::Command).unwrap();
+            let attachment =
+                Attachment { served_by: ServedBy::Program, host: false, take: false, wish: &wish };
+            ports.attach(&parsed, attachment, Whereabouts::OWN, Origin::Command).unwrap();
             names.push(name);
         }
         let netmap = Netmap::default();

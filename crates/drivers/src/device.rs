@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringroad_bpf::error::BpfError;
 use ringroad_control::listening_socket::ListenError;
 use ringroad_netdev::error::NetdevError;
-use ringroad_netdev::namespace::NamespaceError;
+use ringroad_netdev::namespace::{HeldNamespace, NamespaceError, NamespaceId};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
 use ringroad_sze2::client::CardError;
@@ -180,12 +180,41 @@ pub enum Role {
 }
 
 /// What a device needs before it can be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePlan {
     /// Queues it will have; a program's port has as many.
     pub queues: u16,
     /// Buffers it needs in the region, all queues together; 0 where it needs no region.
     pub region_buffers: u32,
+    /// Where its interface is, if it has one and that is not simply here.
+    pub netns: Option<HeldNamespace>,
+    /// What it will take, where that is in a namespace which is held.
+    pub side: Option<InterfaceSide>,
+}
+
+impl DevicePlan {
+    pub(crate) fn queues(queues: u16) -> Self {
+        Self { queues, region_buffers: 0, netns: None, side: None }
+    }
+}
+
+/// One side of a network interface of this machine, which only one port can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InterfaceSide {
+    /// The network namespace that it is in.
+    pub namespace: NamespaceId,
+    /// Its number there.
+    pub index: u32,
+    /// Whether it is the host stack's side (`eth0^`), not the wire's.
+    pub host: bool,
+}
+
+impl InterfaceSide {
+    /// The other side of the same interface.
+    #[must_use]
+    pub fn other(self) -> Self {
+        Self { host: !self.host, ..self }
+    }
 }
 
 /// A device opened: its queues, and what it can do.
@@ -209,8 +238,10 @@ pub struct Device {
 pub struct DeviceInterface {
     /// Its name.
     pub name: String,
-    /// The network namespace, as in `@netns=`; `None` is the datapath's own.
-    pub netns: Option<String>,
+    /// The network namespace; `None` is that of whoever opened the device.
+    pub netns: Option<HeldNamespace>,
+    /// What the device has of it.
+    pub side: Option<InterfaceSide>,
 }
 
 impl std::fmt::Debug for Device {

@@ -9,7 +9,7 @@ use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::ethtool::real_queue_count;
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
-use ringroad_netdev::namespace::{Namespace, NamespaceError, in_namespace};
+use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
 use ringroad_port::device_options::{DeviceOptions, TimestampSource};
 use ringroad_port::port_name::Mechanism;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
@@ -17,7 +17,7 @@ use ringroad_ring::geometry::MAX_QUEUES;
 
 use crate::af_packet::{PacketDevice, PacketWish};
 use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
-use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, Role};
+use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, InterfaceSide, Role};
 use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
@@ -26,16 +26,25 @@ use crate::tap::{TapDevice, TapWish};
 /// Ethernet header and one VLAN tag, bytes.
 const ETHERNET_OVERHEAD_BYTES: u32 = 18;
 
-/// Runs `f` in the namespace that a name's options give, else here.
+/// Runs `f` in `netns`, else here.
 pub(crate) fn within<T: Send>(
-    netns: Option<&str>,
+    netns: Option<&HeldNamespace>,
     f: impl FnOnce() -> Result<T, DeviceError> + Send,
 ) -> Result<T, DeviceError> {
-    let namespace = match netns {
-        Some(text) => text.parse::<Namespace>()?,
-        None => Namespace::Current,
-    };
-    in_namespace(&namespace, f)?
+    match netns {
+        Some(netns) => netns.run(f)?,
+        None => f(),
+    }
+}
+
+/// The side of the interface with number `index` that a port is to have.
+fn side_of(netns: Option<&HeldNamespace>, index: u32, host: bool) -> Option<InterfaceSide> {
+    netns.map(|netns| InterfaceSide { namespace: netns.id(), index, host })
+}
+
+/// What a device tells of its interface.
+fn device_interface(name: &str, plan: &DevicePlan) -> DeviceInterface {
+    DeviceInterface { name: name.to_owned(), netns: plan.netns.clone(), side: plan.side }
 }
 
 impl From<NamespaceError> for DeviceError {
@@ -53,12 +62,10 @@ pub(crate) fn plan_interface(
     interface: &str,
     mechanism: Mechanism,
     options: &DeviceOptions,
+    netns: Option<&HeldNamespace>,
     asked: Option<u16>,
 ) -> Result<DevicePlan, DeviceError> {
-    let has = within(options.netns.as_deref(), || {
-        link_by_name(interface)?;
-        Ok(real_queue_count(interface)?)
-    })?;
+    let (index, has) = within(netns, || Ok((link_by_name(interface)?.index, real_queue_count(interface)?)))?;
     let has = u16::try_from(has).unwrap_or(u16::MAX).clamp(1, MAX_QUEUES);
     let queues = asked.unwrap_or(has);
     let region_buffers = match mechanism {
@@ -74,7 +81,19 @@ pub(crate) fn plan_interface(
             u32::from(queues) * 2 * ring_size(options)
         }
     };
-    Ok(DevicePlan { queues, region_buffers })
+    let side = side_of(netns, index, false);
+    Ok(DevicePlan { queues, region_buffers, netns: netns.cloned(), side })
+}
+
+/// Looks at what a port of the host stack's side of an interface needs.
+pub(crate) fn plan_host_stack(
+    interface: &str,
+    netns: Option<&HeldNamespace>,
+    asked: Option<u16>,
+) -> Result<DevicePlan, DeviceError> {
+    let index = within(netns, || Ok(link_by_name(interface)?.index))?;
+    let side = side_of(netns, index, true);
+    Ok(DevicePlan { netns: netns.cloned(), side, ..DevicePlan::queues(asked.unwrap_or(1)) })
 }
 
 /// Longest frame of an interface whose packets have up to `mtu` bytes.
@@ -95,28 +114,24 @@ pub(crate) fn open_interface(
     role: Role,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
-    within(options.netns.as_deref(), || {
+    within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         let mut device = match mechanism {
-            Mechanism::Xdp => open_xdp(&link, options, plan, role, home)?,
-            Mechanism::Packet => open_packet(&link, options, plan, role, false)?,
-            Mechanism::Best => match open_xdp(&link, options, plan, role, home) {
+            Mechanism::Xdp => open_xdp(&link, options, &plan, role, home)?,
+            Mechanism::Packet => open_packet(&link, options, &plan, role, false)?,
+            Mechanism::Best => match open_xdp(&link, options, &plan, role, home) {
                 Ok(device) => device,
                 Err(refused) => {
-                    let mut device = open_packet(&link, options, plan, role, true)?;
+                    let mut device = open_packet(&link, options, &plan, role, true)?;
                     device.notes.insert(0, format!("AF_XDP is not to be had: {refused}"));
                     device
                 }
             },
         };
         if !link.up {
-            let word = match &options.netns {
-                Some(netns) => format!("ip -n {netns}"),
-                None => "ip".to_owned(),
-            };
-            device.notes.push(format!("{interface} is down: `{word} link set {interface} up`"));
+            device.notes.push(format!("{interface} is down: `ip link set {interface} up`, where it is"));
         }
-        device.interface = Some(DeviceInterface { name: interface.to_owned(), netns: options.netns.clone() });
+        device.interface = Some(device_interface(interface, &plan));
         Ok(device)
     })
 }
@@ -124,7 +139,7 @@ pub(crate) fn open_interface(
 fn open_xdp(
     link: &LinkInfo,
     options: &DeviceOptions,
-    plan: DevicePlan,
+    plan: &DevicePlan,
     role: Role,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
@@ -193,7 +208,7 @@ fn promiscuity(
 fn open_packet(
     link: &LinkInfo,
     options: &DeviceOptions,
-    plan: DevicePlan,
+    plan: &DevicePlan,
     role: Role,
     alone: bool,
 ) -> Result<Device, DeviceError> {
@@ -239,12 +254,8 @@ fn open_packet(
 }
 
 /// Opens the host stack's side of an interface.
-pub(crate) fn open_host_stack(
-    interface: &str,
-    options: &DeviceOptions,
-    plan: DevicePlan,
-) -> Result<Device, DeviceError> {
-    within(options.netns.as_deref(), || {
+pub(crate) fn open_host_stack(interface: &str, plan: DevicePlan) -> Result<Device, DeviceError> {
+    within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
             return Err(DeviceError::GenericXdp(interface.to_owned()));
@@ -260,7 +271,7 @@ pub(crate) fn open_host_stack(
                 mode: host.mode,
                 max_frame_bytes: max_frame_bytes(link.mtu),
             },
-            interface: Some(DeviceInterface { name: interface.to_owned(), netns: options.netns.clone() }),
+            interface: Some(device_interface(interface, &plan)),
             notes: host.notes,
             keep: None,
         })
@@ -282,12 +293,12 @@ pub(crate) fn open_tap(
         vnet_hdr: options.vnet_hdr.unwrap_or(false),
         up: true,
     };
-    let tap = within(options.netns.as_deref(), || Ok(TapDevice::open(&wish)?))?;
+    let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open(&wish)?))?;
     Ok(Device {
         peer: None,
         queues: boxed(tap.queues),
         capabilities: Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 },
-        interface: Some(DeviceInterface { name: tap.name, netns: options.netns.clone() }),
+        interface: Some(device_interface(&tap.name, &plan)),
         notes: tap.notes,
         keep: None,
     })

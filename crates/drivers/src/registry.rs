@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ringroad_netdev::ethtool::link_speed;
 use ringroad_netdev::link::{LinkInfo, link_by_name};
+use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 use ringroad_port::port_name::{PortBase, PortName, SocketProtocol};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::eventfd;
@@ -80,10 +81,10 @@ pub fn is_own_device(base: &PortBase) -> bool {
     matches!(base, PortBase::Null { .. } | PortBase::Pcap { .. } | PortBase::Socket { .. })
 }
 
-/// Whether there is a network interface called `interface` in the calling thread's namespace.
+/// Whether `base` names a network interface, one side of it, or a TAP: a name that means another thing in each network namespace.
 #[must_use]
-pub fn has_interface(interface: &str) -> bool {
-    link_by_name(interface).is_ok()
+pub fn is_of_a_namespace(base: &PortBase) -> bool {
+    matches!(base, PortBase::Interface { .. } | PortBase::HostStack { .. } | PortBase::Tap { .. })
 }
 
 /// Looks at a device's interface, and at its speed in bit/s where it has one; `None` where the interface is gone.
@@ -94,28 +95,44 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
         let speed = link_speed(&interface.name).ok().and_then(|speed| speed.bits_per_s);
         Ok((link, speed))
     };
-    nic::within(interface.netns.as_deref(), look).ok()
+    nic::within(interface.netns.as_ref(), look).ok()
 }
 
-/// Looks at what the device that `name` names needs. `queues` is how many are wished for where the name does not say.
+/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues` is how many are
+/// wished for where the name does not say.
 ///
 /// # Errors
 /// [`DeviceError`] where it is plain now that it cannot be opened.
 pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, DeviceError> {
+    let named = name.options.device.netns.as_ref();
+    let netns = named.map(|text| text.parse::<Namespace>()?.hold()).transpose()?;
+    plan_device_in(netns.as_ref(), name, queues)
+}
+
+/// The same, an interface being found in `netns` whatever its name says.
+///
+/// # Errors
+/// As [`plan_device`].
+pub fn plan_device_in(
+    netns: Option<&HeldNamespace>,
+    name: &PortName,
+    queues: Option<u16>,
+) -> Result<DevicePlan, DeviceError> {
     let asked = name.options.queues.or(queues);
     match &name.base {
-        PortBase::Null { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
+        PortBase::Null { .. } => Ok(DevicePlan::queues(asked.unwrap_or(1))),
         PortBase::Pcap { .. } => match asked {
-            None | Some(1) => Ok(DevicePlan { queues: 1, region_buffers: 0 }),
+            None | Some(1) => Ok(DevicePlan::queues(1)),
             Some(asked) => Err(DeviceError::Queues { driver: "pcap", most: 1, asked }),
         },
         PortBase::Socket { protocol: SocketProtocol::Memif, .. } => match asked.unwrap_or(1) {
-            queues @ 1..=memif::MAX_QUEUES => Ok(DevicePlan { queues, region_buffers: 0 }),
+            queues @ 1..=memif::MAX_QUEUES => Ok(DevicePlan::queues(queues)),
             asked => Err(DeviceError::Queues { driver: "memif", most: memif::MAX_QUEUES, asked }),
         },
-        PortBase::Tap { .. } | PortBase::HostStack { .. } => {
-            Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
+        PortBase::Tap { .. } => {
+            Ok(DevicePlan { netns: netns.cloned(), ..DevicePlan::queues(asked.unwrap_or(1)) })
         }
+        PortBase::HostStack { interface } => nic::plan_host_stack(interface, netns, asked),
         PortBase::Socket { protocol: SocketProtocol::VirtioUser, .. } => {
             if name.options.device.packed == Some(true) {
                 return Err(DeviceError::NotDone {
@@ -123,11 +140,11 @@ pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, D
                     what: "packed rings; leave packed=1 out for split ones",
                 });
             }
-            Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 })
+            Ok(DevicePlan::queues(asked.unwrap_or(1)))
         }
-        PortBase::Socket { .. } => Ok(DevicePlan { queues: asked.unwrap_or(1), region_buffers: 0 }),
+        PortBase::Socket { .. } => Ok(DevicePlan::queues(asked.unwrap_or(1))),
         PortBase::Interface { interface, mechanism } => {
-            nic::plan_interface(interface, *mechanism, &name.options.device, asked)
+            nic::plan_interface(interface, *mechanism, &name.options.device, netns, asked)
         }
         other => Err(DeviceError::NotADevice(other.to_string())),
     }
@@ -171,7 +188,7 @@ pub fn open_device(
                 },
             ))
         }
-        PortBase::HostStack { interface } => nic::open_host_stack(interface, &name.options.device, plan),
+        PortBase::HostStack { interface } => nic::open_host_stack(interface, plan),
         PortBase::Socket { protocol: SocketProtocol::VhostUser, path } => {
             vhost_user::open(path, &name.options.device, plan.queues)
         }

@@ -44,6 +44,8 @@ pub struct LinkInfo {
     pub xdp: Option<AttachedXdp>,
     /// The interface it belongs to: a veth's other end, what a VLAN lies on.
     pub peer: Option<LinkPeer>,
+    /// Number of the bridge, bond or the like that it belongs to.
+    pub controller: Option<u32>,
     /// Counters since the interface was made.
     pub statistics: LinkStatistics,
 }
@@ -204,6 +206,7 @@ impl From<LinkMessage> for LinkInfo {
                     });
                 }
                 LinkAttribute::Xdp(parts) => link.xdp = attached_xdp(&parts),
+                LinkAttribute::Controller(index) => link.controller = Some(index).filter(|&index| index != 0),
                 LinkAttribute::Link(index) => peer_index = Some(index),
                 LinkAttribute::LinkNetNsId(_) => peer_elsewhere = true,
                 LinkAttribute::Stats64(stats) => link.statistics = stats.into(),

@@ -1,13 +1,15 @@
 //! Network namespaces by name, process or file, and running something in one of them.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -15,6 +17,8 @@ use crate::error::list_of;
 
 /// Where `ip netns add` keeps namespaces by name (ip-netns(8)).
 const NAMED_DIRECTORY: &str = "/run/netns";
+/// The file system that namespaces are files of (linux/magic.h).
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
 /// A network namespace.
 ///
@@ -89,21 +93,149 @@ impl Namespace {
 
     /// A descriptor of it, close-on-exec: it keeps the namespace alive, and interfaces can be moved into it.
     ///
+    /// Nothing but a namespace is opened, so that this neither waits at a pipe nor starts a device that the path leads to. That it is
+    /// one of networks is seen when it is entered.
+    ///
     /// # Errors
-    /// [`NamespaceError`]: not there, or not permitted. That it is a network namespace is seen when it is used.
+    /// [`NamespaceError`]: not there, no namespace, or not permitted.
     pub fn open(&self) -> Result<OwnedFd, NamespaceError> {
         let path = self.path();
-        File::open(&path).map(OwnedFd::from).map_err(|source| match (source.kind(), self) {
-            (io::ErrorKind::NotFound, Self::Named(name)) => {
+        let failed = |errno: Errno| match (errno, self) {
+            (Errno::NOENT, Self::Named(name)) => {
                 NamespaceError::NoSuchName { name: name.clone(), existing: named() }
             }
-            (io::ErrorKind::NotFound, Self::OfProcess(process)) => NamespaceError::NoSuchProcess(*process),
-            (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory, _) => NamespaceError::NoSuchFile(path),
-            (io::ErrorKind::PermissionDenied, _) => {
-                NamespaceError::NotPermitted { namespace: self.to_string() }
-            }
-            _ => NamespaceError::Failed { namespace: self.to_string(), source },
+            (Errno::NOENT | Errno::SRCH, Self::OfProcess(process)) => NamespaceError::NoSuchProcess(*process),
+            (Errno::NOENT | Errno::NOTDIR, _) => NamespaceError::NoSuchFile(path.clone()),
+            (Errno::ACCESS | Errno::PERM, _) => NamespaceError::NotPermitted { namespace: self.to_string() },
+            _ => NamespaceError::Failed { namespace: self.to_string(), source: errno.into() },
+        };
+        // A mere place in the file system is opened first: of it the kernel tells what it is.
+        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        if rustix::fs::fstatfs(&place).map_err(failed)?.f_type != NSFS_MAGIC {
+            return Err(NamespaceError::NotANamespace(path));
+        }
+        let place = format!("/proc/thread-self/fd/{}", place.as_raw_fd());
+        rustix::fs::open(place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
+    }
+
+    /// Opens it to keep.
+    ///
+    /// # Errors
+    /// As [`Namespace::open`].
+    pub fn hold(&self) -> Result<HeldNamespace, NamespaceError> {
+        let file = self.open()?;
+        let stat = rustix::fs::fstat(&file)
+            .map_err(|errno| NamespaceError::Failed { namespace: self.to_string(), source: errno.into() })?;
+        let id = NamespaceId { device: stat.st_dev, inode: stat.st_ino };
+        let label = match self {
+            Self::Named(name) => name.clone(),
+            _ => id.in_words(),
+        };
+        Ok(HeldNamespace { id, file: Arc::new(file), label })
+    }
+}
+
+/// Which network namespace it is, whatever it is called. No other has the same as long as this one is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId {
+    device: u64,
+    inode: u64,
+}
+
+impl NamespaceId {
+    /// That of the file at `path`.
+    fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino() })
+    }
+
+    /// Its name, or, where it has none, the kernel's number.
+    fn in_words(self) -> String {
+        let is_it = |name: &String| Self::of(&Namespace::Named(name.clone()).path()) == Some(self);
+        named().into_iter().find(is_it).unwrap_or_else(|| format!("net:[{}]", self.inode))
+    }
+}
+
+/// A network namespace that is held open: it stays, and stays the same, whatever becomes of its name and of the processes in it.
+#[derive(Debug, Clone)]
+pub struct HeldNamespace {
+    id: NamespaceId,
+    file: Arc<OwnedFd>,
+    label: String,
+}
+
+impl PartialEq for HeldNamespace {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for HeldNamespace {}
+
+impl HeldNamespace {
+    /// The one that a process is in: `pidfd` stands for the process, and `process` is its number here.
+    ///
+    /// # Errors
+    /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] where the process has ended, so that its number may be another's.
+    pub fn of_process(process: u32, pidfd: impl AsFd) -> Result<Self, NamespaceError> {
+        let held = Namespace::OfProcess(process).hold()?;
+        // Only after opening: a process that is there still has been there all the time.
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&now)) {
+            Ok(0) => Ok(held),
+            _ => Err(NamespaceError::NoSuchProcess(process)),
+        }
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn id(&self) -> NamespaceId {
+        self.id
+    }
+
+    /// What people call it: the name by which it was opened or one that `ip netns list` has for it, else the kernel's `net:[...]`.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whether it is that of the calling thread.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        NamespaceId::of(&Namespace::Current.path()) == Some(self.id)
+    }
+
+    /// Runs `f` in it, as [`in_namespace`] does.
+    ///
+    /// # Errors
+    /// [`NamespaceError`]; `f` has not run then.
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+        if self.is_current() {
+            return Ok(f());
+        }
+        let failed = |source: io::Error| NamespaceError::Failed { namespace: self.to_string(), source };
+        let entered = || {
+            move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(
+                |errno| match errno {
+                    Errno::PERM => NamespaceError::NotPermitted { namespace: self.to_string() },
+                    Errno::INVAL => NamespaceError::NotANamespace(PathBuf::from(&self.label)),
+                    other => failed(other.into()),
+                },
+            )?;
+            Ok(f())
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .name("namespace".to_owned())
+                .spawn_scoped(scope, entered)
+                .map_err(failed)?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+impl fmt::Display for HeldNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "network namespace {}", self.label)
     }
 }
 
@@ -148,27 +280,10 @@ pub fn in_namespace<T: Send>(
     namespace: &Namespace,
     f: impl FnOnce() -> T + Send,
 ) -> Result<T, NamespaceError> {
-    if *namespace == Namespace::Current {
-        return Ok(f());
+    match namespace {
+        Namespace::Current => Ok(f()),
+        other => other.hold()?.run(f),
     }
-    let target = namespace.open()?;
-    let entered = || {
-        move_into_link_name_space(target.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|errno| {
-            match errno {
-                Errno::PERM => NamespaceError::NotPermitted { namespace: namespace.to_string() },
-                Errno::INVAL => NamespaceError::NotANamespace(namespace.path()),
-                other => NamespaceError::Failed { namespace: namespace.to_string(), source: other.into() },
-            }
-        })?;
-        Ok(f())
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("namespace".to_owned())
-            .spawn_scoped(scope, entered)
-            .map_err(|source| NamespaceError::Failed { namespace: namespace.to_string(), source })?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// The names that `ip netns list` shows.
@@ -181,13 +296,8 @@ fn named() -> Vec<String> {
 
 /// How to call the calling thread's namespace in a message; `None` where it is the one this process started in.
 pub(crate) fn current_in_words() -> Option<String> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let here = identity(&Namespace::Current.path())?;
-    if identity(Path::new("/proc/self/ns/net")) == Some(here) {
-        return None;
-    }
-    let is_here = |name: &String| identity(&Namespace::Named(name.clone()).path()) == Some(here);
-    Some(named().into_iter().find(is_here).unwrap_or_else(|| format!("net:[{}]", here.1)))
+    let here = NamespaceId::of(&Namespace::Current.path())?;
+    (NamespaceId::of(Path::new("/proc/self/ns/net")) != Some(here)).then(|| here.in_words())
 }
 
 #[cfg(test)]
@@ -267,11 +377,50 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_the_place_of_a_namespace_is_refused_without_waiting_for_its_other_end() {
+        let path = std::env::temp_dir().join(format!("rrnd-pipe-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = Namespace::File(path.clone()).open().unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(refused, NamespaceError::NotANamespace(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_namespace_that_is_held_is_the_same_by_every_name_and_outlives_them() {
+        in_new_namespace(|| {
+            let named = Named::new();
+            let held = Namespace::Named(named.0.clone()).hold().unwrap();
+            let by_file = Namespace::File(Path::new(NAMED_DIRECTORY).join(&named.0)).hold().unwrap();
+            assert_eq!((held.id(), held.label()), (by_file.id(), by_file.label()));
+            assert!(!held.is_current());
+            assert_ne!(held.id(), Namespace::Current.hold().unwrap().id());
+            drop(named);
+            assert_eq!(held.run(|| links().unwrap().len()).unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn a_process_that_has_ended_tells_no_namespace_even_where_its_number_is_in_use() {
+        in_new_namespace(|| {
+            let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+            let pid = rustix::process::Pid::from_child(&child);
+            let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+            assert!(HeldNamespace::of_process(child.id(), &pidfd).is_ok());
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            // This process stands for one that got the number afterwards.
+            let refused = HeldNamespace::of_process(std::process::id(), &pidfd).unwrap_err();
+            assert!(matches!(refused, NamespaceError::NoSuchProcess(_)), "{refused}");
+        });
+    }
+
+    #[test]
     fn without_the_right_a_namespace_is_not_entered() {
         in_new_namespace(|| {
-            let file = Namespace::File("/proc/thread-self/ns/net".into());
+            let named = Named::new();
+            let readable = Namespace::Named(named.0.clone());
             without_rights(|| {
-                for namespace in [&file, &Namespace::OfProcess(1)] {
+                for namespace in [&readable, &Namespace::OfProcess(1)] {
                     let refused = in_namespace(namespace, || ()).unwrap_err();
                     assert!(matches!(refused, NamespaceError::NotPermitted { .. }), "{refused}");
                 }

@@ -69,7 +69,7 @@ pub(crate) enum Wisher {
 /// Wishes that devices understand; `None` leaves the default. In a name: `eth0@mode=native,busy-poll=50,netns=blue`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct DeviceOptions {
-    /// `netns=NAME|PID`: network namespace in which the interface is; else the datapath's own.
+    /// `netns=NAME|PID`: network namespace in which the interface is; else that of the program that names it.
     pub netns: Option<String>,
     /// `mode=auto|zero-copy|native|generic`: of AF_XDP.
     pub mode: Option<XdpMode>,

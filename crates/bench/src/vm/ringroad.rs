@@ -46,8 +46,14 @@ impl GuestSwitch for RingroadSwitch {
             let name = format!("vale{switch}:{port}");
             let driver = format!("vhost-user:{}", ground.socket(port).display());
             let command = format!("ringroad attach {name} --driver {driver}");
-            let request =
-                Request::Attach { name, driver: Some(driver), host: false, wish: PortWish::default() };
+            let request = Request::Attach {
+                name,
+                driver: Some(driver),
+                for_program: false,
+                host: false,
+                take: false,
+                wish: PortWish::default(),
+            };
             match connection.request(&request) {
                 Ok((Reply::Attached(_), _)) => {}
                 Ok((reply, _)) => return Err(failed(&command, format!("{reply:?}"))),

@@ -11,20 +11,26 @@ use crate::output::Output;
 /// Make a port that stays until it is detached
 ///
 /// A port called like a network interface is that interface: `ringroad attach vale0:eth0`, and with --host its host stack gets a port
-/// too, vale0:eth0^. Other names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`; without one the port
-/// waits for a program to open it. The daemon is started where none runs.
+/// too, vale0:eth0^. Interfaces are those of the network namespace in which the command runs. Other names need a driver, such as
+/// `ringroad attach vale0:in --driver pcap:FILE`, or --for-program. The daemon is started where none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// Name of the port, such as vale0:a
     #[arg(value_name = "PORT")]
     name: String,
     /// What serves the port, such as xdp:eth0@mode=native, tap:t0, null:size=60 or pcap:FILE [default: the interface of the
-    /// port's name, or a program that opens it]
+    /// port's name]
     #[arg(long, value_name = "DRIVER")]
     driver: Option<String>,
+    /// Let the port wait for a program to open it
+    #[arg(long, conflicts_with_all = ["driver", "host", "take", "netns", "force"])]
+    for_program: bool,
     /// Attach the host stack's side of the interface too
     #[arg(long)]
     host: bool,
+    /// Attach an interface that the host uses, and cut the host off from it
+    #[arg(long, conflicts_with = "host")]
+    take: bool,
     #[command(flatten)]
     sizes: PortSizes,
 }
@@ -36,8 +42,14 @@ impl Attach {
         let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);
         let device = self.driver.as_deref().or(own.filter(|_| self.sizes.names_a_device()));
         let driver = device.map(|device| self.sizes.device(device));
-        let request =
-            Request::Attach { name: self.name.clone(), driver, host: self.host, wish: self.sizes.wish() };
+        let request = Request::Attach {
+            name: self.name.clone(),
+            driver,
+            for_program: self.for_program,
+            host: self.host,
+            take: self.take,
+            wish: self.sizes.wish(),
+        };
         match global.connect()?.request(&request)?.0 {
             Reply::Attached(ports) => output.result(&ports, |ports| {
                 let line = |port: &AttachedPort| {

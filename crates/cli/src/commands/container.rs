@@ -18,7 +18,7 @@ use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
 use crate::commands::link::joint::{self, Joint};
-use crate::commands::link::outside;
+use crate::commands::link::{Outside, outside};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -179,10 +179,10 @@ impl Container {
         namespace: &Namespace,
         interface: &str,
     ) -> Result<String, Failure> {
-        let (outside, _) = outside(guest.daemon())?;
+        let Outside { namespace: outside, process, .. } = outside(guest.daemon())?;
         let joint = Joint::make(&outside, namespace, interface, None)?;
         guest.note(|record| record.interface = Some(joint.outer.clone()))?;
-        let port = guest.attach(&self.port, format!("xdp:{}", joint.outer))?;
+        let port = guest.attach(&self.port, format!("xdp:{}@netns={process}", joint.outer))?;
         if let Some(MacAddress(mac)) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }

@@ -71,7 +71,14 @@ impl Guest {
     /// Attaches a port for it.
     pub(super) fn attach(&mut self, port: &str, driver: String) -> Result<AttachedPort, Failure> {
         let wish = PortWish::default();
-        let request = Request::Attach { name: port.to_owned(), driver: Some(driver), host: false, wish };
+        let request = Request::Attach {
+            name: port.to_owned(),
+            driver: Some(driver),
+            for_program: false,
+            host: false,
+            take: false,
+            wish,
+        };
         let attached = match self.daemon.request(&request)?.0 {
             Reply::Attached(ports) => ports.into_iter().next(),
             reply => return Err(Failure::reply(&reply)),

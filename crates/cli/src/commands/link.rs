@@ -83,7 +83,7 @@ impl Link {
         let stop = StopFlag::on_signals()?;
         ringroad::ensure_daemon(&global.socket_path())?;
         let mut daemon = global.connect()?;
-        let (outside, ports) = outside(&mut daemon)?;
+        let Outside { namespace: outside, process, ports } = outside(&mut daemon)?;
 
         let mut made: Vec<(Joint, Option<String>)> = Vec::new();
         let mut links = Vec::new();
@@ -96,7 +96,7 @@ impl Link {
                 let name = format!("{}:{}", self.switch, joint.outer);
                 made.push((joint.clone(), None));
                 clear_stale(&mut daemon, &ports, &name)?;
-                let port = attach(&mut daemon, name.clone(), &joint.outer)?;
+                let port = attach(&mut daemon, name.clone(), &joint.outer, process)?;
                 if let Some((_, attached)) = made.last_mut() {
                     *attached = Some(name);
                 }
@@ -144,8 +144,18 @@ impl Link {
     }
 }
 
-/// The daemon's network namespace, and its ports.
-pub(super) fn outside(daemon: &mut Connection) -> Result<(Namespace, Vec<PortReport>), Failure> {
+/// Where the daemon is.
+pub(super) struct Outside {
+    /// Its network namespace, as this process names it.
+    pub(super) namespace: Namespace,
+    /// Its process, as it sees itself: so it takes its own namespace by `@netns=`.
+    pub(super) process: u32,
+    /// Its ports.
+    pub(super) ports: Vec<PortReport>,
+}
+
+/// Looks where the daemon is.
+pub(super) fn outside(daemon: &mut Connection) -> Result<Outside, Failure> {
     let status = daemon.status()?;
     // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
     let process = match status.started {
@@ -153,7 +163,9 @@ pub(super) fn outside(daemon: &mut Connection) -> Result<(Namespace, Vec<PortRep
         _ => daemon.daemon().pid,
     };
     match process {
-        Some(process) => Ok((Namespace::OfProcess(process), status.ports)),
+        Some(process) => {
+            Ok(Outside { namespace: Namespace::OfProcess(process), process: status.pid, ports: status.ports })
+        }
         None => Err(Failure::new(
             "the daemon's network namespace cannot be seen: it runs in another PID namespace",
             "run this command beside the daemon",
@@ -161,9 +173,20 @@ pub(super) fn outside(daemon: &mut Connection) -> Result<(Namespace, Vec<PortRep
     }
 }
 
-fn attach(daemon: &mut Connection, name: String, interface: &str) -> Result<AttachedPort, Failure> {
-    let driver = Some(interface.to_owned());
-    let request = Request::Attach { name, driver, host: false, wish: PortWish::default() };
+fn attach(
+    daemon: &mut Connection,
+    name: String,
+    interface: &str,
+    process: u32,
+) -> Result<AttachedPort, Failure> {
+    let request = Request::Attach {
+        name,
+        driver: Some(format!("{interface}@netns={process}")),
+        for_program: false,
+        host: false,
+        take: false,
+        wish: PortWish::default(),
+    };
     match daemon.request(&request)?.0 {
         Reply::Attached(ports) => {
             ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))

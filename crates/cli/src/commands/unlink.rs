@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::commands::link::joint::{self, Joint};
-use crate::commands::link::{INNER_NAME, detach, outside};
+use crate::commands::link::{INNER_NAME, Outside, detach, outside};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -43,7 +43,10 @@ impl Unlink {
             },
         };
         let (outside, ports) = match &mut daemon {
-            Some(daemon) => outside(daemon)?,
+            Some(daemon) => {
+                let Outside { namespace, ports, .. } = outside(daemon)?;
+                (namespace, ports)
+            }
             None => (Namespace::Current, Vec::new()),
         };
         // All are found before any is touched, so that a slip in a name changes nothing.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ringroad_control::netmap::{ExternalMemory, PortSizes};
-use ringroad_drivers::registry::plan_device;
+use ringroad_drivers::registry::plan_device_in;
 use ringroad_netdev::link::link_by_name;
-use ringroad_netdev::namespace::{Namespace, in_namespace};
+use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port::port_name::{PortName, check_plain_name};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES, SLOTS_RANGE};
 use rustix::io::Errno;
@@ -17,8 +17,10 @@ use super::port::{Kind, NetmapPort};
 use super::quota::Counted;
 use super::service::Service;
 use super::{Asker, Netmap};
+use crate::claims::holder_of;
 use crate::port_entries::{Client, ClientId, Origin, Sizes, SwitchPort};
 use crate::ports::{NETMAP_DRIVER, Ports};
+use crate::whereabouts::Whereabouts;
 
 /// Most rings of a direction of a pipe.
 const MAX_PIPE_RINGS: u16 = 256;
@@ -94,19 +96,20 @@ impl Netmap {
     }
 
     /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface is looked for.
-    fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<OtherNamespace>) {
+    fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
                 let key = self.persistent_on(switch, port);
                 (key.unwrap_or_else(|| PortKey::Switch { switch: switch.clone(), port: port.clone() }), None)
             }
             Base::Plain(name) => {
-                let netns = netns_of(asker);
+                let persistent = (PortKey::Persistent(name.clone()), None);
+                let Ok(netns) = asker.place.home() else { return persistent };
                 // Nobody takes an interface's name away by calling a port so.
-                let key = interface_key(name, netns.as_ref());
-                match self.ports.contains_key(&key) || interface_exists(name, netns.as_ref()) {
-                    true => (key, netns),
-                    false => (PortKey::Persistent(name.clone()), None),
+                let key = interface_key(name, &netns);
+                match self.ports.contains_key(&key) || has_interface(&netns, name) {
+                    true => (key, Some(netns)),
+                    false => persistent,
                 }
             }
         }
@@ -133,7 +136,7 @@ impl Netmap {
         ports: &mut Ports,
         asker: Asker<'_>,
         key: &PortKey,
-        netns: Option<OtherNamespace>,
+        netns: Option<HeldNamespace>,
         wish: &Wish,
     ) -> Result<(), Failure> {
         if self.is_there(asker, key)? {
@@ -168,7 +171,7 @@ impl Netmap {
         let persistent = self.ports.get(&PortKey::Persistent(port.to_owned()));
         let is_persistent =
             persistent.is_some_and(|port| matches!(port.kind, Kind::Persistent { automatic: false, .. }));
-        if is_persistent || interface_exists(port, netns_of(asker).as_ref()) {
+        if is_persistent || interface_exists(port, asker.place) {
             return Err(fail(Errno::INVAL, format!("{port} is an interface: attach it to {switch}")));
         }
         let sizes = clamp_sizes(&wish.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
@@ -183,30 +186,19 @@ impl Netmap {
         asker: Asker<'_>,
         key: &PortKey,
         plain: &str,
-        netns: Option<OtherNamespace>,
+        netns: Option<HeldNamespace>,
         wish: &Wish,
     ) -> Result<(), Failure> {
         asker.check_free(key, true)?;
         self.check_quota(asker, Counted::Ports)?;
-        let taken = ports.devices.contains_key(&key.to_string())
-            || ports
-                .on_switches
-                .values()
-                .filter_map(|port| port.device.as_ref()?.interface.as_ref())
-                .any(|interface| interface.name == plain && interface.netns.is_some() == netns.is_some());
-        if taken {
-            return Err(fail(
-                Errno::BUSY,
-                format!("{plain} is attached to a switch, or open in another program"),
-            ));
+        let unknown = || fail(Errno::NXIO, format!("{plain} vanished"));
+        let netns = netns.ok_or_else(unknown)?;
+        let name: PortName = plain.parse().map_err(|error| fail(Errno::NXIO, format!("{plain}: {error}")))?;
+        let plan = plan_device_in(Some(&netns), &name, None)?;
+        if let Some(holder) = plan.side.and_then(|side| holder_of(side).or_else(|| holder_of(side.other()))) {
+            return Err(fail(Errno::BUSY, format!("{holder} has {plain}")));
         }
-        let mut spelled = plain.to_owned();
-        if let Some(netns) = &netns {
-            spelled += &format!("@netns={}", netns.pid);
-        }
-        let name: PortName =
-            spelled.parse().map_err(|error| fail(Errno::NXIO, format!("{plain}: {error}")))?;
-        let queues = plan_device(&name, None)?.queues;
+        let queues = plan.queues;
         let host = |wished: u16| wished.clamp(1, MAX_QUEUES);
         let sizes = PortSizes {
             tx_slots: DEFAULT_SLOTS,
@@ -225,7 +217,7 @@ impl Netmap {
             (None, 0) => self.memory.for_interface(uid)?,
             _ => self.memory_for(ports, asker, wish, &sizes)?,
         };
-        let kind = Kind::Interface { interface: plain.to_owned(), netns: netns.map(|netns| netns.pid) };
+        let kind = Kind::Interface { interface: plain.to_owned(), netns };
         self.insert(key.clone(), NetmapPort::new(plain, kind, asker.client, memory, sizes))
     }
 
@@ -400,34 +392,17 @@ impl Netmap {
     }
 }
 
-/// A network namespace that is not the daemon's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OtherNamespace {
-    /// What it is called whoever is in it, such as `net:[4026531840]`.
-    identity: String,
-    /// A process in it.
-    pub(crate) pid: String,
-}
-
 /// Under which key an interface is known.
-fn interface_key(name: &str, netns: Option<&OtherNamespace>) -> PortKey {
-    PortKey::Interface { interface: name.to_owned(), netns: netns.map(|netns| netns.identity.clone()) }
+fn interface_key(name: &str, netns: &HeldNamespace) -> PortKey {
+    let netns = (!netns.is_current()).then(|| netns.label().to_owned());
+    PortKey::Interface { interface: name.to_owned(), netns }
 }
 
-/// The asking process's network namespace, where it is not the daemon's own.
-pub(crate) fn netns_of(asker: Asker<'_>) -> Option<OtherNamespace> {
-    let pid = asker.client.peer.pid?.to_string();
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let (own, theirs) = (of("thread-self")?, of(&pid)?);
-    (own != theirs).then(|| OtherNamespace { identity: theirs.to_string_lossy().into_owned(), pid })
+fn has_interface(netns: &HeldNamespace, name: &str) -> bool {
+    netns.run(|| link_by_name(name).is_ok()).unwrap_or(false)
 }
 
-/// Whether there is an interface of that name in a namespace.
-pub(crate) fn interface_exists(name: &str, netns: Option<&OtherNamespace>) -> bool {
-    let namespace = match netns.map(|netns| netns.pid.parse::<Namespace>()) {
-        Some(Ok(namespace)) => namespace,
-        Some(Err(_)) => return false,
-        None => Namespace::Current,
-    };
-    in_namespace(&namespace, || link_by_name(name).is_ok()).unwrap_or(false)
+/// Whether whoever asks has an interface of that name.
+pub(crate) fn interface_exists(name: &str, place: Whereabouts<'_>) -> bool {
+    place.home().is_ok_and(|netns| has_interface(&netns, name))
 }

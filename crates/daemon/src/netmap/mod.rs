@@ -32,6 +32,7 @@ use rustix::io::Errno;
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
+use crate::whereabouts::Whereabouts;
 use failure::{Failure, fail};
 use memory::{Memory, MemoryRegion};
 use name::PortKey;
@@ -96,6 +97,8 @@ pub struct Asker<'a> {
     pub client: &'a Client,
     /// The rules.
     pub permissions: &'a Permissions,
+    /// Where its interfaces are.
+    pub place: Whereabouts<'a>,
 }
 
 impl Asker<'_> {

@@ -94,7 +94,7 @@ pub(crate) enum PortKey {
     Switch { switch: String, port: String },
     /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
     Persistent(String),
-    /// An interface; `netns` is the identity of a network namespace that is not the daemon's.
+    /// An interface; `netns` is what a network namespace is called that is not the daemon's.
     Interface { interface: String, netns: Option<String> },
     /// An end of a pipe.
     Pipe { parent: Box<PortKey>, id: String, master: bool },
@@ -130,7 +130,7 @@ impl fmt::Display for PortKey {
         match self {
             Self::Switch { switch, port } => write!(f, "{switch}:{port}"),
             Self::Persistent(name) | Self::Interface { interface: name, netns: None } => f.write_str(name),
-            Self::Interface { interface, netns: Some(netns) } => write!(f, "{interface}@{netns}"),
+            Self::Interface { interface, netns: Some(netns) } => write!(f, "{interface}@netns={netns}"),
             Self::Pipe { parent, id, master: true } => write!(f, "{parent}{{{id}"),
             Self::Pipe { parent, id, master: false } => write!(f, "{parent}}}{id}"),
             Self::Monitor { of, device } => write!(f, "{of}/{device}"),

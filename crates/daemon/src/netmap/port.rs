@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ringroad_control::netmap::{Offsets, PortSizes};
 use ringroad_drivers::shm::{QueueEvents, QueueState};
+use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_ring::cursor::{advance, distance};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{RingPlan, RingView, lay_out_fake_ring, lay_out_ring, listed_extra_buffers};
@@ -37,7 +38,7 @@ pub(crate) enum Kind {
     /// Made by NEWIF, or by the first pipe of a name that nothing has (`automatic`, gone with its last user).
     Persistent { automatic: bool, switch: Option<String> },
     /// A network interface.
-    Interface { interface: String, netns: Option<String> },
+    Interface { interface: String, netns: HeldNamespace },
     /// One end of a pipe.
     Pipe { parent: PortKey, peer: PortKey, master: bool },
     /// Onlooker of another port.

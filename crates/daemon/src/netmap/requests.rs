@@ -12,14 +12,14 @@ use rustix::io::Errno;
 
 use super::bind::mode;
 use super::failure::{Failure, fail};
-use super::find::{Wish, clamp_sizes, interface_exists, netns_of};
+use super::find::{Wish, clamp_sizes, interface_exists};
 use super::memory::{GLOBAL, global_geometry};
 use super::name::{Name, PortKey};
 use super::port::{Kind, NetmapPort};
 use super::service::Service;
 use super::{Asker, Netmap};
 use crate::port_entries::Origin;
-use crate::ports::{NETMAP_DRIVER, Ports, unbound};
+use crate::ports::{Attachment, NETMAP_DRIVER, Ports, ServedBy, unbound};
 
 /// Index that stands for "no port".
 const NO_PORT: u32 = 255;
@@ -70,7 +70,7 @@ impl Netmap {
             }
             NetmapRequest::ValeDeleteInterface { name } => {
                 asker.check_administers()?;
-                self.delete_interface(ports, &name)
+                self.delete_interface(ports, asker, &name)
             }
             NetmapRequest::PollingEnable { name, mode, first_cpu, cpus } => {
                 asker.check_administers()?;
@@ -208,8 +208,7 @@ impl Netmap {
         if ports.on_switches.contains_key(&key) {
             return Err(fail(Errno::BUSY, format!("{key} is attached already")));
         }
-        let netns = netns_of(asker);
-        if interface_exists(&port, netns.as_ref()) {
+        if interface_exists(&port, asker.place) {
             if self.known(asker, &port).is_ok() {
                 return Err(fail(Errno::BUSY, format!("{port} is in use by a program")));
             }
@@ -227,10 +226,12 @@ impl Netmap {
                 None => self.attach_own(ports, asker, &switch, &port),
             };
         }
-        let netns = netns.map(|netns| format!("@netns={}", netns.pid)).unwrap_or_default();
         let base = PortBase::Switch { switch, port: port.clone() };
         let full = PortName { base, options: PortOptions::default() };
-        ports.attach(&full, Some(&format!("{port}{netns}")), host, &PortWish::default(), Origin::Command)?;
+        let wish = PortWish::default();
+        // `vale-ctl -a` and `-h` say which of the two is meant.
+        let attachment = Attachment { served_by: ServedBy::Namesake, host, take: true, wish: &wish };
+        ports.attach(&full, attachment, asker.place, Origin::Command)?;
         let index = ports.on_switches.get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
     }
@@ -342,7 +343,7 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{name} would be taken for a port of a switch")));
         }
         let key = PortKey::Persistent(name.to_owned());
-        if self.ports.contains_key(&key) || interface_exists(name, netns_of(asker).as_ref()) {
+        if self.ports.contains_key(&key) || interface_exists(name, asker.place) {
             return Err(fail(Errno::EXIST, format!("{name} exists")));
         }
         let sizes = clamp_sizes(&sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
@@ -355,10 +356,15 @@ impl Netmap {
         Ok(reply)
     }
 
-    fn delete_interface(&mut self, ports: &Ports, name: &str) -> Result<NetmapReply, Failure> {
+    fn delete_interface(
+        &mut self,
+        ports: &Ports,
+        asker: Asker<'_>,
+        name: &str,
+    ) -> Result<NetmapReply, Failure> {
         let key = PortKey::Persistent(name.to_owned());
         let Some(port) = self.ports.get(&key) else {
-            let exists = interface_exists(name, None) || ports.on_switches.contains_key(name);
+            let exists = interface_exists(name, asker.place) || ports.on_switches.contains_key(name);
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
             return Err(fail(errno, format!("{name:?} is no persistent port")));
         };

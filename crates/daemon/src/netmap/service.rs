@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share, WireId};
 use ringroad_drivers::device::{Device, Role};
-use ringroad_drivers::registry::{open_device, plan_device};
+use ringroad_drivers::registry::{open_device, plan_device, plan_device_in};
 use ringroad_drivers::shm::{ShmQueue, Watch};
+use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port::port_name::PortName;
 use ringroad_ring::datapath_end::{RxPutEnd, SlotRule, TxTakeEnd};
 use ringroad_ring::layout::Direction;
@@ -14,6 +15,7 @@ use tracing::info;
 
 use super::failure::{Failure, fail};
 use super::port::{Kind, NetmapPort, offset_mask};
+use crate::claims::Claim;
 use crate::devices::parts;
 use crate::ports::unbound;
 
@@ -49,18 +51,12 @@ pub(crate) enum Side {
     Host,
 }
 
-/// The name under which the daemon's drivers know an interface in a namespace.
-pub(crate) fn device_name(
-    interface: &str,
-    side: Side,
-    netns: Option<&str>,
-    queues: u16,
-) -> Result<PortName, Failure> {
-    let netns = netns.map(|netns| format!(",netns={netns}")).unwrap_or_default();
+/// The name under which the daemon's drivers know an interface.
+pub(crate) fn device_name(interface: &str, side: Side, queues: u16) -> Result<PortName, Failure> {
     let spelled = match side {
-        Side::Nic => format!("{interface}@queues={queues}{netns}"),
-        Side::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}{netns}"),
-        Side::Host => format!("{interface}^@queues={queues}{netns}"),
+        Side::Nic => format!("{interface}@queues={queues}"),
+        Side::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}"),
+        Side::Host => format!("{interface}^@queues={queues}"),
     };
     spelled.parse().map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
 }
@@ -135,9 +131,7 @@ impl NetmapPort {
                     self.service = if served { Service::None } else { Service::Switch };
                 }
             }
-            Kind::Interface { interface, netns } => {
-                self.serve_interface(fabric, &interface, netns.as_deref())?
-            }
+            Kind::Interface { interface, netns } => self.serve_interface(fabric, &interface, &netns)?,
             Kind::Pipe { .. } | Kind::Monitor { .. } | Kind::Null => {}
         }
         Ok(None)
@@ -148,7 +142,7 @@ impl NetmapPort {
         &mut self,
         fabric: &mut Fabric,
         interface: &str,
-        netns: Option<&str>,
+        netns: &HeldNamespace,
     ) -> Result<(), Failure> {
         let used = |host| self.rings.iter().any(|ring| ring.host == host && ring.users > 0);
         let (nic_used, host_used) = (used(false), used(true));
@@ -160,15 +154,15 @@ impl NetmapPort {
             nic.as_ref().is_some_and(|nic| nic.device.capabilities.mode.contains("generic"))
         };
         let mut open = || {
-            let name = || device_name(interface, Side::Nic, netns, self.queues());
-            nic = self.side(fabric, nic.take(), nic_used, name)?;
+            let name = || device_name(interface, Side::Nic, self.queues());
+            nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
             if host_used && is_generic(&nic) {
-                nic = self.side(fabric, nic.take(), false, name)?;
-                let name = || device_name(interface, Side::NicBesideHost, netns, self.queues());
-                nic = self.side(fabric, nic.take(), nic_used, name)?;
+                nic = self.side(fabric, netns, nic.take(), false, name)?;
+                let name = || device_name(interface, Side::NicBesideHost, self.queues());
+                nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
             }
-            let name = || device_name(interface, Side::Host, netns, self.host_queues());
-            host = self.side(fabric, host.take(), host_used, name)?;
+            let name = || device_name(interface, Side::Host, self.host_queues());
+            host = self.side(fabric, netns, host.take(), host_used, name)?;
             Ok(())
         };
         let opened = open();
@@ -179,6 +173,7 @@ impl NetmapPort {
     fn side(
         &self,
         fabric: &mut Fabric,
+        netns: &HeldNamespace,
         side: Option<Box<OpenSide>>,
         used: bool,
         name: impl FnOnce() -> Result<PortName, Failure>,
@@ -190,8 +185,13 @@ impl NetmapPort {
             }
             (None, true) => {
                 let name = name()?;
-                let plan = plan_device(&name, None)?;
+                let plan = plan_device_in(Some(netns), &name, None)?;
+                let holder = format!("netmap programs, as {}", self.name);
+                let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
                 let mut device = open_device(&name, plan, Role::Program, Some(&self.memory.home))?;
+                if let Some(claim) = claim {
+                    claim.give_to(&mut device);
+                }
                 for note in &device.notes {
                     info!(visited = %self.name, "{note}");
                 }

@@ -8,6 +8,7 @@ use ringroad_switch::MacTableConfig;
 use super::bind::{flag, mode};
 use super::*;
 use crate::config::Allow;
+use crate::devices::NamedDevice;
 
 const ROOT: u32 = 0;
 const OWNER: u32 = 65_534;
@@ -45,12 +46,16 @@ impl Site {
 
     fn device(&mut self, uid: u32) -> Result<Badge, Failure> {
         let client = self.client(uid);
-        self.netmap.open_device(Asker { client: &client, permissions: &self.permissions })
+        self.netmap.open_device(Asker {
+            client: &client,
+            permissions: &self.permissions,
+            place: Whereabouts::OWN,
+        })
     }
 
     fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
         let client = self.client(uid);
-        let asker = Asker { client: &client, permissions: &self.permissions };
+        let asker = Asker { client: &client, permissions: &self.permissions, place: Whereabouts::OWN };
         match self.netmap.answer(&mut self.ports, asker, device, request).reply {
             NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),
@@ -283,7 +288,8 @@ fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
     let mut site = Site::new(&[]);
     let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();
     let client = site.client(STRANGER);
-    let opened = site.ports.open(&"vale0:a".parse().unwrap(), &Default::default(), &client);
+    let named = NamedDevice { spelled: "vale0:a".into(), name: "vale0:a".parse().unwrap(), netns: None };
+    let opened = site.ports.open(&named, &Default::default(), &client);
     opened.unwrap();
     site.close(pipe);
     assert!(site.ports.on_switches.contains_key("vale0:a"));

@@ -10,7 +10,7 @@ use ringroad_netdev::link::{link_by_name, links};
 use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_mtu, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::offload::{Offload, set_offload};
-use ringroad_netdev::{Namespace, NetdevError, in_namespace};
+use ringroad_netdev::{Namespace, NamespaceId, NetdevError, in_namespace};
 
 use crate::failure::Failure;
 
@@ -57,16 +57,15 @@ pub(super) fn command_prefix(namespace: &Namespace) -> String {
     launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
 }
 
-/// Makes sure that `namespace` can be entered and that `inner` is free there; gives device and inode of the namespace.
-pub(in crate::commands) fn look(namespace: &Namespace, inner: &str) -> Result<(u64, u64), Failure> {
-    let file = rustix::fs::fstat(namespace.open()?)
-        .map_err(|errno| Failure::new(format!("looking at {namespace}: {errno}"), ""))?;
-    match in_namespace(namespace, || link_by_name(inner))? {
+/// Makes sure that `namespace` can be entered and that `inner` is free there; tells which it is.
+pub(in crate::commands) fn look(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
+    let held = namespace.hold()?;
+    match held.run(|| link_by_name(inner))? {
         Ok(_) => Err(Failure::new(
             format!("{namespace} has an interface {inner} already"),
             "take it back with ringroad unlink, or choose another name with --name",
         )),
-        Err(error) if error.is_no_interface() => Ok((file.st_dev, file.st_ino)),
+        Err(error) if error.is_no_interface() => Ok(held.id()),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,0 +1,57 @@
+//! Who has which side of a network interface. One port has it, whatever mechanism serves that: else frames would come to two, or go out again where
+//! they came from. The interfaces are the machine's, so there is one list for the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ringroad_control::message::ErrorKind;
+use ringroad_drivers::device::{Device, InterfaceSide};
+
+use crate::refusal::{Refusal, refuse};
+
+static CLAIMS: Mutex<BTreeMap<InterfaceSide, String>> = Mutex::new(BTreeMap::new());
+
+fn claims() -> MutexGuard<'static, BTreeMap<InterfaceSide, String>> {
+    CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A side of an interface, had until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim(InterfaceSide);
+
+impl Claim {
+    /// Takes `side` for `holder`, a port with its program, if it has one.
+    ///
+    /// # Errors
+    /// Somebody has it.
+    pub(crate) fn take(side: InterfaceSide, holder: &str) -> Result<Self, Refusal> {
+        let mut claims = claims();
+        match claims.get(&side) {
+            Some(other) => Err(refuse(
+                ErrorKind::PortTaken,
+                format!("{holder}: the interface is taken already, by {other}"),
+                "one port has it at a time: take that one off (ringroad detach), or end its program",
+            )),
+            None => {
+                claims.insert(side, holder.to_owned());
+                Ok(Self(side))
+            }
+        }
+    }
+
+    /// Lets `device` have it for as long as it is there.
+    pub(crate) fn give_to(self, device: &mut Device) {
+        device.keep = Some(Box::new((device.keep.take(), self)));
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        claims().remove(&self.0);
+    }
+}
+
+/// Who has `side`.
+pub(crate) fn holder_of(side: InterfaceSide) -> Option<String> {
+    claims().get(&side).cloned()
+}

@@ -1,0 +1,79 @@
+//! In which network namespace an interface is meant: where the name does not say, in that of the process that asks. The same name means another
+//! interface in each.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use ringroad_control::ServerConnection;
+use ringroad_control::message::ErrorKind;
+use ringroad_drivers::registry::is_of_a_namespace;
+use ringroad_netdev::namespace::{HeldNamespace, Namespace};
+use ringroad_port::port_name::PortName;
+
+use crate::refusal::{Refusal, refuse};
+
+/// From where a name was given, and what it may say.
+#[derive(Debug, Clone, Copy)]
+pub struct Whereabouts<'a> {
+    /// Who asks; `None` for the daemon itself, as its configuration has it.
+    asking: Option<&'a ServerConnection>,
+    /// Whether names may lead to every namespace.
+    administers: bool,
+}
+
+impl<'a> Whereabouts<'a> {
+    /// Of names in the daemon's own configuration.
+    pub const OWN: Self = Self { asking: None, administers: true };
+
+    /// Of names that the client at `connection` gives.
+    #[must_use]
+    pub fn of(connection: &'a ServerConnection, administers: bool) -> Self {
+        Self { asking: Some(connection), administers }
+    }
+
+    /// Where whoever asks is: a process is where its first thread is.
+    ///
+    /// # Errors
+    /// The refusal to send: it cannot be seen.
+    pub fn home(self) -> Result<HeldNamespace, Refusal> {
+        let Some(connection) = self.asking else {
+            return Namespace::Current
+                .hold()
+                .map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""));
+        };
+        let unknown = |why: &dyn Display| {
+            refuse(
+                ErrorKind::PermissionDenied,
+                format!("the network namespace in which the program runs cannot be seen: {why}"),
+                "name the one in which the interface is: @netns=NAME, or --netns NAME",
+            )
+        };
+        let Some(process) = connection.peer().pid else {
+            return Err(unknown(&"it is in another PID namespace"));
+        };
+        let pidfd = connection.peer_process().map_err(|error| unknown(&error))?;
+        HeldNamespace::of_process(process, pidfd).map_err(|error| unknown(&error))
+    }
+
+    /// Where the interface is that `name` means; `None` for names that mean no interface.
+    ///
+    /// # Errors
+    /// The refusal to send: there is no such namespace, it cannot be seen, or may not be named like this.
+    pub fn find(self, name: &PortName) -> Result<Option<HeldNamespace>, Refusal> {
+        if !is_of_a_namespace(&name.base) {
+            return Ok(None);
+        }
+        let Some(text) = &name.options.device.netns else { return self.home().map(Some) };
+        let bad = |why: &dyn Display| refuse(ErrorKind::BadName, why.to_string(), "");
+        let namespace: Namespace = text.parse().map_err(|error| bad(&error))?;
+        // Numbers and paths would show what a user cannot see, and a path can lead to a file system that never answers.
+        if !self.administers && !matches!(namespace, Namespace::Named(_)) {
+            return Err(refuse(
+                ErrorKind::PermissionDenied,
+                format!("{:?} is no name of ip netns list", PathBuf::from(text)),
+                "users other than root and the daemon's name network namespaces by these names only",
+            ));
+        }
+        namespace.hold().map(Some).map_err(|error| bad(&error))
+    }
+}

@@ -1,0 +1,97 @@
+//! What the host's own stack has an interface for: what would be cut off if somebody took the interface's frames.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::error::NetdevError;
+use crate::link::{LinkInfo, links};
+use crate::netlink::Requests;
+
+/// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not what they lie on.
+const PAIRS: [&str; 2] = ["veth", "netkit"];
+
+/// What the host uses `link`, an interface of the calling thread's network namespace, for: its addresses, the bridge or bond that it
+/// belongs to, and the interfaces that lie on it, in words for people. Empty where the host has no use for it.
+///
+/// IPv6 addresses of the link alone do not count: the kernel gives them to every interface by itself.
+///
+/// # Errors
+/// [`NetdevError`] where the kernel is not to be asked.
+pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
+    let mut uses = Vec::new();
+    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let operation = || format!("list the addresses of {}", link.name);
+    for answer in Requests::open(NETLINK_ROUTE)?.ask(request, NLM_F_DUMP, &operation)? {
+        if let RouteNetlinkMessage::NewAddress(message) = answer
+            && message.header.index == link.index
+            && let Some(address) = own_address(&message.attributes)
+            && !matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+        {
+            uses.push(format!("it has the address {address}/{}", message.header.prefix_len));
+        }
+    }
+    for other in links()? {
+        if Some(other.index) == link.controller {
+            uses.push(format!("it belongs to {}", other.name));
+        }
+        let lies_on_it = other.peer.is_some_and(|peer| peer.index == link.index && !peer.elsewhere);
+        if lies_on_it && !other.kind.as_deref().is_some_and(|kind| PAIRS.contains(&kind)) {
+            uses.push(format!("{} lies on it", other.name));
+        }
+    }
+    Ok(uses)
+}
+
+/// The address of this end: of point-to-point links the other attribute is the far end's.
+fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
+    let local = attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    local.or_else(|| {
+        attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::link::link_by_name;
+    use crate::link_change::{VethEnd, add_address, create_veth, set_up};
+    use crate::test_namespace::in_new_namespace;
+
+    #[test]
+    fn addresses_bridges_and_what_lies_on_an_interface_are_uses_and_what_every_interface_has_is_none() {
+        in_new_namespace(|| {
+            let uses = |name: &str| uses_of(&link_by_name(name).unwrap()).unwrap();
+            let ip = |arguments: &str| {
+                assert!(
+                    Command::new("ip").args(arguments.split(' ')).status().unwrap().success(),
+                    "{arguments}"
+                );
+            };
+            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
+            for name in ["va", "vb"] {
+                set_up(name, true).unwrap();
+            }
+            assert_eq!(uses("va"), Vec::<String>::new());
+            add_address("va", "10.1.2.3".parse().unwrap(), 24).unwrap();
+            add_address("va", "fd00::1".parse().unwrap(), 64).unwrap();
+            ip("link add link va name upper type macvlan");
+            let own = ["it has the address 10.1.2.3/24", "it has the address fd00::1/64", "upper lies on it"];
+            assert_eq!(uses("va"), own);
+            ip("link add br9 type bridge");
+            ip("link set vb master br9");
+            assert_eq!(uses("vb"), ["it belongs to br9"]);
+        });
+    }
+}
