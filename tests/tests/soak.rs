@@ -51,7 +51,7 @@ struct Site {
     // Fields are dropped in this order: the daemon before the namespaces.
     daemon: Daemon,
     station: Option<NetworkNamespace>,
-    _outside: Option<NetworkNamespace>,
+    outside: Option<NetworkNamespace>,
 }
 
 /// What is done side by side, and how often it was.
@@ -70,7 +70,7 @@ impl Site {
             cable(outside, "outer", &station, "inner", 1500, 1);
             station
         });
-        let site = Self { daemon, station, _outside: outside };
+        let site = Self { daemon, station, outside };
         // The hostile programs are another user's.
         std::fs::set_permissions(site.daemon.folder(), std::fs::Permissions::from_mode(0o711)).unwrap();
         for (port, kind) in [("valeguest:g", "vhost-user"), ("valememif:m", "memif")] {
@@ -79,8 +79,8 @@ impl Site {
                 site.attach(&format!("{port}{suffix}"), &driver);
             }
         }
-        if site.station.is_some() {
-            site.attach("valeveth:outer", "xdp:outer");
+        if let Some(outside) = &site.outside {
+            site.attach("valeveth:outer", &format!("xdp:outer@netns={}", outside.name()));
         }
         site
     }
