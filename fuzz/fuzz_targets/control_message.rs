@@ -37,7 +37,7 @@ fn split_reading(mut stream: &[u8], sizes: &[u8], limit: usize) -> (Vec<Vec<u8>>
         stream = rest;
         loop {
             let taken = decoder.take_frame(&mut piece);
-            assert!(decoder.held_bytes() <= 2 * limit);
+            assert!(decoder.held_bytes() <= limit);
             match taken {
                 Ok(Some(body)) => bodies.push(body),
                 Ok(None) => break,
