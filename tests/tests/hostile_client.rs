@@ -319,5 +319,6 @@ fn administrators_get_in_where_all_descriptors_are_taken_and_ports_go_on() {
     a.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut b), station(1)), Some(7));
     drop((taken, let_in));
+    daemon.await_status("end of the ports that took all", |status| status.ports.len() == 2);
     drop(daemon.open("vale1:again"));
 }
