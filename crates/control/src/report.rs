@@ -34,6 +34,9 @@ pub struct StatusReport {
     pub next: Option<String>,
     /// Memory of all regions together, bytes.
     pub shared_memory_bytes: u64,
+    /// The same by user id.
+    #[serde(default)]
+    pub shared_memory_by_user: BTreeMap<u32, u64>,
     /// Part of `shared_memory_bytes` that lies in huge pages, bytes.
     pub huge_page_bytes: u64,
     /// Requests that were answered with an error, bytes that were no request included.

@@ -120,6 +120,7 @@ fn status() -> StatusReport {
         ports: vec![port()],
         next: None,
         shared_memory_bytes: 1,
+        shared_memory_by_user: [(1000, 1)].into(),
         huge_page_bytes: 0,
         rejected_requests: 9,
     }

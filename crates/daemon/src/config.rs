@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use ringroad_port::port_name::{PortBase, PortName};
 use serde::Deserialize;
 
+/// More memory than any machine has, MiB: its bytes are still a number.
+const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
+
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -135,7 +138,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What clients may use up together.
+/// What clients may use up, together and by user. Root and the daemon's user are bound by what there is in all, not by a user's share.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -145,11 +148,39 @@ pub struct Limits {
     pub connections_per_user: usize,
     /// Shared memory of all regions, MiB; 0 stands for half of the machine's memory.
     pub shared_memory_mib: u64,
+    /// Part of the shared memory, the switches, the ports of each switch and the queues that is for root and the daemon's user alone, percent.
+    pub reserve_percent: u8,
+    /// Shared memory of one user, MiB; 0 stands for half of what all have.
+    pub user_shared_memory_mib: u64,
+    /// Switches on which one user has ports.
+    pub user_switches: u32,
+    /// Ports of one user on one switch.
+    pub user_ports_of_switch: u32,
+    /// Ports of one user in all.
+    pub user_ports: u32,
+    /// Queues of one user's ports, pipes and devices.
+    pub user_queues: u32,
+    /// Pipes that one user made.
+    pub user_pipes: u32,
+    /// Interfaces and other devices that one user's programs have open.
+    pub user_devices: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 2048, connections_per_user: 0, shared_memory_mib: 0 }
+        Self {
+            connections: 2048,
+            connections_per_user: 0,
+            shared_memory_mib: 0,
+            reserve_percent: 10,
+            user_shared_memory_mib: 0,
+            user_switches: 16,
+            user_ports_of_switch: 127,
+            user_ports: 1024,
+            user_queues: 1024,
+            user_pipes: 256,
+            user_devices: 64,
+        }
     }
 }
 
@@ -229,6 +260,20 @@ impl Config {
                 "switch.mac_entries is {entries}; choose a power of two from {least} to {most}"
             ));
         }
+        for (key, mib) in [
+            ("shared_memory_mib", self.limits.shared_memory_mib),
+            ("user_shared_memory_mib", self.limits.user_shared_memory_mib),
+        ] {
+            if mib > MAX_MEMORY_MIB {
+                return Err(format!("limits.{key} is {mib}; choose {MAX_MEMORY_MIB} at most"));
+            }
+        }
+        if self.limits.reserve_percent > 90 {
+            return Err(format!(
+                "limits.reserve_percent is {}; choose from 0 to 90",
+                self.limits.reserve_percent
+            ));
+        }
         for (index, port) in self.port.iter().enumerate() {
             let parsed: PortName = port.name.parse().map_err(|error| format!("[[port]]: {error}"))?;
             if !matches!(parsed.base, PortBase::Switch { .. }) {
@@ -297,6 +342,8 @@ mod tests {
             ("[workers]\ncount = 0", "1 to 16"),
             ("[socket]\nmode = \"rw\"", "octal"),
             ("[switch]\nmac_entries = 1000", "power of two"),
+            ("[limits]\nshared_memory_mib = 9000000000000000000", "shared_memory_mib"),
+            ("[limits]\nreserve_percent = 91", "from 0 to 90"),
             ("[[port]]\nname = \"x{1\"", "switch"),
             ("[[port]]\nname = \"vale0:a\"\n[[port]]\nname = \"vale0:a\"", "twice"),
             ("[[port]]\nname = \"vale0:a\"\ndriver = \"no such thing\"", "driver"),

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::claims::Claim;
 use crate::port_entries::{Client, ClientId, DevicePort, Opened, Sizes, place};
 use crate::ports::Ports;
+use crate::quotas::Demand;
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
 
 /// What a device brings to a port of a switch.
@@ -103,9 +104,10 @@ impl Ports {
             ));
         }
         let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
+        let holding = self.quotas.hold(client, Demand::of_device(plan.queues))?;
         let home = match shared {
             Some(home) => home,
-            None => self.make_home(wished, plan.region_buffers)?,
+            None => self.make_home(wished, plan.region_buffers, &self.quotas.memory_payer(client))?,
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
         if let Some(claim) = claim {
@@ -143,7 +145,8 @@ impl Ports {
             buffer_bytes: region.geometry().buffer_bytes,
             ..wished
         };
-        self.devices.insert(key, DevicePort { wire, device, sizes, owner: client.clone(), shm });
+        self.devices
+            .insert(key, DevicePort { wire, device, sizes, owner: client.clone(), shm, _holding: holding });
         Ok(Opened::new(reply, region, events))
     }
 
@@ -170,7 +173,9 @@ impl Ports {
         let share = name.options.share.as_deref().or(share);
         let home = match share {
             Some(other) => Some(self.device_home(other)?),
-            None if plan.region_buffers > 0 => Some(self.make_home(sizes, plan.region_buffers)?),
+            None if plan.region_buffers > 0 => {
+                Some(self.make_home(sizes, plan.region_buffers, &self.quotas.own_payer())?)
+            }
             None => None,
         };
         let mut device = open_device(name, plan, Role::SwitchPort, home.as_ref()).map_err(failed)?;
@@ -259,6 +264,7 @@ impl Ports {
             .collect();
         for key in keys {
             if let Some(port) = self.devices.remove(&key) {
+                port.shm.home().program_has_gone();
                 self.fabric.unwire(port.wire)?;
             }
         }

@@ -21,6 +21,7 @@ pub mod netmap;
 pub mod permissions;
 pub mod port_entries;
 pub mod ports;
+pub mod quotas;
 pub mod refusal;
 pub mod reload;
 pub mod server;

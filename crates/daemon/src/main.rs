@@ -12,6 +12,7 @@ use ringroad_control::socket_path::default_socket_path;
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
 use ringroad_daemon::ports::Ports;
+use ringroad_daemon::quotas::Quotas;
 use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
 use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
@@ -127,7 +128,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let log = logging::start(&config.log, log_file.as_deref())?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
-    let mut ports = Ports::new(fabric, memory_limit_bytes(&config)).map_err(|error| error.to_string())?;
+    let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());
+    let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
     let applied = reload::apply_ports(&mut ports, &config.port);
     if !applied.problems.is_empty() {
         let _ = std::fs::remove_file(&socket);
@@ -203,16 +205,6 @@ fn make_fabric(config: &Config) -> Result<Fabric, String> {
         ..MacTableConfig::new(0)
     };
     Fabric::threaded(workers, table).map_err(|error| error.to_string())
-}
-
-fn memory_limit_bytes(config: &Config) -> u64 {
-    match config.limits.shared_memory_mib {
-        0 => {
-            let info = rustix::system::sysinfo();
-            u64::from(info.mem_unit) * info.totalram / 2
-        }
-        mib => mib << 20,
-    }
 }
 
 /// Each port takes five descriptors; the usual soft limit of 1024 is there for programs that use select.

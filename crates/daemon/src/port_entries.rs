@@ -8,13 +8,14 @@ use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::{QueueParts, Share, WireId};
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
+use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_name::PortName;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS};
 use ringroad_ring::region::{HugePages, Region};
 
 use crate::config::StaticPort;
+use crate::quotas::Holding;
 use crate::refusal::{Refusal, region_refusal};
 
 /// Number of a client connection.
@@ -74,6 +75,8 @@ pub struct SwitchPort {
     pub(crate) device: Option<Device>,
     /// The device's region.
     pub(crate) home: Option<Arc<ShmRegion>>,
+    /// What it takes of its user's share; nothing where an administrator made it.
+    pub(crate) _holding: Holding,
 }
 
 impl SwitchPort {
@@ -97,6 +100,8 @@ pub struct PipeEntry {
     /// The user who made it, whose memory both ends lie in.
     pub(crate) uid: u32,
     pub(crate) owners: [Option<Client>; 2],
+    /// What it takes of the share of whoever made it.
+    pub(crate) _holding: Holding,
 }
 
 /// Sizes of a port.
@@ -120,6 +125,11 @@ impl Sizes {
             huge_pages: wish.huge_pages,
         }
     }
+
+    pub(crate) fn shape(&self, device_buffers: u32) -> PortShape {
+        let Self { queues, slots, buffer_bytes, extra_buffers, .. } = *self;
+        PortShape { queues, slots, buffer_bytes, extra_buffers, device_buffers }
+    }
 }
 
 /// A device that a program has open.
@@ -130,6 +140,8 @@ pub struct DevicePort {
     pub(crate) sizes: Sizes,
     pub(crate) owner: Client,
     pub(crate) shm: ShmPort,
+    /// What it takes of the owner's share.
+    pub(crate) _holding: Holding,
 }
 
 /// An answer to an open request with the descriptors that go with it.

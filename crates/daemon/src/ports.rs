@@ -1,6 +1,6 @@
 //! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_use::uses_of;
 use ringroad_port::port_name::{Mechanism, PipeSide, PortBase, PortName, PortNameError};
 use ringroad_ring::eventfd;
-use ringroad_ring::geometry::RegionGeometry;
+use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::Region;
 
 use crate::claims::holder_of;
@@ -24,6 +24,7 @@ use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{
     Client, ClientId, DevicePort, Opened, Origin, PipeEntry, Sizes, SwitchPort, place,
 };
+use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
 use crate::whereabouts::Whereabouts;
 
@@ -71,17 +72,15 @@ pub struct Ports {
     pub(crate) known_peers: BTreeMap<String, PeerStatus>,
     /// Configured ports whose devices are not there yet, or busy, and why.
     pub(crate) waiting: BTreeMap<String, String>,
-    memory_limit_bytes: u64,
-    /// Bytes of the regions of netmap programs.
-    pub(crate) netmap_region_bytes: u64,
+    pub(crate) quotas: Quotas,
 }
 
 impl Ports {
-    /// No ports on `fabric`; regions may take `memory_limit_bytes` together.
+    /// No ports on `fabric`.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
-    pub fn new(fabric: Fabric, memory_limit_bytes: u64) -> Result<Self, FabricError> {
+    pub fn new(fabric: Fabric, quotas: Quotas) -> Result<Self, FabricError> {
         Ok(Self {
             fabric,
             permissions: Arc::default(),
@@ -92,8 +91,7 @@ impl Ports {
             peer_changes: Arc::new(eventfd::create()?),
             known_peers: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            memory_limit_bytes,
-            netmap_region_bytes: 0,
+            quotas,
         })
     }
 
@@ -148,11 +146,21 @@ impl Ports {
         // A persistent port has the sizes it was made with.
         let persistent = self.on_switches.get(&key).map(|entry| entry.sizes);
         let sizes = persistent.unwrap_or(sizes);
+        if persistent.is_none() {
+            self.check_switch(switch, client)?;
+        }
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
-            None => self.make_home(sizes, 0)?,
+            None => self.make_home(sizes, 0, &self.quotas.memory_payer(client))?,
+        };
+        // A persistent port is the share of whoever made it.
+        let holding = match persistent {
+            Some(_) => Holding::default(),
+            None => self.quotas.hold(client, Demand::of_port(home.queues()))?,
         };
         let (shm, queues) = place(&home, &key)?;
+        // Whatever can fail is done before anybody sees the port.
+        let events = shm.clone_events().map_err(region_refusal)?;
         let mode = mode_of(shm.region());
         // A port that shares a region has the sizes of that region.
         let sizes = Sizes {
@@ -180,13 +188,13 @@ impl Ports {
                     shm: None,
                     device: None,
                     home: None,
+                    _holding: holding,
                 },
             );
         }
         let geometry = *shm.region().geometry();
         let placement = shm.placement().clone();
         let region = Arc::clone(shm.region());
-        let events = shm.clone_events().map_err(region_refusal)?;
         let mut index = None;
         if let Some(entry) = self.on_switches.get_mut(&key) {
             entry.owner = Some(client.clone());
@@ -230,62 +238,48 @@ impl Ports {
         Ok(Arc::clone(shm.home()))
     }
 
-    pub(crate) fn make_home(&self, sizes: Sizes, device_buffers: u32) -> Result<Arc<ShmRegion>, Refusal> {
-        let Sizes { queues, slots, buffer_bytes, extra_buffers, huge_pages } = sizes;
-        let besides = extra_buffers.saturating_add(device_buffers);
-        let geometry = RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)
-            .map_err(|error| region_refusal(error.into()))?;
-        self.check_memory(geometry.total_bytes())?;
-        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, device_buffers, huge_pages)
-            .map_err(region_refusal)
+    /// A region for ports of these sizes, paid for by `payer`.
+    pub(crate) fn make_home(
+        &self,
+        sizes: Sizes,
+        device_buffers: u32,
+        payer: &Payer,
+    ) -> Result<Arc<ShmRegion>, Refusal> {
+        ShmRegion::create(sizes.shape(device_buffers), sizes.huge_pages, Some(payer)).map_err(region_refusal)
     }
 
-    pub(crate) fn check_memory(&self, more_bytes: u64) -> Result<(), Refusal> {
-        let used = self.shared_memory_bytes();
-        if used + more_bytes > self.memory_limit_bytes {
-            return Err(refuse(
-                ErrorKind::OutOfMemory,
-                format!(
-                    "a region of {} MiB would exceed the limit of {} MiB for all regions",
-                    more_bytes >> 20,
-                    self.memory_limit_bytes >> 20
-                ),
-                "ask for fewer slots or smaller buffers, or raise limits.shared_memory_mib",
-            ));
-        }
-        Ok(())
+    /// Whether a client may have one more port on a switch.
+    pub(crate) fn check_switch(&self, switch: &str, client: &Client) -> Result<(), Refusal> {
+        let user = |port: &SwitchPort| port.owner.as_ref().map(|owner| owner.peer.uid);
+        let owners = self.on_switches.values().map(|port| (port.switch.as_str(), user(port)));
+        self.quotas.check_switch(client, switch, owners)
     }
 
-    /// Bytes that programs can make use of in all regions.
+    /// Bytes of all regions that are mapped here.
     #[must_use]
     pub fn shared_memory_bytes(&self) -> u64 {
-        let of = |sizes: &Sizes, ports: u32| {
-            RegionGeometry::for_ports(
-                ports,
-                sizes.queues,
-                sizes.slots,
-                sizes.buffer_bytes,
-                sizes.extra_buffers,
-            )
-            .map_or(0, |geometry| geometry.total_bytes())
-        };
-        let ports = self.on_switches.values().filter(|port| port.shm.is_some());
-        // The kernel holds all pages of a region that it uses itself.
-        let devices = self.devices.values().map(|port| port.shm.home());
-        let attached = self.on_switches.values().filter_map(|port| port.home.as_ref());
-        let pinned = devices.chain(attached).map(|home| home.region().mapped_bytes() as u64);
-        ports.map(|port| of(&port.sizes, 1)).sum::<u64>()
-            + pinned.sum::<u64>()
-            + self.netmap_region_bytes
-            + self.pipes.values().map(|pipe| of(&pipe.sizes, 2)).sum::<u64>()
+        self.quotas.memory().total()
+    }
+
+    /// The same by user.
+    #[must_use]
+    pub fn shared_memory_by_user(&self) -> BTreeMap<u32, u64> {
+        self.quotas.memory().by_user()
     }
 
     /// Bytes of regions on 2 MiB pages.
     #[must_use]
     pub fn huge_page_bytes(&self) -> u64 {
         let ports = self.on_switches.values().filter_map(|port| port.shm.as_ref()).map(ShmPort::region);
+        let devices = self.devices.values().map(|port| port.shm.region());
+        let attached =
+            self.on_switches.values().filter_map(|port| port.home.as_ref()).map(|home| home.region());
         let pipes = self.pipes.values().map(|pipe| pipe.pipe.region());
-        ports.chain(pipes).filter(|region| region.is_huge()).map(|region| region.mapped_bytes() as u64).sum()
+        let all = ports.chain(devices).chain(attached).chain(pipes).filter(|region| region.is_huge());
+        // Ports may share one.
+        let by_region: HashMap<_, _> =
+            all.map(|region| (region.id(), region.mapped_bytes() as u64)).collect();
+        by_region.values().sum()
     }
 
     fn open_pipe(
@@ -297,31 +291,24 @@ impl Ports {
         client: &Client,
     ) -> Result<Opened, Refusal> {
         let full_name = name.base.to_string();
-        if !self.pipes.contains_key(&key) {
-            let Sizes { queues, slots, buffer_bytes, extra_buffers, huge_pages } = sizes;
-            let geometry = RegionGeometry::for_ports(2, queues, slots, buffer_bytes, 0)
-                .map_err(|error| region_refusal(error.into()))?;
-            self.check_memory(geometry.total_bytes())?;
-            let pipe = Pipe::create(&full_name, queues, slots, buffer_bytes, extra_buffers, huge_pages)
-                .map_err(region_refusal)?;
-            let events =
-                (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(|errno| {
-                    refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports")
-                })?;
-            let uid = client.peer.uid;
-            self.pipes.insert(key.clone(), PipeEntry { pipe, events, sizes, uid, owners: [None, None] });
+        let known = self.pipes.get(&key);
+        if let Some(entry) = known {
+            self.permissions.check(client.peer, &full_name, Standing::Of(entry.uid))?;
         }
-        let Some(entry) = self.pipes.get_mut(&key) else {
-            return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
-        };
-        self.permissions.check(client.peer, &full_name, Standing::Of(entry.uid))?;
-        if let Some(owner) = &entry.owners[side as usize] {
+        if let Some(owner) = known.and_then(|entry| entry.owners[side as usize].as_ref()) {
             return Err(refuse(
                 ErrorKind::PortTaken,
                 format!("{full_name} is in use by {owner}"),
                 "open the other end, or another pipe",
             ));
         }
+        let made = match known {
+            Some(_) => None,
+            None => Some(self.make_pipe(&full_name, sizes, client)?),
+        };
+        let Some(entry) = made.as_ref().or(known) else {
+            return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
+        };
         // The pair is crossed: what one end waits on, the other rings.
         let mut events = Vec::with_capacity(entry.events.len());
         for pair in &entry.events {
@@ -331,6 +318,11 @@ impl Ports {
                 PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
             });
         }
+        // From here on nothing fails: a pipe is seen when somebody has an end of it.
+        self.pipes.extend(made.map(|made| (key.clone(), made)));
+        let Some(entry) = self.pipes.get_mut(&key) else {
+            return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
+        };
         entry.owners[side as usize] = Some(client.clone());
         let region = Arc::clone(entry.pipe.region());
         let placement = entry.pipe.placement(side).clone();
@@ -348,6 +340,20 @@ impl Ports {
             switch_index: None,
         };
         Ok(Opened::new(reply, region, events))
+    }
+
+    /// A pipe that nobody has an end of yet.
+    fn make_pipe(&self, full_name: &str, sizes: Sizes, client: &Client) -> Result<PipeEntry, Refusal> {
+        let queues = u64::from(sizes.queues);
+        let holding = self.quotas.hold(client, Demand { pipes: 1, queues, ..Demand::default() })?;
+        let payer = self.quotas.memory_payer(client);
+        let pipe = Pipe::create(full_name, sizes.shape(0), sizes.huge_pages, Some(&payer))
+            .map_err(region_refusal)?;
+        let events = (0..sizes.queues).map(|_| QueueEvents::new());
+        let events = events.collect::<Result<Vec<_>, _>>().map_err(|errno| {
+            refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports")
+        })?;
+        Ok(PipeEntry { pipe, events, sizes, uid: client.peer.uid, owners: [None, None], _holding: holding })
     }
 
     /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
@@ -435,13 +441,12 @@ impl Ports {
             shm: None,
             device: None,
             home: None,
+            _holding: Holding::default(),
         };
         let queues = match device {
             None => {
-                let Sizes { queues, slots, buffer_bytes, extra_buffers, .. } = sizes;
-                RegionGeometry::for_ports(1, queues, slots, buffer_bytes, extra_buffers)
-                    .map_err(|error| region_refusal(error.into()))?;
-                unbound(queues)
+                sizes.shape(0).geometry(1).map_err(|error| region_refusal(error.into()))?;
+                unbound(sizes.queues)
             }
             Some(device) => {
                 let opened = self.open_switch_device(&key, device, name.options.share.as_deref(), wish)?;
@@ -517,6 +522,7 @@ impl Ports {
             .collect();
         for key in keys {
             let Some(entry) = self.on_switches.get_mut(&key) else { continue };
+            entry.shm.iter().for_each(|shm| shm.home().program_has_gone());
             if entry.origin == Origin::Program {
                 self.fabric.detach(&entry.switch, &entry.port)?;
                 self.on_switches.remove(&key);
@@ -536,7 +542,13 @@ impl Ports {
                 }
             }
         }
-        self.pipes.retain(|_, pipe| pipe.owners.iter().any(Option::is_some));
+        self.pipes.retain(|_, pipe| {
+            let has_owner = pipe.owners.iter().any(Option::is_some);
+            if !has_owner {
+                pipe.pipe.region().discard_at_end();
+            }
+            has_owner
+        });
         Ok(())
     }
 

@@ -5,6 +5,8 @@ use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::device::DeviceError;
 use ringroad_ring::region::RegionError;
 
+use crate::quotas::refuse_memory;
+
 pub(crate) type Refusal = ErrorReply;
 
 pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Refusal {
@@ -14,6 +16,7 @@ pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl I
 pub(crate) fn region_refusal(error: RegionError) -> Refusal {
     match error {
         RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
+        RegionError::Limit { bytes, source } => refuse_memory(bytes, source),
         error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
         error => {
             refuse(ErrorKind::OutOfMemory, error.to_string(), "close some ports or ask for smaller ones")

@@ -823,6 +823,7 @@ impl Server {
             ports: list.ports,
             next: list.next,
             shared_memory_bytes: ports.shared_memory_bytes(),
+            shared_memory_by_user: ports.shared_memory_by_user(),
             huge_page_bytes: ports.huge_page_bytes(),
             rejected_requests: self.rejected_requests,
         })

@@ -369,13 +369,15 @@ mod tests {
     use ringroad_switch::{Mac, MacTableConfig};
 
     use super::*;
+    use crate::config::Limits;
     use crate::ports::{Attachment, ServedBy};
+    use crate::quotas::Quotas;
     use crate::whereabouts::Whereabouts;
 
     #[test]
     fn ports_that_do_not_fit_one_answer_come_in_several_each_once() {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
-        let mut ports = Ports::new(fabric, 0).unwrap();
+        let mut ports = Ports::new(fabric, Quotas::new(&Limits::default(), 0)).unwrap();
         let mut names = Vec::new();
         for (switch, port) in (0..12).flat_map(|switch| (0..254).map(move |port| (switch, port))) {
             let name = format!("valeABCDEF{switch:02}:abcdefghijkl{port:03}");

@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use ringroad_port::port_name::PipeSide;
-use ringroad_ring::geometry::{GeometryError, PortPlacement, RegionGeometry};
+use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{HugePages, Region, RegionError};
 use ringroad_ring::ring_view::lay_out_port;
+
+use crate::shm::PortShape;
+use crate::shm::region::release;
 
 /// A pipe's region and the place of both ends in it.
 #[derive(Debug)]
@@ -18,23 +22,27 @@ pub struct Pipe {
     placements: [PortPlacement; 2],
 }
 
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        release(Arc::clone(&self.region));
+    }
+}
+
 impl Pipe {
-    /// Makes a pipe with `queues` ring pairs of `slots` slots at each end.
+    /// Makes a pipe with a port of this shape at each end. `payer` reserves its memory; without one nobody counts it.
     ///
     /// # Errors
     /// [`RegionError`] where the sizes are out of range or memory is short.
     pub fn create(
         name: &str,
-        queues: u16,
-        slots: u32,
-        buffer_bytes: u32,
-        extra_buffers: u32,
+        shape: PortShape,
         huge_pages: HugePages,
+        payer: Option<&Payer>,
     ) -> Result<Self, RegionError> {
-        let extra = extra_buffers.checked_mul(2).ok_or(GeometryError::Buffers(u64::from(extra_buffers)))?;
-        let geometry = RegionGeometry::for_ports(2, queues, slots, buffer_bytes, extra)?;
-        let region = Arc::new(Region::create(geometry, huge_pages)?);
+        let geometry = shape.geometry(2)?;
+        let region = Arc::new(Region::create_for(payer, geometry, huge_pages)?);
         let mut buffers = FIRST_BUFFER..geometry.buffers;
+        let PortShape { queues, slots, extra_buffers, .. } = shape;
         let placements = [0, 1].map(|end| PortPlacement::of_port(end, queues, slots, extra_buffers));
         for placement in &placements {
             lay_out_port(&region, name, placement, &mut buffers)?;

@@ -24,6 +24,8 @@ pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
 /// Most buffers of a region.
 pub const MAX_BUFFERS: u32 = 1_000_000;
+/// Most extra buffers that one port or binding gets: each is a page that whoever lists them has to touch.
+pub const MAX_EXTRA_BUFFERS: u32 = 4096;
 /// Most rings of a region.
 pub const MAX_RINGS: u32 = 1024;
 /// Smallest and largest ring object, bytes (netmap's limits).
@@ -66,6 +68,9 @@ pub enum GeometryError {
         "{0} buffers are more than a region holds (1000000): ask for fewer slots, queues or extra buffers"
     )]
     Buffers(u64),
+    /// Too many extra buffers.
+    #[error("{0} extra buffers: choose 4096 at most")]
+    ExtraBuffers(u32),
     /// Counts or sizes that no region has.
     #[error("region geometry is not possible: {0}")]
     Impossible(&'static str),

@@ -4,8 +4,8 @@
 //!
 //! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region; [`allocator`]: which of them are
 //!   in use.
-//! - [`region`]: the sealed memfd; [`foreign_memory`]: memory that others made and can take back; [`mapping_guard`]: what happens then;
-//!   [`shared`], [`copy`]: access to bytes that others write.
+//! - [`region`]: the sealed memfd; [`ledger`]: how much memory such files may take, and whose; [`foreign_memory`]: memory that others made and
+//!   can take back; [`mapping_guard`]: what happens then; [`shared`], [`copy`]: access to bytes that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
 //!   [`eventfd`]: what it sleeps on.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
@@ -23,6 +23,7 @@ pub mod eventfd;
 pub mod foreign_memory;
 pub mod geometry;
 pub mod layout;
+pub mod ledger;
 pub mod mapping_guard;
 pub mod monitor_end;
 pub mod pipe_end;

@@ -8,13 +8,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{GeometryError, RegionGeometry};
+use crate::ledger::{LimitError, Payer, Reservation};
 use crate::mapping_guard::{GuardError, MappingGuard};
 
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -39,6 +40,14 @@ pub enum RegionError {
     /// The geometry is not possible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// Whoever it is for holds as much memory as is allowed.
+    #[error("a region of {bytes} bytes: {source}")]
+    Limit {
+        /// Size of the region, bytes.
+        bytes: u64,
+        /// The limit in the way.
+        source: LimitError,
+    },
     /// The kernel refused.
     #[error("{step} a region of {bytes} bytes: {source}")]
     System {
@@ -89,6 +98,9 @@ pub struct Region {
     mapped_bytes: usize,
     /// Of a region on huge pages; taken off before the mapping goes.
     guard: Option<MappingGuard>,
+    discard: AtomicBool,
+    /// Counts the memory as long as it is mapped here.
+    _reservation: Option<Reservation>,
 }
 
 // SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
@@ -97,16 +109,31 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes, seals and maps a new region, all zero.
+    /// Makes, seals and maps a new region, all zero, of this process's own memory: nobody counts it.
     ///
     /// # Errors
     /// [`RegionError`]; [`RegionError::NoHugePages`] only where they are required.
     pub fn create(geometry: RegionGeometry, huge_pages: HugePages) -> Result<Self, RegionError> {
+        Self::create_for(None, geometry, huge_pages)
+    }
+
+    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region is mapped here.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and [`RegionError::Limit`].
+    pub fn create_for(
+        payer: Option<&Payer>,
+        geometry: RegionGeometry,
+        huge_pages: HugePages,
+    ) -> Result<Self, RegionError> {
         geometry.check()?;
         if huge_pages != HugePages::Never {
             let huge_bytes = geometry.total_bytes().next_multiple_of(HUGE_PAGE_BYTES);
-            match Self::create_with(geometry, huge_bytes, true) {
+            match Self::create_with(payer, geometry, huge_bytes, true) {
                 Ok(region) => return Ok(region),
+                Err(error @ RegionError::Limit { .. }) if huge_pages == HugePages::Require => {
+                    return Err(error);
+                }
                 Err(_) if huge_pages == HugePages::Require => {
                     return Err(RegionError::NoHugePages {
                         needed: huge_bytes / HUGE_PAGE_BYTES,
@@ -116,11 +143,20 @@ impl Region {
                 Err(_) => {}
             }
         }
-        Self::create_with(geometry, geometry.total_bytes(), false)
+        Self::create_with(payer, geometry, geometry.total_bytes(), false)
     }
 
-    fn create_with(geometry: RegionGeometry, bytes: u64, huge: bool) -> Result<Self, RegionError> {
+    fn create_with(
+        payer: Option<&Payer>,
+        geometry: RegionGeometry,
+        bytes: u64,
+        huge: bool,
+    ) -> Result<Self, RegionError> {
         let failed = |step| move |source| RegionError::System { step, bytes, source };
+        let reservation = payer
+            .map(|payer| payer.reserve(bytes))
+            .transpose()
+            .map_err(|source| RegionError::Limit { bytes, source })?;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if huge {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -130,7 +166,7 @@ impl Region {
         rustix::fs::ftruncate(&descriptor, bytes).map_err(failed("sizing"))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals).map_err(failed("sealing"))?;
-        let region = Self::map(geometry, descriptor, bytes, huge)?;
+        let region = Self::map(geometry, descriptor, bytes, huge, reservation)?;
         region.stay_behind_at_fork();
         Ok(region)
     }
@@ -164,7 +200,7 @@ impl Region {
             return Err(RegionError::NotARegion { bytes, what: "its size is not sealed" });
         }
         let huge = u64::try_from(status.st_blksize).unwrap_or(0) == HUGE_PAGE_BYTES;
-        Self::map(geometry, descriptor, file_bytes, huge)
+        Self::map(geometry, descriptor, file_bytes, huge, None)
     }
 
     fn map(
@@ -172,6 +208,7 @@ impl Region {
         descriptor: OwnedFd,
         bytes: u64,
         huge: bool,
+        reservation: Option<Reservation>,
     ) -> Result<Self, RegionError> {
         let failed = |step| move |source| RegionError::System { step, bytes, source };
         let mapped_bytes = usize::try_from(bytes)
@@ -191,7 +228,16 @@ impl Region {
         // SAFETY: the range is exactly the mapping made above.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, Advice::LinuxHugepage) };
         let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        let mut region = Self { id, geometry, descriptor, base, mapped_bytes, guard: None };
+        let mut region = Self {
+            id,
+            geometry,
+            descriptor,
+            base,
+            mapped_bytes,
+            guard: None,
+            discard: AtomicBool::new(false),
+            _reservation: reservation,
+        };
         if huge {
             // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
             region.guard = Some(unsafe { MappingGuard::new(base, mapped_bytes) }?);
@@ -246,6 +292,12 @@ impl Region {
         self.mapped_bytes
     }
 
+    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros from then on. For the maker, when the
+    /// programs are gone that the region was for: a copy that a process kept does not keep memory which nobody counts.
+    pub fn discard_at_end(&self) {
+        self.discard.store(true, Ordering::Relaxed);
+    }
+
     /// Pointer to `bytes` bytes at `offset`, or `None` where they do not lie in the mapping.
     #[must_use]
     pub(crate) fn at(&self, offset: u64, bytes: usize) -> Option<NonNull<u8>> {
@@ -267,6 +319,11 @@ impl AsFd for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.guard = None;
+        if *self.discard.get_mut() {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // What cannot be given back goes with the last descriptor.
+            let _ = rustix::fs::fallocate(&self.descriptor, flags, 0, self.mapped_bytes as u64);
+        }
         // SAFETY: nobody holds a view any more: views keep an `Arc` of this value.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }
@@ -274,7 +331,11 @@ impl Drop for Region {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::ledger::{Ledger, Limits};
+    use crate::ring_view::RingView;
 
     fn small() -> RegionGeometry {
         RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap()
@@ -302,6 +363,43 @@ mod tests {
         let larger = RegionGeometry { buffers: 4096, ..small() };
         let descriptor = region.as_fd().try_clone_to_owned().unwrap();
         assert!(matches!(Region::open(larger, descriptor), Err(RegionError::NotARegion { .. })));
+    }
+
+    #[test]
+    fn a_region_is_counted_whole_as_long_as_somebody_has_it_mapped() {
+        let ledger = Ledger::new(Limits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
+        let payer = Payer::new(&ledger, 7, false);
+        let region = Arc::new(Region::create_for(Some(&payer), small(), HugePages::Never).unwrap());
+        assert_eq!(ledger.total(), rustix::fs::fstat(&*region).unwrap().st_size as u64);
+        let refused = Region::create_for(Some(&payer), small(), HugePages::Never);
+        assert!(matches!(refused, Err(RegionError::Limit { .. })));
+        let view = RingView::new(&region, 0, 8).unwrap();
+        drop(region);
+        assert_eq!(ledger.total(), small().total_bytes());
+        drop(view);
+        assert_eq!(ledger.total(), 0);
+    }
+
+    #[test]
+    fn a_region_that_could_not_be_made_is_not_counted() {
+        let ledger = Ledger::new(Limits { total: 1 << 50, user: 1 << 50, reserve: 0 });
+        let payer = Payer::new(&ledger, 7, false);
+        let largest = RegionGeometry { buffers: 1_000_000, buffer_bytes: 65_536, ..small() };
+        // More huge pages than any machine that tests run on has reserved.
+        assert!(Region::create_for(Some(&payer), largest, HugePages::Require).is_err());
+        assert_eq!(ledger.total(), 0);
+    }
+
+    #[test]
+    fn memory_that_is_discarded_is_gone_for_every_holder_of_the_descriptor() {
+        let region = Region::create(small(), HugePages::Never).unwrap();
+        let kept = region.as_fd().try_clone_to_owned().unwrap();
+        let blocks = || rustix::fs::fstat(&kept).unwrap().st_blocks;
+        rustix::io::pwrite(&kept, &[7; 5000], 0).unwrap();
+        region.discard_at_end();
+        assert!(blocks() > 0);
+        drop(region);
+        assert_eq!(blocks(), 0);
     }
 
     #[test]

@@ -329,13 +329,13 @@ pub fn list_extra_buffers(region: &Region, interface: u32, buffers: &[u32]) -> R
 }
 
 /// The extra buffers that a program left listed at an interface object: foreign numbers, as far as they are buffers of the region, and no more than
-/// it has.
+/// `most`. Each is a page that may have to be fetched.
 #[must_use]
-pub fn listed_extra_buffers(region: &Region, interface: u32) -> Vec<u32> {
+pub fn listed_extra_buffers(region: &Region, interface: u32, most: u32) -> Vec<u32> {
     let geometry = region.geometry();
     let mut listed = Vec::new();
     let mut next = read_word(region, extra_head_offset(geometry, interface));
-    while (FIRST_BUFFER..geometry.buffers).contains(&next) && listed.len() < geometry.buffers as usize {
+    while (FIRST_BUFFER..geometry.buffers).contains(&next) && listed.len() < most as usize {
         listed.push(next);
         next = read_word(region, geometry.buffer_offset(next));
     }

@@ -10,7 +10,7 @@ use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::device::Role;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::registry::{open_device, plan_device};
-use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
+use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
@@ -343,14 +343,8 @@ impl Embedded {
             match known {
                 Some(state) => state,
                 None => {
-                    let pipe = Pipe::create(
-                        &name.base.to_string(),
-                        sizes.queues,
-                        sizes.slots,
-                        sizes.buffer_bytes,
-                        options.extra_buffers,
-                        options.huge_pages,
-                    )?;
+                    let pipe =
+                        Pipe::create(&name.base.to_string(), sizes.shape(0), options.huge_pages, None)?;
                     let events = make_events(sizes.queues)?;
                     let state = Arc::new(PipeState { pipe, events, taken: Mutex::new([false; 2]) });
                     inner.pipes.push((key.to_owned(), Arc::downgrade(&state)));
@@ -424,6 +418,11 @@ impl Sizes {
             extra_buffers: name.options.extra_buffers.unwrap_or(options.extra_buffers),
         }
     }
+
+    fn shape(&self, device_buffers: u32) -> PortShape {
+        let Self { queues, slots, buffer_bytes, extra_buffers } = *self;
+        PortShape { queues, slots, buffer_bytes, extra_buffers, device_buffers }
+    }
 }
 
 fn events_failed(source: std::io::Error) -> OpenError {
@@ -435,8 +434,7 @@ fn make_events(queues: u16) -> Result<Vec<QueueEvents>, OpenError> {
 }
 
 fn make_home(sizes: &Sizes, device_buffers: u32, options: &OpenOptions) -> Result<Arc<ShmRegion>, OpenError> {
-    let Sizes { queues, slots, buffer_bytes, extra_buffers } = *sizes;
-    Ok(ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, device_buffers, options.huge_pages)?)
+    Ok(ShmRegion::create(sizes.shape(device_buffers), options.huge_pages, None)?)
 }
 
 /// A port in `home`, and the datapath's side of it, with the impairment before it.

@@ -38,17 +38,28 @@ fn text(status: &StatusReport) -> String {
     let _ = writeln!(
         text,
         "ringroadd {}: process {}, up {}, started {started}\nsocket {}, configuration {config}\n\
-         shared memory {}, of which {} in huge pages; {} requests rejected",
+         shared memory {}{}, of which {} in huge pages; {} requests rejected",
         status.version,
         status.pid,
         span(status.uptime_s),
         status.socket,
         size(status.shared_memory_bytes),
+        by_user(status),
         size(status.huge_page_bytes),
         grouped(status.rejected_requests),
     );
     let _ = write!(text, "\n{}\n{}\n{}", workers(status), switches(status), ports_table(&status.ports));
     text
+}
+
+/// Who holds the shared memory, where it is more than one user.
+fn by_user(status: &StatusReport) -> String {
+    if status.shared_memory_by_user.len() < 2 {
+        return String::new();
+    }
+    let users = status.shared_memory_by_user.iter();
+    let users: Vec<_> = users.map(|(uid, bytes)| format!("user {uid} {}", size(*bytes))).collect();
+    format!(" ({})", users.join(", "))
 }
 
 fn workers(status: &StatusReport) -> String {

@@ -3,18 +3,19 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Pools, Register, RingService};
+use ringroad_ring::geometry::MAX_EXTRA_BUFFERS;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{lay_out_interface, list_extra_buffers};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
 use super::failure::{Failure, fail};
-use super::find::{MAX_EXTRA_BUFFERS, Wish};
+use super::find::Wish;
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
-use super::quota::Counted;
 use super::{Answer, Asker, Binding, Netmap};
 use crate::ports::Ports;
+use crate::quotas::Demand;
 
 /// `NR_REG_*`.
 pub(crate) mod mode {
@@ -60,19 +61,21 @@ impl Netmap {
             extra_buffers: register.extra_buffers,
             external_memory: register.external_memory,
         };
-        if register.mem_id != 0 {
-            // Unknown ids are refused whatever the port has.
-            self.known_memory(asker, register.mem_id)?;
-        }
+        // Unknown ids are refused whatever the port has.
+        let _named = match register.mem_id {
+            0 => None,
+            id => Some(self.known_memory(ports, asker, id)?),
+        };
         let key = if register.mode == mode::NULL {
-            self.make_null(asker, device, &wish)?
+            self.make_null(ports, asker, device, &wish)?
         } else if register.flags & (flag::MONITOR_TX | flag::MONITOR_RX) != 0 {
-            self.make_monitor(asker, device, &register)?
+            self.make_monitor(ports, asker, device, &register)?
         } else {
             self.find(ports, asker, &register.name, &wish)?
         };
         let bound = self.bind(ports, asker, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
+            // However far it came, nothing of it stays.
             match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
                 Some(binding) => self.unbind(device, binding, ports)?,
                 None => self.reap(&key, ports)?,
@@ -81,16 +84,22 @@ impl Netmap {
         bound
     }
 
-    fn make_null(&mut self, asker: Asker<'_>, device: u64, wish: &Wish) -> Result<PortKey, Failure> {
+    fn make_null(
+        &mut self,
+        ports: &Ports,
+        asker: Asker<'_>,
+        device: u64,
+        wish: &Wish,
+    ) -> Result<PortKey, Failure> {
         if wish.mem_id == 0 {
             return Err(fail(Errno::INVAL, "a null port needs a memory id"));
         }
-        self.check_quota(asker, Counted::Ports)?;
-        let memory = self.memory.named(wish.mem_id, asker.client.peer.uid)?;
+        let memory = self.memory.named(wish.mem_id, &ports.quotas.memory_payer(asker.client))?;
         let key = PortKey::Null { device };
         let mut sizes = wish.sizes;
         (sizes.host_tx_rings, sizes.host_rx_rings) = (0, 0);
-        self.insert(key.clone(), NetmapPort::new("null", Kind::Null, asker.client, memory, sizes))?;
+        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
+        self.insert(key.clone(), NetmapPort::new("null", Kind::Null, asker.client, memory, sizes, holding))?;
         Ok(key)
     }
 
@@ -154,9 +163,7 @@ impl Netmap {
         let client = asker.client.clone();
         let binding = Binding { port: key.clone(), client, interface, rings, exclusive, bound };
         // From here on it is the binding's end that takes everything back.
-        if let Some(entry) = self.devices.get_mut(&device) {
-            entry.binding = Some(binding);
-        }
+        self.devices.get_mut(&device).ok_or_else(gone)?.binding = Some(binding);
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         port.show_users()?;
         if let (Some(index), Kind::Ephemeral { switch, port: name }) =
@@ -260,7 +267,8 @@ impl Netmap {
             let (kick, notify) = (duplicate(pair.kick.as_fd())?, duplicate(pair.notify.as_fd())?);
             descriptors.extend(if crossed { [notify, kick] } else { [kick, notify] });
         }
-        let bound = Bound { event_pairs: events.len() as u16, ..binding.bound.clone() };
+        let rings = self.bound_rings(&binding.port, &binding.rings);
+        let bound = Bound { event_pairs: events.len() as u16, rings, ..binding.bound.clone() };
         Ok(Answer { reply: NetmapReply::Bound(Box::new(bound)), descriptors })
     }
 
@@ -282,8 +290,11 @@ impl Netmap {
             done.push(self.end_monitors_of(&key, ports));
         }
         if let Some(port) = self.ports.get_mut(&key) {
-            done.push(port.serve(&mut ports.fabric).map(drop));
-            port.take_back_interface(binding.interface);
+            // Sides of an interface close as nobody uses them. Any other port is served while somebody has it, and reaped then.
+            if !is_unused || matches!(port.kind, Kind::Interface { .. }) {
+                done.push(port.serve(&mut ports.fabric).map(drop));
+            }
+            port.take_back_interface(binding.interface, binding.bound.extra_buffers);
         }
         done.push(self.reap(&key, ports));
         done.into_iter().collect()

@@ -7,6 +7,7 @@ use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;
 use rustix::io::Errno;
 
+use crate::quotas::refuse_memory;
 use crate::refusal::Refusal;
 
 /// Why a request fails.
@@ -23,7 +24,10 @@ pub(crate) fn fail(errno: Errno, message: impl Into<String>) -> Failure {
 
 impl From<RegionError> for Failure {
     fn from(error: RegionError) -> Self {
-        fail(Errno::NOMEM, error.to_string())
+        match error {
+            RegionError::Limit { bytes, source } => refuse_memory(bytes, source).into(),
+            error => fail(Errno::NOMEM, error.to_string()),
+        }
     }
 }
 
@@ -66,6 +70,8 @@ impl From<Refusal> for Failure {
             ErrorKind::Internal => Errno::IO,
             _ => Errno::INVAL,
         };
-        fail(errno, refusal.message)
+        // An errno says little: what the user can do stands with the cause.
+        let advice = if refusal.advice.is_empty() { String::new() } else { format!(": {}", refusal.advice) };
+        fail(errno, refusal.message + &advice)
     }
 }

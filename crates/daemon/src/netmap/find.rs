@@ -7,25 +7,23 @@ use ringroad_drivers::registry::plan_device_in;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port::port_name::{PortName, check_plain_name};
-use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES, SLOTS_RANGE};
+use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
 use super::memory::{MemoryRegion, global_geometry, private_geometry};
 use super::name::{Base, Name, PipeEnd, PortKey};
 use super::port::{Kind, NetmapPort};
-use super::quota::Counted;
 use super::service::Service;
 use super::{Asker, Netmap};
 use crate::claims::holder_of;
 use crate::port_entries::{Client, ClientId, Origin, Sizes, SwitchPort};
 use crate::ports::{NETMAP_DRIVER, Ports};
+use crate::quotas::{Demand, Holding};
 use crate::whereabouts::Whereabouts;
 
 /// Most rings of a direction of a pipe.
 const MAX_PIPE_RINGS: u16 = 256;
-/// Most extra buffers of one binding.
-pub(crate) const MAX_EXTRA_BUFFERS: u32 = 128 * 4096;
 
 /// What a port is to be like, should it come into being.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +73,7 @@ impl Netmap {
             }
             _ => self.find_base(ports, asker, &key, netns, &parent_wish)?,
         }
-        let found = self.find_pipe(asker, &key, &end, wish);
+        let found = self.find_pipe(ports, asker, &key, &end, wish);
         if found.is_err() {
             self.reap(&key, ports)?;
         }
@@ -161,7 +159,6 @@ impl Netmap {
         wish: &Wish,
     ) -> Result<(), Failure> {
         asker.check_free(key, false)?;
-        self.check_quota(asker, Counted::Ports)?;
         if ports.on_switches.contains_key(&key.to_string()) {
             return Err(fail(
                 Errno::BUSY,
@@ -175,9 +172,14 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{port} is an interface: attach it to {switch}")));
         }
         let sizes = clamp_sizes(&wish.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
+        ports.check_switch(switch, asker.client)?;
+        let holding = ports.quotas.hold(asker.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
         let memory = self.memory_for(ports, asker, wish, &sizes)?;
         let kind = Kind::Ephemeral { switch: switch.to_owned(), port: port.to_owned() };
-        self.insert(key.clone(), NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes))
+        self.insert(
+            key.clone(),
+            NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes, holding),
+        )
     }
 
     fn make_interface(
@@ -190,7 +192,6 @@ impl Netmap {
         wish: &Wish,
     ) -> Result<(), Failure> {
         asker.check_free(key, true)?;
-        self.check_quota(asker, Counted::Ports)?;
         let unknown = || fail(Errno::NXIO, format!("{plain} vanished"));
         let netns = netns.ok_or_else(unknown)?;
         let name: PortName = plain.parse().map_err(|error| fail(Errno::NXIO, format!("{plain}: {error}")))?;
@@ -208,22 +209,25 @@ impl Netmap {
             host_tx_rings: host(wish.sizes.host_tx_rings),
             host_rx_rings: host(wish.sizes.host_rx_rings),
         };
-        let uid = asker.client.peer.uid;
+        let taken = sizes.tx_rings + sizes.host_tx_rings.max(sizes.host_rx_rings);
+        let holding = ports.quotas.hold(asker.client, Demand::of_device(taken))?;
+        let payer = ports.quotas.memory_payer(asker.client);
         let memory = match (&wish.external_memory, wish.mem_id) {
             // Whoever is let in to this interface is not let in to the others.
             (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
-                self.memory.private(uid, global_geometry())?
+                self.memory.private(&payer, global_geometry())?
             }
-            (None, 0) => self.memory.for_interface(uid)?,
+            (None, 0) => self.memory.for_interface(&payer)?,
             _ => self.memory_for(ports, asker, wish, &sizes)?,
         };
         let kind = Kind::Interface { interface: plain.to_owned(), netns };
-        self.insert(key.clone(), NetmapPort::new(plain, kind, asker.client, memory, sizes))
+        self.insert(key.clone(), NetmapPort::new(plain, kind, asker.client, memory, sizes, holding))
     }
 
     /// Finds or makes an end of a pipe, and its other end with it.
     fn find_pipe(
         &mut self,
+        ports: &Ports,
         asker: Asker<'_>,
         parent: &PortKey,
         end: &PipeEnd,
@@ -236,7 +240,8 @@ impl Netmap {
         let vanished = || fail(Errno::NXIO, format!("{parent} vanished"));
         let peer = own.other_end().ok_or_else(vanished)?;
         asker.check_free(&own, false)?;
-        self.check_quota(asker, Counted::Pipes)?;
+        // Each end has a pair of eventfds.
+        let holding = ports.quotas.hold(asker.client, Demand { pipes: 1, queues: 2, ..Demand::default() })?;
         let parent_port = self.ports.get(parent).ok_or_else(vanished)?;
         let memory = Arc::clone(&parent_port.memory);
         let defaults = [parent_port.sizes.tx_slots, parent_port.sizes.rx_slots];
@@ -248,12 +253,14 @@ impl Netmap {
             rx_rings: sizes.tx_rings,
             ..sizes
         };
-        // The two come and go together.
-        for (key, peer, master, sizes) in
-            [(&own, &peer, end.master, sizes), (&peer, &own, !end.master, mirrored)]
-        {
+        // The two come and go together: one holds what the pipe takes.
+        for (key, peer, master, sizes, holding) in [
+            (&own, &peer, end.master, sizes, holding),
+            (&peer, &own, !end.master, mirrored, Holding::default()),
+        ] {
             let kind = Kind::Pipe { parent: parent.clone(), peer: peer.clone(), master };
-            let port = NetmapPort::new(&key.to_string(), kind, asker.client, Arc::clone(&memory), sizes);
+            let memory = Arc::clone(&memory);
+            let port = NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes, holding);
             self.insert(key.clone(), port)?;
         }
         self.ports.get_mut(parent).ok_or_else(vanished)?.pipes += 1;
@@ -271,11 +278,11 @@ impl Netmap {
     ) -> Result<(), Failure> {
         check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
         asker.check_free(key, false)?;
-        self.check_quota(asker, Counted::Ports)?;
         let sizes = clamp_sizes(&PortSizes::default(), [DEFAULT_SLOTS; 2], MAX_QUEUES);
         let memory = self.memory_for(ports, asker, wish, &sizes)?;
         let kind = Kind::Persistent { automatic: true, switch: None };
-        self.insert(key.clone(), NetmapPort::new(name, kind, asker.client, memory, sizes))
+        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
+        self.insert(key.clone(), NetmapPort::new(name, kind, asker.client, memory, sizes, holding))
     }
 
     /// The region for a new port.
@@ -286,16 +293,15 @@ impl Netmap {
         wish: &Wish,
         sizes: &PortSizes,
     ) -> Result<Arc<MemoryRegion>, Failure> {
-        let uid = asker.client.peer.uid;
+        let payer = ports.quotas.memory_payer(asker.client);
         if let Some(external) = &wish.external_memory {
-            return self.memory.external(uid, external);
+            return self.memory.external(&payer, external);
         }
         if wish.mem_id != 0 {
-            return self.memory.named(wish.mem_id, uid);
+            return self.memory.named(wish.mem_id, &payer);
         }
         let geometry = private_geometry(sizes, wish.extra_buffers.min(MAX_EXTRA_BUFFERS))?;
-        ports.check_memory(geometry.total_bytes())?;
-        self.memory.private(uid, geometry)
+        self.memory.private(&payer, geometry)
     }
 
     /// Shows an ephemeral port among those of the switches.
@@ -326,6 +332,8 @@ impl Netmap {
             shm: None,
             device: None,
             home: None,
+            // The netmap port holds it.
+            _holding: Holding::default(),
         };
         ports.on_switches.insert(format!("{switch}:{name}"), entry);
     }

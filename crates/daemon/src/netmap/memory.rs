@@ -10,6 +10,7 @@ use ringroad_ring::geometry::{
     BUFFER_BYTES_RANGE, DEFAULT_BUFFER_BYTES, MAX_BUFFERS, MAX_RINGS, RegionGeometry, ring_object_bytes,
 };
 use ringroad_ring::layout::FIRST_BUFFER;
+use ringroad_ring::ledger::Payer;
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
@@ -178,29 +179,24 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Bytes of all regions.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.regions.values().filter_map(Weak::upgrade).map(|region| region.geometry().total_bytes()).sum()
-    }
-
-    /// The region that a program names, not 0.
-    pub(crate) fn named(&mut self, id: u16, uid: u32) -> Result<Arc<MemoryRegion>, Failure> {
+    /// The region that a program names, not 0. `payer`, here and below: who asks, and pays where a region is made.
+    pub(crate) fn named(&mut self, id: u16, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
         if let Some(region) = self.regions.get(&id).and_then(Weak::upgrade) {
-            return match region.uid == uid {
+            return match region.uid == payer.user() {
                 true => Ok(region),
                 false => Err(fail(Errno::ACCESS, format!("memory {id} belongs to another user"))),
             };
         }
         match id {
-            GLOBAL => self.make(GLOBAL, uid, global_geometry(), None),
+            GLOBAL => self.make(GLOBAL, payer, global_geometry(), None),
             _ => Err(fail(Errno::INVAL, format!("there is no memory {id}"))),
         }
     }
 
     /// The region of all interfaces, or one of the user's own where another user has that.
-    pub(crate) fn for_interface(&mut self, uid: u32) -> Result<Arc<MemoryRegion>, Failure> {
-        match self.named(GLOBAL, uid) {
-            Err(failure) if failure.errno == Errno::ACCESS => self.private(uid, global_geometry()),
+    pub(crate) fn for_interface(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
+        match self.named(GLOBAL, payer) {
+            Err(failure) if failure.errno == Errno::ACCESS => self.private(payer, global_geometry()),
             result => result,
         }
     }
@@ -208,40 +204,40 @@ impl Memory {
     /// A new region.
     pub(crate) fn private(
         &mut self,
-        uid: u32,
+        payer: &Payer,
         geometry: RegionGeometry,
     ) -> Result<Arc<MemoryRegion>, Failure> {
         let id = self.free_id()?;
-        self.make(id, uid, geometry, None)
+        self.make(id, payer, geometry, None)
     }
 
     /// The region that stands in for a program's memory.
     pub(crate) fn external(
         &mut self,
-        uid: u32,
+        payer: &Payer,
         external: &ExternalMemory,
     ) -> Result<Arc<MemoryRegion>, Failure> {
         let known = self.regions.values().filter_map(Weak::upgrade);
         if let Some(region) = known.into_iter().find(|region| region.stands_for(external.identity)) {
-            return match region.uid == uid {
+            return match region.uid == payer.user() {
                 true => Ok(region),
                 false => Err(fail(Errno::ACCESS, "the memory belongs to another user")),
             };
         }
         let geometry = external_geometry(external)?;
         let id = self.free_id()?;
-        self.make(id, uid, geometry, Some(external.identity))
+        self.make(id, payer, geometry, Some(external.identity))
     }
 
     fn make(
         &mut self,
         id: u16,
-        uid: u32,
+        payer: &Payer,
         geometry: RegionGeometry,
         external: Option<[u64; 3]>,
     ) -> Result<Arc<MemoryRegion>, Failure> {
-        let home = ShmRegion::of_geometry(geometry)?;
-        let region = Arc::new(MemoryRegion { id, home, uid, external });
+        let home = ShmRegion::of_geometry(geometry, Some(payer))?;
+        let region = Arc::new(MemoryRegion { id, home, uid: payer.user(), external });
         self.regions.insert(id, Arc::downgrade(&region));
         Ok(region)
     }
@@ -262,6 +258,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use ringroad_ring::ledger::{Ledger, Limits};
+
     use super::*;
 
     fn sizes(slots: u32, rings: u16) -> PortSizes {
@@ -320,16 +318,44 @@ mod tests {
         assert_eq!(with(|pools| pools.buffers.objects = MAX_BUFFERS + 1), Errno::INVAL);
     }
 
+    fn ledger() -> Arc<Ledger> {
+        Ledger::new(Limits { total: 256 << 20, user: 256 << 20, reserve: 0 })
+    }
+
     #[test]
     fn a_region_goes_with_its_last_port_and_its_id_comes_back_late() {
         let mut memory = Memory::default();
+        let ledger = ledger();
+        let [root, other] = [0, 1].map(|user| Payer::new(&ledger, user, false));
         let geometry = private_geometry(&sizes(4, 1), 0).unwrap();
-        let first = memory.private(0, geometry).unwrap();
-        assert_eq!(memory.named(first.id, 0).unwrap().id, first.id);
-        assert_eq!(memory.named(first.id, 1).unwrap_err().errno, Errno::ACCESS);
+        let first = memory.private(&root, geometry).unwrap();
+        assert_eq!(memory.named(first.id, &root).unwrap().id, first.id);
+        assert_eq!(memory.named(first.id, &other).unwrap_err().errno, Errno::ACCESS);
         let id = first.id;
+        assert_eq!(ledger.total(), geometry.total_bytes());
         drop(first);
-        assert_eq!(memory.named(id, 0).unwrap_err().errno, Errno::INVAL);
-        assert_ne!(memory.private(0, geometry).unwrap().id, id);
+        assert_eq!(ledger.total(), 0);
+        assert_eq!(memory.named(id, &root).unwrap_err().errno, Errno::INVAL);
+        assert_ne!(memory.private(&root, geometry).unwrap().id, id);
+    }
+
+    #[test]
+    fn every_kind_of_region_is_counted_and_refused_beyond_the_limit() {
+        let mut memory = Memory::default();
+        let ledger = ledger();
+        let payer = Payer::new(&ledger, 1, false);
+        let external = ExternalMemory {
+            identity: [1, 2, 3],
+            pools: Pools { memory_bytes: 64 << 20, ..Pools::default() },
+        };
+        let mut held = vec![memory.named(GLOBAL, &payer).unwrap()];
+        held.push(memory.external(&payer, &external).unwrap());
+        let counted = held.iter().map(|region| region.geometry().total_bytes()).sum::<u64>();
+        assert_eq!(ledger.by_user().get(&1), Some(&counted));
+        assert!(Arc::ptr_eq(&held[1], &memory.external(&payer, &external).unwrap()), "known: no more of it");
+        assert_eq!(ledger.total(), counted);
+        let another = ExternalMemory { identity: [1, 2, 4], pools: external.pools };
+        assert_eq!(memory.external(&payer, &another).unwrap_err().errno, Errno::NOMEM);
+        assert_eq!(memory.private(&payer, global_geometry()).unwrap_err().errno, Errno::NOMEM);
     }
 }

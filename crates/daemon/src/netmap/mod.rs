@@ -14,7 +14,6 @@ mod memory;
 mod monitors;
 mod name;
 mod port;
-mod quota;
 mod report;
 mod requests;
 mod service;
@@ -36,15 +35,12 @@ use crate::whereabouts::Whereabouts;
 use failure::{Failure, fail};
 use memory::{Memory, MemoryRegion};
 use name::PortKey;
-use port::NetmapPort;
-use quota::Counted;
+use port::{Kind, NetmapPort};
 
 /// One open of `/dev/netmap`.
 #[derive(Debug)]
 struct DeviceEntry {
     badge: Badge,
-    /// Who opened it.
-    uid: u32,
     binding: Option<Binding>,
 }
 
@@ -126,16 +122,15 @@ impl Netmap {
     /// Makes a connection a device.
     ///
     /// # Errors
-    /// The user has as many as allowed, or there are no random bytes for a secret.
+    /// There are no random bytes for a secret.
     pub fn open_device(&mut self, asker: Asker<'_>) -> Result<Badge, Failure> {
-        self.check_quota(asker, Counted::Devices)?;
         let client = asker.client;
         let mut secret = [0; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| fail(errno, "making a secret"))?;
         let secret = u128::from_ne_bytes(secret);
         let badge = Badge { device: client.id, secret: [secret as u64, (secret >> 64) as u64] };
-        self.devices.insert(client.id, DeviceEntry { badge, uid: client.peer.uid, binding: None });
+        self.devices.insert(client.id, DeviceEntry { badge, binding: None });
         Ok(badge)
     }
 
@@ -152,8 +147,24 @@ impl Netmap {
     pub fn close_device(&mut self, client: ClientId, ports: &mut Ports) -> Result<(), Failure> {
         let Some(device) = self.devices.remove(&client) else { return Ok(()) };
         match device.binding {
-            Some(binding) => self.unbind(client, binding, ports),
+            Some(binding) => {
+                self.let_go_of_memory(client, &binding.port);
+                self.unbind(client, binding, ports)
+            }
             None => Ok(()),
+        }
+    }
+
+    /// Lets the memory go for good that a device was the last to use.
+    fn let_go_of_memory(&self, device: u64, port: &PortKey) {
+        let Some(memory) = self.ports.get(port).map(|port| &port.memory) else { return };
+        let mut others = self.ports.values().filter(|port| Arc::ptr_eq(&port.memory, memory));
+        let stays = |port: &NetmapPort| {
+            matches!(port.kind, Kind::Persistent { automatic: false, .. })
+                || port.bound.iter().any(|&other| other != device)
+        };
+        if !others.any(stays) {
+            memory.home.region().discard_at_end();
         }
     }
 
@@ -206,10 +217,15 @@ impl Netmap {
     }
 
     /// The region that the asker names to say where a port is that exists.
-    fn known_memory(&mut self, asker: Asker<'_>, id: u16) -> Result<Arc<MemoryRegion>, Failure> {
+    fn known_memory(
+        &mut self,
+        ports: &Ports,
+        asker: Asker<'_>,
+        id: u16,
+    ) -> Result<Arc<MemoryRegion>, Failure> {
         match self.ports.values().map(|port| &port.memory).find(|memory| memory.id == id) {
             Some(memory) => self.check_memory(asker, memory).map(|()| Arc::clone(memory)),
-            None => self.memory.named(id, asker.client.peer.uid),
+            None => self.memory.named(id, &ports.quotas.memory_payer(asker.client)),
         }
     }
 
@@ -221,9 +237,7 @@ impl Netmap {
         device: Option<Badge>,
         request: NetmapRequest,
     ) -> Answer {
-        let answer = self.serve(ports, asker, device, request);
-        ports.netmap_region_bytes = self.memory.bytes();
-        answer.unwrap_or_else(|failure| {
+        self.serve(ports, asker, device, request).unwrap_or_else(|failure| {
             NetmapReply::Failed { errno: failure.errno.raw_os_error(), message: failure.message }.into()
         })
     }

@@ -20,20 +20,20 @@ use super::failure::{Failure, fail};
 use super::find::clamp_sizes;
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
-use super::quota::Counted;
 use super::{Answer, Asker, Netmap};
 use crate::ports::Ports;
+use crate::quotas::Demand;
 
 impl Netmap {
     /// Makes a monitor of the port that the request names, for one device.
     pub(crate) fn make_monitor(
         &mut self,
+        ports: &Ports,
         asker: Asker<'_>,
         device: u64,
         register: &Register,
     ) -> Result<PortKey, Failure> {
         let invalid = |message: String| fail(Errno::INVAL, message);
-        self.check_quota(asker, Counted::Monitors)?;
         let parent = self.known(asker, &register.name).map_err(|failure| match failure.errno {
             Errno::NXIO => invalid(failure.message),
             _ => failure,
@@ -54,8 +54,9 @@ impl Netmap {
             rx: register.flags & flag::MONITOR_RX != 0,
         };
         let key = PortKey::Monitor { of: Box::new(parent.clone()), device };
+        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
         let memory = std::sync::Arc::clone(&port.memory);
-        let monitor = NetmapPort::new(&register.name, kind, asker.client, memory, sizes);
+        let monitor = NetmapPort::new(&register.name, kind, asker.client, memory, sizes, holding);
         self.insert(key.clone(), monitor)?;
         if let Some(port) = self.ports.get_mut(&parent) {
             port.monitors.push(key.clone());

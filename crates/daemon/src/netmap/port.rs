@@ -15,6 +15,7 @@ use super::memory::MemoryRegion;
 use super::name::PortKey;
 use super::service::Service;
 use crate::port_entries::Client;
+use crate::quotas::Holding;
 
 /// A ring of a port.
 #[derive(Debug)]
@@ -74,6 +75,8 @@ pub(crate) struct NetmapPort {
     pub(crate) header_bytes: u32,
     /// For a persistent port that joins its switch with a second one: that one.
     pub(crate) joins: Option<String>,
+    /// What it takes of the share of whoever made it.
+    _holding: Holding,
 }
 
 impl NetmapPort {
@@ -83,6 +86,7 @@ impl NetmapPort {
         owner: &Client,
         memory: Arc<MemoryRegion>,
         sizes: PortSizes,
+        holding: Holding,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,6 +104,7 @@ impl NetmapPort {
             monitors: Vec::new(),
             header_bytes: 0,
             joins: None,
+            _holding: holding,
         }
     }
 
@@ -270,9 +275,9 @@ impl NetmapPort {
         }
     }
 
-    /// Gives back the extra buffers that a binding's interface object lists, and the object itself.
-    pub(crate) fn take_back_interface(&self, interface: u32) {
-        let listed = listed_extra_buffers(self.memory.home.region(), interface);
+    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the object itself.
+    pub(crate) fn take_back_interface(&self, interface: u32, granted: u32) {
+        let listed = listed_extra_buffers(self.memory.home.region(), interface, granted);
         let mut allocator = self.memory.home.allocator();
         for buffer in listed {
             allocator.free_buffer(buffer);

@@ -20,6 +20,7 @@ use super::service::Service;
 use super::{Asker, Netmap};
 use crate::port_entries::Origin;
 use crate::ports::{Attachment, NETMAP_DRIVER, Ports, ServedBy, unbound};
+use crate::quotas::Demand;
 
 /// Index that stands for "no port".
 const NO_PORT: u32 = 255;
@@ -56,7 +57,7 @@ impl Netmap {
                     return Err(fail(Errno::INVAL, "an interface is attached whole"));
                 }
                 if mem_id != 0 {
-                    self.known_memory(asker, mem_id)?;
+                    self.known_memory(ports, asker, mem_id)?;
                 }
                 self.attach(ports, asker, &name, mode == mode::NIC_SW)
             }
@@ -99,7 +100,7 @@ impl Netmap {
         see: impl FnOnce(&NetmapPort) -> NetmapReply,
     ) -> Result<NetmapReply, Failure> {
         if wish.mem_id != 0 {
-            self.known_memory(asker, wish.mem_id)?;
+            self.known_memory(ports, asker, wish.mem_id)?;
         }
         let key = self.find(ports, asker, name, wish)?;
         let seen = self.ports.get(&key).map(see);
@@ -119,7 +120,7 @@ impl Netmap {
             let mem_id = if mem_id == 0 { GLOBAL } else { mem_id };
             let memory_bytes = match mem_id {
                 GLOBAL => global_geometry().pools_bytes(),
-                _ => self.known_memory(asker, mem_id)?.geometry().pools_bytes(),
+                _ => self.known_memory(ports, asker, mem_id)?.geometry().pools_bytes(),
             };
             return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
         }
@@ -350,7 +351,8 @@ impl Netmap {
         let wish = Wish { mem_id, ..Wish::default() };
         let memory = self.memory_for(ports, asker, &wish, &sizes)?;
         let kind = Kind::Persistent { automatic: false, switch: None };
-        let port = NetmapPort::new(name, kind, asker.client, memory, sizes);
+        let holding = ports.quotas.hold(asker.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
+        let port = NetmapPort::new(name, kind, asker.client, memory, sizes, holding);
         let reply = port.info();
         self.insert(key, port)?;
         Ok(reply)

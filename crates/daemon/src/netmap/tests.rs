@@ -8,7 +8,9 @@ use ringroad_switch::MacTableConfig;
 use super::bind::{flag, mode};
 use super::*;
 use crate::config::Allow;
+use crate::config::Limits;
 use crate::devices::NamedDevice;
+use crate::quotas::{Holding, Quotas};
 
 const ROOT: u32 = 0;
 const OWNER: u32 = 65_534;
@@ -32,7 +34,11 @@ impl Site {
             .collect();
         Self {
             netmap: Netmap::default(),
-            ports: Ports::new(Fabric::stepped(MacTableConfig::new(1)).0, u64::MAX).unwrap(),
+            ports: Ports::new(
+                Fabric::stepped(MacTableConfig::new(1)).0,
+                Quotas::new(&Limits::default(), ROOT),
+            )
+            .unwrap(),
             permissions: Permissions::new(ROOT, &rules),
             devices: 0,
         }
@@ -227,10 +233,11 @@ fn no_name_of_a_port_is_the_key_of_a_monitor() {
     site.netmap.insert(key.clone(), entry).unwrap();
     let other = NetmapPort::new(
         "x",
-        port::Kind::Null,
+        Kind::Null,
         &site.client(OWNER),
         Arc::clone(&site.netmap.ports[&key].memory),
         PortSizes::default(),
+        Holding::default(),
     );
     assert_eq!(site.netmap.insert(key, other).unwrap_err().errno, Errno::BUSY, "nothing is replaced");
     for badge in monitors.into_iter().chain([victim]) {
@@ -247,13 +254,13 @@ fn a_binding_that_fails_leaves_nothing() {
     for name in ["vale0:a", "x{1", "x}1", "vale0:a{1"] {
         for register in [wrong_mode(name), wrong_ring(name)] {
             assert_eq!(site.register(OWNER, register).unwrap_err(), Errno::INVAL, "{name}");
-            assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0), "{name}");
+            assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0), "{name}");
         }
     }
     // A pipe that is refused takes its parent, made for it, along.
     let mut site = Site::new(&[("vale0:a[{]*", FRIEND)]);
     assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
-    assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0));
+    assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
     assert!(site.ports.on_switches.is_empty());
     // The device is as good as new.
     let badge = site.device(OWNER).unwrap();
@@ -280,7 +287,7 @@ fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
     assert!(has_rings(&site) && site.ports.on_switches.contains_key("vale0:a"));
     site.close(pipe);
     site.close(port);
-    assert_eq!((site.keys(), site.netmap.memory.bytes()), (vec![], 0));
+    assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
 }
 
 #[test]
@@ -295,19 +302,6 @@ fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
     assert!(site.ports.on_switches.contains_key("vale0:a"));
     site.ports.close_client(client.id).unwrap();
     assert!(site.ports.is_empty() && site.ports.fabric.switch_names().next().is_none());
-}
-
-#[test]
-fn a_user_has_so_many_devices_and_an_administrator_as_many_as_it_takes() {
-    let mut site = Site::new(&[]);
-    let last = (0..).map(|_| site.device(STRANGER)).find_map(Result::err).unwrap();
-    assert_eq!(last.errno, Errno::NOMEM);
-    assert!(last.message.contains("all that one may have"), "{}", last.message);
-    assert!(site.device(OWNER).is_ok() && site.device(ROOT).is_ok());
-    let devices = site.netmap.devices.len();
-    for _ in 0..devices {
-        site.device(ROOT).unwrap();
-    }
 }
 
 #[test]

@@ -29,7 +29,8 @@ impl Site {
             config: Config::default(),
             config_path: None,
             started: StartedBy::Command,
-            ports: Ports::new(fabric, 1 << 30).unwrap(),
+            ports: Ports::new(fabric, crate::quotas::Quotas::new(&crate::config::Limits::default(), 0))
+                .unwrap(),
             signals,
             log: RunningLog::silent(),
         };

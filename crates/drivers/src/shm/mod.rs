@@ -17,7 +17,7 @@ use ringroad_ring::eventfd;
 use ringroad_ring::region::RegionError;
 
 pub use queue::{ShmQueue, UnboundQueue};
-pub use region::{ShmPort, ShmRegion};
+pub use region::{PortShape, ShmPort, ShmRegion};
 pub use watch::{QueueState, Watch};
 
 /// The two eventfds of a queue. Non-blocking, close-on-exec.

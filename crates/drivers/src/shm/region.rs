@@ -4,70 +4,129 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_port::counters::QueueCounters;
 use ringroad_ring::allocator::RegionAllocator;
-use ringroad_ring::geometry::{GeometryError, PortPlacement, RegionGeometry};
+use ringroad_ring::geometry::{GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry};
+use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{HugePages, Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port, listed_extra_buffers};
 
 use super::{QueueEvents, ShmQueue};
 
-/// Ports that a region of small pages has room for: memory that nobody touches costs nothing.
+/// Ports that a region has room for where there is plenty of memory: others may come to share it.
 const PLACES: u32 = 4;
-const FULL: GeometryError =
-    GeometryError::Impossible("the shared region is full: close a port that shares it");
+const FULL: GeometryError = GeometryError::Impossible(
+    "the region has no room for another port: close one that shares it, or do not share; \
+     it was made with room for one port alone if memory was short then",
+);
+/// A region with so much memory in use is given back on a thread of its own: to free a GiB takes the kernel a tenth of a second and more.
+const LARGE_BYTES: u64 = 32 << 20;
+/// Unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+
+/// What each port in a region is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortShape {
+    /// Queues.
+    pub queues: u16,
+    /// Slots of each ring.
+    pub slots: u32,
+    /// Size of a buffer, bytes.
+    pub buffer_bytes: u32,
+    /// Buffers listed for the program besides those in its slots.
+    pub extra_buffers: u32,
+    /// Buffers that its device needs for itself.
+    pub device_buffers: u32,
+}
+
+impl PortShape {
+    /// The geometry of a region for `ports` of these.
+    ///
+    /// # Errors
+    /// [`GeometryError`] where a size is out of range.
+    pub fn geometry(&self, ports: u32) -> Result<RegionGeometry, GeometryError> {
+        if self.extra_buffers > MAX_EXTRA_BUFFERS {
+            return Err(GeometryError::ExtraBuffers(self.extra_buffers));
+        }
+        let besides = u64::from(self.extra_buffers) + u64::from(self.device_buffers);
+        let besides = besides * u64::from(ports);
+        let besides = u32::try_from(besides).map_err(|_| GeometryError::Buffers(besides))?;
+        RegionGeometry::for_ports(ports, self.queues, self.slots, self.buffer_bytes, besides)
+    }
+}
+
+/// Gives up a region. What takes the kernel long does not hold up the caller.
+pub(crate) fn release(region: Arc<Region>) {
+    let blocks = rustix::fs::fstat(&*region).map_or(0, |status| status.st_blocks);
+    if u64::try_from(blocks).unwrap_or(0) * BLOCK_BYTES >= LARGE_BYTES {
+        // Where there is no thread, the region goes here with the closure.
+        let _ = std::thread::Builder::new().name("memory".into()).spawn(move || drop(region));
+    }
+}
 
 /// A region with room for several ports, so that others of the same user can come to share it.
 #[derive(Debug)]
 pub struct ShmRegion {
     region: Arc<Region>,
-    queues: u16,
-    slots: u32,
-    extra_buffers: u32,
-    /// Buffers that the device of one port needs for itself.
-    device_buffers: u32,
+    /// What ports that are placed as a whole are like.
+    shape: PortShape,
     allocator: Mutex<RegionAllocator>,
 }
 
+impl Drop for ShmRegion {
+    fn drop(&mut self) {
+        release(Arc::clone(&self.region));
+    }
+}
+
 impl ShmRegion {
-    /// Makes a region for ports of `queues` queues of `slots` slots, and for devices that need `device_buffers` buffers each.
+    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `payer` reserves all of it; without one nobody
+    /// counts it.
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
     pub fn create(
-        queues: u16,
-        slots: u32,
-        buffer_bytes: u32,
-        extra_buffers: u32,
-        device_buffers: u32,
+        shape: PortShape,
         huge_pages: HugePages,
+        payer: Option<&Payer>,
     ) -> Result<Arc<Self>, RegionError> {
-        let besides = extra_buffers.saturating_add(device_buffers);
-        let most = besides.checked_mul(PLACES).ok_or(GeometryError::Buffers(u64::from(besides)))?;
-        let roomy = RegionGeometry::for_ports(PLACES, queues, slots, buffer_bytes, most);
-        // Where four do not fit, one may.
-        let geometry = match roomy {
-            Ok(geometry) => geometry,
-            Err(_) => RegionGeometry::for_ports(1, queues, slots, buffer_bytes, besides)?,
+        let has_plenty = |bytes| payer.is_none_or(|payer| payer.has_plenty(bytes));
+        let geometry = match shape.geometry(PLACES) {
+            Ok(roomy) if has_plenty(roomy.total_bytes()) => roomy,
+            _ => shape.geometry(1)?,
         };
-        let region = Arc::new(Region::create(geometry, huge_pages)?);
-        let allocator = Mutex::new(RegionAllocator::new(&geometry));
-        Ok(Arc::new(Self { region, queues, slots, extra_buffers, device_buffers, allocator }))
+        Self::with(shape, geometry, huge_pages, payer)
     }
 
     /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB pages: programs map parts of it.
     ///
     /// # Errors
     /// [`RegionError`] where the geometry is not possible or memory is short.
-    pub fn of_geometry(geometry: RegionGeometry) -> Result<Arc<Self>, RegionError> {
-        let region = Arc::new(Region::create(geometry, HugePages::Never)?);
-        let allocator = Mutex::new(RegionAllocator::new(&geometry));
-        let slots = geometry.max_slots();
-        Ok(Arc::new(Self { region, queues: 0, slots, extra_buffers: 0, device_buffers: 0, allocator }))
+    pub fn of_geometry(geometry: RegionGeometry, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
+        let (slots, buffer_bytes) = (geometry.max_slots(), geometry.buffer_bytes);
+        let shape = PortShape { queues: 0, slots, buffer_bytes, extra_buffers: 0, device_buffers: 0 };
+        Self::with(shape, geometry, HugePages::Never, payer)
+    }
+
+    fn with(
+        shape: PortShape,
+        geometry: RegionGeometry,
+        huge_pages: HugePages,
+        payer: Option<&Payer>,
+    ) -> Result<Arc<Self>, RegionError> {
+        let region = Arc::new(Region::create_for(payer, geometry, huge_pages)?);
+        Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
     /// The region.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// A program that had a port here is gone by itself. If it was the last, nobody has a right to what is in the region any more.
+    pub fn program_has_gone(self: &Arc<Self>) {
+        if Arc::strong_count(self) == 1 {
+            self.region.discard_at_end();
+        }
     }
 
     /// The books of its objects.
@@ -78,13 +137,13 @@ impl ShmRegion {
     /// Queues of each port in it.
     #[must_use]
     pub fn queues(&self) -> u16 {
-        self.queues
+        self.shape.queues
     }
 
     /// Buffers that the device of one port can have.
     #[must_use]
     pub fn device_buffers(&self) -> u32 {
-        self.device_buffers
+        self.shape.device_buffers
     }
 
     /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes with
@@ -102,23 +161,19 @@ impl ShmRegion {
     /// [`RegionError`] where the region is full.
     pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
         let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
+        let PortShape { queues, slots, extra_buffers, .. } = self.shape;
         let events =
-            (0..self.queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        let rings = 2 * u32::from(self.queues);
+            (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let rings = 2 * u32::from(queues);
         let mut allocator = self.allocator();
-        let buffers = rings * self.slots + self.extra_buffers;
+        let buffers = rings * slots + extra_buffers;
         if allocator.free_rings() < rings || allocator.free_buffers() < buffers {
             return Err(FULL.into());
         }
         let interface = allocator.take_interface().ok_or(FULL)?;
-        let mut take_rings = || (0..self.queues).map_while(|_| allocator.take_ring()).collect();
-        let placement = PortPlacement {
-            interface,
-            tx_rings: take_rings(),
-            rx_rings: take_rings(),
-            slots: self.slots,
-            extra_buffers: self.extra_buffers,
-        };
+        let mut take_rings = || (0..queues).map_while(|_| allocator.take_ring()).collect();
+        let placement =
+            PortPlacement { interface, tx_rings: take_rings(), rx_rings: take_rings(), slots, extra_buffers };
         let mut buffers = allocator.take_buffers(buffers).ok_or(FULL)?.into_iter();
         lay_out_port(&self.region, name, &placement, &mut buffers)?;
         drop(allocator);
@@ -129,7 +184,7 @@ impl ShmRegion {
     /// buffers that tell which are its own; what a hostile program wrote there is its own and its fellows' loss.
     fn take_back(&self, placement: &PortPlacement) {
         let mut allocator = self.allocator();
-        for buffer in listed_extra_buffers(&self.region, placement.interface) {
+        for buffer in listed_extra_buffers(&self.region, placement.interface, placement.extra_buffers) {
             allocator.free_buffer(buffer);
         }
         for &ring in placement.tx_rings.iter().chain(&placement.rx_rings) {
@@ -154,7 +209,10 @@ pub struct ShmPort {
 
 impl Drop for ShmPort {
     fn drop(&mut self) {
-        self.home.take_back(&self.placement);
+        // With the last port the region goes.
+        if Arc::strong_count(&self.home) > 1 {
+            self.home.take_back(&self.placement);
+        }
     }
 }
 
@@ -163,15 +221,8 @@ impl ShmPort {
     ///
     /// # Errors
     /// As [`ShmRegion::create`].
-    pub fn create(
-        name: &str,
-        queues: u16,
-        slots: u32,
-        buffer_bytes: u32,
-        extra_buffers: u32,
-        huge_pages: HugePages,
-    ) -> Result<Self, RegionError> {
-        ShmRegion::create(queues, slots, buffer_bytes, extra_buffers, 0, huge_pages)?.place(name)
+    pub fn create(name: &str, shape: PortShape, huge_pages: HugePages) -> Result<Self, RegionError> {
+        ShmRegion::create(shape, huge_pages, None)?.place(name)
     }
 
     /// The datapath's side of queue number `queue`.
@@ -217,5 +268,54 @@ impl ShmPort {
     /// Out of descriptors.
     pub fn clone_events(&self) -> Result<Vec<QueueEvents>, RegionError> {
         self.events.iter().map(QueueEvents::try_clone).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_ring::ledger::{Ledger, Limits};
+
+    use super::*;
+
+    const SHAPE: PortShape =
+        PortShape { queues: 1, slots: 64, buffer_bytes: 2048, extra_buffers: 0, device_buffers: 0 };
+
+    fn ledger(ports: u64) -> Arc<Ledger> {
+        let total = ports * SHAPE.geometry(1).unwrap().total_bytes();
+        Ledger::new(Limits { total, user: total, reserve: 0 })
+    }
+
+    #[test]
+    fn a_region_has_room_for_others_only_while_there_is_plenty_of_memory() {
+        let ledger = ledger(20);
+        let payer = Payer::new(&ledger, 1, false);
+        let roomy = ShmRegion::create(SHAPE, HugePages::Never, Some(&payer)).unwrap();
+        let _ports: Vec<_> = (0..PLACES).map(|_| roomy.place("p").unwrap()).collect();
+        let tight = ShmRegion::create(SHAPE, HugePages::Never, Some(&payer)).unwrap();
+        let _port = tight.place("p").unwrap();
+        assert!(tight.place("p").unwrap_err().to_string().contains("no room for another port"));
+        let counted = [&roomy, &tight].map(|home| home.region().mapped_bytes() as u64);
+        assert_eq!(ledger.total(), counted.iter().sum::<u64>());
+    }
+
+    #[test]
+    fn memory_that_is_given_up_is_counted_no_more_when_the_kernel_has_it() {
+        let shape = PortShape { buffer_bytes: 65_536, slots: 512, ..SHAPE };
+        let ledger = Ledger::new(Limits { total: 1 << 32, user: 1 << 32, reserve: 0 });
+        let home = ShmRegion::create(shape, HugePages::Never, Some(&Payer::new(&ledger, 1, false))).unwrap();
+        let bytes = home.region().mapped_bytes() as u64;
+        assert!(bytes >= LARGE_BYTES && ledger.total() == bytes);
+        rustix::fs::fallocate(&**home.region(), rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
+        drop(home);
+        // A thread does it: nothing tells when, but its end.
+        while ledger.total() > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn more_extra_buffers_than_can_be_linked_in_no_time_are_refused() {
+        let greedy = PortShape { extra_buffers: MAX_EXTRA_BUFFERS + 1, ..SHAPE };
+        assert_eq!(greedy.geometry(1), Err(GeometryError::ExtraBuffers(MAX_EXTRA_BUFFERS + 1)));
     }
 }

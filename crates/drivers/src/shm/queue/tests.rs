@@ -5,13 +5,15 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::HugePages;
 
-use super::super::ShmPort;
+use super::super::{PortShape, ShmPort};
 use super::*;
 
 const SLOTS: u32 = 64;
 
 fn site() -> (ShmPort, ShmQueue, ProgramEnd) {
-    let port = ShmPort::create("p", 1, SLOTS, 2048, 0, HugePages::Never).unwrap();
+    let shape =
+        PortShape { queues: 1, slots: SLOTS, buffer_bytes: 2048, extra_buffers: 0, device_buffers: 0 };
+    let port = ShmPort::create("p", shape, HugePages::Never).unwrap();
     let queue = port.queue(0, Arc::default()).unwrap();
     let ring = RingView::new(port.region(), port.placement().tx_rings[0], SLOTS).unwrap();
     (port, queue, ProgramEnd::take_up(ring, Direction::Tx))

@@ -12,7 +12,7 @@ use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::HugePages;
 use ringroad_ring::ring_view::RingView;
 
-use super::super::{QueueState, ShmPort, ShmQueue, Watch};
+use super::super::{PortShape, QueueState, ShmPort, ShmQueue, Watch};
 use super::*;
 
 const SLOTS: u32 = 128;
@@ -29,7 +29,9 @@ struct Site {
 
 impl Site {
     fn new(header_bytes: u32) -> Self {
-        let port = ShmPort::create("p", 1, SLOTS, BUFFER_BYTES as u32, 0, HugePages::Never).unwrap();
+        let (slots, buffer_bytes) = (SLOTS, BUFFER_BYTES as u32);
+        let shape = PortShape { queues: 1, slots, buffer_bytes, extra_buffers: 0, device_buffers: 0 };
+        let port = ShmPort::create("p", shape, HugePages::Never).unwrap();
         let state = Arc::<QueueState>::default();
         state.set_header_bytes(header_bytes);
         state.set_rx_users(1);

@@ -1,0 +1,253 @@
+//! Who holds how much of something that there is only so much of: shared memory, by the byte, above all.
+//!
+//! Whatever takes some of it carries a [`Reservation`] for as long as it lasts. So what the ledger says is what there is, and it says nothing
+//! once all of it is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much may be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// By all together.
+    pub total: u64,
+    /// By one ordinary user.
+    pub user: u64,
+    /// Part of `total` that ordinary users cannot take: it stays for the privileged.
+    pub reserve: u64,
+}
+
+impl Limits {
+    /// What ordinary users may hold together.
+    #[must_use]
+    pub fn of_ordinary_users(&self) -> u64 {
+        self.total.saturating_sub(self.reserve)
+    }
+}
+
+/// Why a reservation was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// One user would hold too much.
+    #[error("{asked} more for user {user}, who holds {held}: {limit} are allowed")]
+    User {
+        /// How much was asked for.
+        asked: u64,
+        /// For whom.
+        user: u32,
+        /// What the user held already.
+        held: u64,
+        /// What a user may hold.
+        limit: u64,
+    },
+    /// All together would hold too much.
+    #[error("{asked} more for all together, who hold {held}: {limit} are allowed")]
+    Total {
+        /// How much was asked for.
+        asked: u64,
+        /// What all together held already.
+        held: u64,
+        /// What all together, or all ordinary users, may hold.
+        limit: u64,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    total: u64,
+    users: BTreeMap<u32, u64>,
+}
+
+/// The books of one thing, by user.
+#[derive(Debug)]
+pub struct Ledger {
+    limits: Limits,
+    books: Mutex<Books>,
+}
+
+impl Ledger {
+    /// Nothing is held.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, books: Mutex::default() })
+    }
+
+    /// How much may be held.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What all hold together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.books().total
+    }
+
+    /// What each user holds who holds anything.
+    #[must_use]
+    pub fn by_user(&self) -> BTreeMap<u32, u64> {
+        self.books().users.clone()
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In whose name something is reserved.
+#[derive(Debug, Clone)]
+pub struct Payer {
+    ledger: Arc<Ledger>,
+    user: u32,
+    privileged: bool,
+}
+
+impl Payer {
+    /// A user of the ledger. A privileged one is bound by what all may hold together and by nothing else.
+    #[must_use]
+    pub fn new(ledger: &Arc<Ledger>, user: u32, privileged: bool) -> Self {
+        Self { ledger: Arc::clone(ledger), user, privileged }
+    }
+
+    /// The user.
+    #[must_use]
+    pub fn user(&self) -> u32 {
+        self.user
+    }
+
+    /// Reserves `amount`.
+    ///
+    /// # Errors
+    /// [`LimitError`] naming the limit in the way; nothing is reserved then.
+    pub fn reserve(&self, amount: u64) -> Result<Reservation, LimitError> {
+        let limits = self.ledger.limits;
+        let mut books = self.ledger.books();
+        let held = books.users.get(&self.user).copied().unwrap_or(0);
+        if !self.privileged && exceeds(held, amount, limits.user) {
+            return Err(LimitError::User { asked: amount, user: self.user, held, limit: limits.user });
+        }
+        let limit = if self.privileged { limits.total } else { limits.of_ordinary_users() };
+        if exceeds(books.total, amount, limit) {
+            return Err(LimitError::Total { asked: amount, held: books.total, limit });
+        }
+        books.total += amount;
+        *books.users.entry(self.user).or_default() += amount;
+        drop(books);
+        Ok(Reservation { ledger: Arc::clone(&self.ledger), user: self.user, amount })
+    }
+
+    /// Whether three quarters of what the user may have would still be free with `amount` more.
+    #[must_use]
+    pub fn has_plenty(&self, amount: u64) -> bool {
+        let limits = self.ledger.limits;
+        let books = self.ledger.books();
+        let held = books.users.get(&self.user).copied().unwrap_or(0);
+        let limit = if self.privileged { limits.total } else { limits.of_ordinary_users() };
+        (self.privileged || !exceeds(held, amount, limits.user / 4))
+            && !exceeds(books.total, amount, limit / 4)
+    }
+}
+
+fn exceeds(held: u64, more: u64, limit: u64) -> bool {
+    held.checked_add(more).is_none_or(|sum| sum > limit)
+}
+
+/// What somebody holds, until it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    ledger: Arc<Ledger>,
+    user: u32,
+    amount: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut books = self.ledger.books();
+        books.total -= self.amount;
+        if let Some(held) = books.users.get_mut(&self.user) {
+            *held -= self.amount;
+            if *held == 0 {
+                books.users.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { total: 100, user: 40, reserve: 20 };
+
+    #[test]
+    fn a_user_is_held_to_the_users_limit_and_others_are_not_touched() {
+        let ledger = Ledger::new(LIMITS);
+        let [one, other] = [1, 2].map(|user| Payer::new(&ledger, user, false));
+        let held = one.reserve(40).unwrap();
+        assert_eq!(one.reserve(1).unwrap_err(), LimitError::User { asked: 1, user: 1, held: 40, limit: 40 });
+        assert!(other.reserve(40).is_ok());
+        drop(held);
+        assert!(one.reserve(40).is_ok());
+    }
+
+    #[test]
+    fn what_is_reserved_for_the_privileged_is_there_when_the_others_have_taken_all_they_can() {
+        let ledger = Ledger::new(LIMITS);
+        let _held = [1, 2].map(|user| Payer::new(&ledger, user, false).reserve(40).unwrap());
+        let third = Payer::new(&ledger, 3, false);
+        assert_eq!(third.reserve(1).unwrap_err(), LimitError::Total { asked: 1, held: 80, limit: 80 });
+        let root = Payer::new(&ledger, 0, true);
+        let last = root.reserve(20).unwrap();
+        assert!(matches!(root.reserve(1), Err(LimitError::Total { limit: 100, .. })));
+        drop(last);
+    }
+
+    #[test]
+    fn no_amount_overflows_the_books() {
+        let ledger = Ledger::new(Limits { total: u64::MAX, user: u64::MAX, reserve: 0 });
+        let payer = Payer::new(&ledger, 1, false);
+        let _held = payer.reserve(u64::MAX).unwrap();
+        assert!(payer.reserve(1).is_err());
+    }
+
+    #[test]
+    fn there_is_plenty_while_three_quarters_are_free() {
+        let ledger = Ledger::new(LIMITS);
+        let payer = Payer::new(&ledger, 1, false);
+        assert!(payer.has_plenty(10) && !payer.has_plenty(11));
+        let _held = Payer::new(&ledger, 2, false).reserve(15).unwrap();
+        assert!(payer.has_plenty(5) && !payer.has_plenty(6), "others have taken of what all may have");
+        assert!(Payer::new(&ledger, 0, true).has_plenty(10));
+    }
+
+    proptest! {
+        #[test]
+        fn the_books_are_the_sum_of_what_is_held_and_return_to_zero(
+            steps in proptest::collection::vec((0u32..4, 0u64..60, any::<bool>()), 0..40),
+        ) {
+            let ledger = Ledger::new(LIMITS);
+            let mut held: Vec<(u32, u64, Reservation)> = Vec::new();
+            for (user, amount, take) in steps {
+                if take {
+                    let reservation = Payer::new(&ledger, user, user == 0).reserve(amount);
+                    held.extend(reservation.ok().map(|reservation| (user, amount, reservation)));
+                } else if !held.is_empty() {
+                    held.remove(amount as usize % held.len());
+                }
+                prop_assert_eq!(ledger.total(), held.iter().map(|(_, amount, _)| amount).sum::<u64>());
+                prop_assert!(ledger.total() <= LIMITS.total);
+                for user in 1..4 {
+                    let of_user = held.iter().filter(|entry| entry.0 == user).map(|entry| entry.1).sum::<u64>();
+                    prop_assert_eq!(ledger.by_user().get(&user).copied().unwrap_or(0), of_user);
+                    prop_assert!(of_user <= LIMITS.user);
+                }
+            }
+            drop(held);
+            prop_assert_eq!(ledger.total(), 0);
+            prop_assert!(ledger.by_user().is_empty());
+        }
+    }
+}
