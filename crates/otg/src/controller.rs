@@ -56,7 +56,9 @@ impl Controller {
         Problems::collect(&request, |root| {
             let Some((_, update)) = root.chosen(&["flows"], "flows") else { return };
             update.only(&["property_names", "flows"]);
-            let properties = update.get("property_names").texts();
+            let mut properties = update.get("property_names").texts();
+            properties.sort_unstable();
+            properties.dedup();
             for property in properties.iter().filter(|name| !["rate", "size"].contains(name)) {
                 update.get("property_names").report(format_args!("\"{property}\" given; give rate or size"));
             }

@@ -13,6 +13,8 @@ use crate::refusal::Refusal;
 const MOST_PROBLEMS: usize = 50;
 /// Longest name of anything, bytes.
 const LONGEST_NAME: usize = 4096;
+/// Most names in a list, which are of ports, flows and columns: each is looked up.
+const MOST_NAMES: usize = 1024;
 /// Most values that a document may have drawn or made of few words, such as 65536 random addresses.
 const MOST_MADE_VALUES: u64 = 1 << 20;
 /// Longest part of a wrong value that is repeated to the client, characters.
@@ -142,9 +144,9 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A list of texts; none if there is nothing.
+    /// A list of names; none if there is nothing.
     pub(crate) fn texts(&self) -> Vec<&'a str> {
-        self.items().iter().filter_map(Node::text).collect()
+        self.items_up_to(MOST_NAMES).iter().filter_map(Node::text).collect()
     }
 
     /// A text, if there is one.

@@ -8,8 +8,8 @@ use ringroad::{PortBase, PortName};
 
 use crate::server::ServerError;
 
-/// Where a name goes on with a network namespace, and the same in what is matched: a part of its own, as `/` makes one.
-const NETNS: (&str, &str) = ("@netns=", "/@netns=");
+/// What begins a network namespace in a name.
+const NETNS: &str = "@netns=";
 
 /// What may be opened: ports of switches, ends of pipes, null ports, and what was allowed besides.
 #[derive(Debug, Clone, Default)]
@@ -28,8 +28,7 @@ impl Locations {
         };
         let mut set = GlobSetBuilder::new();
         for pattern in patterns {
-            let parts = pattern.replace(NETNS.0, NETNS.1);
-            let glob = GlobBuilder::new(&parts).literal_separator(true).build();
+            let glob = GlobBuilder::new(&in_parts(pattern)).literal_separator(true).build();
             set.add(glob.map_err(|error| wrong(pattern, &error))?);
         }
         set.build().map(Self).map_err(|error| wrong("", &error))
@@ -51,17 +50,29 @@ impl Locations {
         if paths.iter().any(|path| leads_up(path)) {
             return Err("a path with .. is not taken: give it without".to_owned());
         }
-        let base = &name.base;
-        let (matched, shown) = match &name.options.device.netns {
-            Some(netns) => (format!("{base}{}{netns}", NETNS.1), format!("{base}{}{netns}", NETNS.0)),
-            None => (base.to_string(), base.to_string()),
+        let shown = match &name.options.device.netns {
+            Some(netns) => format!("{}{NETNS}{netns}", name.base),
+            None => name.base.to_string(),
         };
-        if self.0.is_match(&matched) {
+        if self.0.is_match(in_parts(&shown)) {
             return Ok(());
         }
         Err(format!(
             "{what} are for the server's command line to allow; start it with --allow-location '{shown}'"
         ))
+    }
+}
+
+/// A name or a pattern with its namespace, and the mark of a host stack's side, as parts of their own behind a `/`: so `*` alone does not
+/// allow another namespace's interface, nor what the host itself sends.
+fn in_parts(text: &str) -> String {
+    let (base, netns) = match text.split_once(NETNS) {
+        Some((base, netns)) => (base, format!("/{NETNS}{netns}")),
+        None => (text, String::new()),
+    };
+    match base.strip_suffix('^') {
+        Some(interface) => format!("{interface}/^{netns}"),
+        None => format!("{base}{netns}"),
     }
 }
 
@@ -129,10 +140,16 @@ mod tests {
         ] {
             assert!(locations.check(location).is_err(), "{location}");
         }
-        for location in ["pcap:out=/etc/shadow", "veth0@netns=blue"] {
+        for location in ["pcap:out=/etc/shadow", "veth0@netns=blue", "veth0^", "veth0^@netns=blue"] {
             assert_eq!(allowing(&["**"]).check(location), Ok(()), "{location}");
         }
-        assert_eq!(allowing(&["veth*@netns=b*"]).check("veth0@netns=blue"), Ok(()));
+        for (pattern, location) in [
+            ("veth*@netns=b*", "veth0@netns=blue"),
+            ("veth*^", "veth0^"),
+            ("veth*^@netns=*", "veth0^@netns=blue"),
+        ] {
+            assert_eq!(allowing(&[pattern]).check(location), Ok(()), "{location}");
+        }
     }
 
     #[test]
