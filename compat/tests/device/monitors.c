@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Monitors of ports and pipes: copies as frames pass, exchanges when they are finished with. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "bound.h"
 
 static struct bound monitor(const char *name, uint64_t flags)
@@ -156,6 +161,119 @@ static void wakes(void)
     unbind(&a);
 }
 
+/* All that this process starts from here on runs at once on this one processor, in the middle of what this process does. */
+static cpu_set_t give_way(void)
+{
+    const struct sched_param none = {0};
+    cpu_set_t before, one;
+
+    NEED(sched_getaffinity(0, sizeof(before), &before) == 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    NEED(sched_setaffinity(0, sizeof(one), &one) == 0 && sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+    return before;
+}
+
+/* For a child: it goes before its parent. */
+static void go_first(void)
+{
+    const struct sched_param none = {0};
+
+    NEED(sched_setscheduler(0, SCHED_OTHER, &none) == 0);
+}
+
+static void stop_giving_way(cpu_set_t before)
+{
+    go_first();
+    NEED(sched_setaffinity(0, sizeof(before), &before) == 0);
+}
+
+/* The monitor runs as soon as it is woken, on the processor of whoever fills its ring and is not done with that. It is woken for each frame all the same. */
+static void wakes_for_each_frame_of_a_pipe(uint64_t flags)
+{
+    enum { FRAMES = 500 };
+    struct bound a = bind_port("vale0:mw{1"), b = bind_port("vale0:mw}1");
+    int seen_by[2], i, status = -1;
+    cpu_set_t before = give_way();
+    pid_t onlooker;
+    char byte;
+
+    NEED(pipe(seen_by) == 0);
+    onlooker = fork();
+    if (onlooker == 0) {
+        struct bound m = monitor("vale0:mw{1", flags);
+
+        go_first();
+        NEED(write(seen_by[1], "", 1) == 1);
+        for (i = 0; i < FRAMES; i++) {
+            /* At the end of a time limit it would look once more. */
+            NEED(poll_one(&m, POLLIN, -1) == POLLIN && take(rx(&m, 0), NULL, NULL) == 60);
+            NEED(write(seen_by[1], "", 1) == 1);
+        }
+        _exit(0);
+    }
+    close(seen_by[1]);
+    NEED(read(seen_by[0], &byte, 1) == 1);
+    for (i = 0; i < FRAMES; i++) {
+        /* Copies are made when it is sent, exchanges when the sender sees that the peer has released it. */
+        CHECK(put(tx(&a, 0), 60, 1, 2, 0) && txsync(&a) == 0 && drain(&b, 0) == 1 && txsync(&a) == 0);
+        NEED(read(seen_by[0], &byte, 1) == 1);
+    }
+    CHECK(waitpid(onlooker, &status, 0) == onlooker && status == 0);
+    stop_giving_way(before);
+    close(seen_by[0]);
+    unbind(&a);
+    unbind(&b);
+}
+
+/* Buffers are exchanged with monitors that come and go, and no frame of the pipe itself is lost or written over for that. */
+static void come_and_go(void)
+{
+    enum { FRAMES = 200000 };
+    struct bound a = bind_port("vale0:mc{1"), b = bind_port("vale0:mc}1");
+    uint32_t sent = 0, received = 0, wrong = 0;
+    cpu_set_t before = give_way();
+    pid_t onlooker = fork();
+
+    if (onlooker == 0) {
+        go_first();
+        for (;;) {
+            struct bound m = monitor("vale0:mc{1", NR_ZCOPY_MON);
+
+            CHECK(poll_one(&m, POLLIN, -1) == POLLIN);
+            drain(&m, 0);
+            unbind(&m);
+        }
+    }
+    while (received < FRAMES) {
+        struct netmap_ring *from = tx(&a, 0), *to = rx(&b, 0);
+        int batch;
+
+        for (batch = 0; batch < 16 && sent < FRAMES && !nm_ring_empty(from); batch++, sent++) {
+            struct netmap_slot *slot = &from->slot[from->head];
+
+            memcpy(NETMAP_BUF(from, slot->buf_idx), &sent, sizeof(sent));
+            slot->len = 60;
+            slot->flags = 0;
+            from->head = from->cur = nm_ring_next(from, from->head);
+        }
+        CHECK(txsync(&a) == 0 && rxsync(&b) == 0);
+        /* Some stay under way. */
+        while (!nm_ring_empty(to) && (sent - received > 100 || sent == FRAMES)) {
+            uint32_t number;
+
+            memcpy(&number, NETMAP_BUF(to, to->slot[to->head].buf_idx), sizeof(number));
+            wrong += number != received++;
+            to->head = to->cur = nm_ring_next(to, to->head);
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(kill(onlooker, SIGKILL) == 0 && waitpid(onlooker, NULL, 0) == onlooker);
+    stop_giving_way(before);
+    unbind(&a);
+    unbind(&b);
+}
+
 int main(void)
 {
     copies_on_a_switch();
@@ -163,5 +281,8 @@ int main(void)
     exchanges_on_a_switch();
     on_pipes();
     wakes();
+    wakes_for_each_frame_of_a_pipe(NR_MONITOR_TX);
+    wakes_for_each_frame_of_a_pipe(NR_ZCOPY_MON);
+    come_and_go();
     return CHECK_RESULT();
 }

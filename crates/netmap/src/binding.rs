@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest};
+use ringroad_control::netmap::{Badge, Bound, BoundRing as Placed, NetmapReply, NetmapRequest};
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::RingView;
@@ -17,6 +17,7 @@ use crate::daemon_link;
 use crate::mapping::{Mapping, mapping_of};
 use crate::monitor_fill::Monitor;
 use crate::private_descriptors::PrivateDescriptor;
+use crate::ring_lock::{Look, RingLock};
 use crate::wakers::Wakers;
 
 /// Ring flag `NR_FORWARD`.
@@ -25,8 +26,11 @@ const RING_FORWARD: u32 = 0x4;
 const AWAITED_SLOTS: u32 = 64;
 /// How long is waited at most for a worker to take them.
 const AWAIT_MOST: Duration = Duration::from_millis(20);
-/// How long one of several sleepers on the same rings sleeps before it looks again: their wake-up may have gone to another.
-const SHARED_SLEEP: Duration = Duration::from_millis(5);
+/// How long a sleeper whose wake-up may go to another, or end with whoever is to send it, sleeps before it looks again.
+pub(crate) const SHARED_SLEEP: Duration = Duration::from_millis(5);
+
+/// How many changes of its monitors in a row a sync goes along with.
+const MONITOR_CHANGES: u32 = 4;
 
 /// Syncs in vain between two looks at whether the daemon is still there.
 const SYNCS_PER_LOOK: u32 = 256;
@@ -40,7 +44,7 @@ static UNTAKEN: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 struct Events {
     kick: PrivateDescriptor,
-    notify: PrivateDescriptor,
+    notify: Arc<PrivateDescriptor>,
 }
 
 /// What a device is bound to.
@@ -68,6 +72,7 @@ struct Round {
     ready: bool,
     failed: bool,
     stopped: bool,
+    skipped: bool,
 }
 
 impl Binding {
@@ -84,16 +89,13 @@ impl Binding {
         let mut events = Vec::new();
         while let (Some(kick), Some(notify)) = (descriptors.next(), descriptors.next()) {
             let [kick, notify] = [kick, notify].map(PrivateDescriptor::new);
-            events.push(Events { kick, notify });
+            events.push(Events { kick, notify: Arc::new(notify) });
         }
-        let rings: Vec<BoundRing> = bound
-            .rings
-            .iter()
-            .map(|placed| BoundRing::new(mapping.region(), placed).map_err(|_| Errno::IO))
-            .collect::<Result<_, _>>()?;
-        if rings.iter().any(|ring| ring.events >= events.len()) {
-            return Err(Errno::IO);
-        }
+        let ring = |placed: &Placed| {
+            let events = events.get(usize::from(placed.events)).ok_or(Errno::IO)?;
+            BoundRing::new(&mapping, placed, &events.notify).map_err(|_| Errno::IO)
+        };
+        let rings: Vec<BoundRing> = bound.rings.iter().map(ring).collect::<Result<_, _>>()?;
         let tx_rings = rings.iter().filter(|ring| ring.direction == Direction::Tx).count();
         Ok(Self {
             badge,
@@ -132,7 +134,7 @@ impl Binding {
         }
     }
 
-    /// Learns of the monitors that have to be filled, where they changed.
+    /// Learns of the monitors that have to be filled. Where the daemon does not say there are none.
     #[cold]
     fn update_monitors(&self) {
         let generations: Vec<u32> = self
@@ -140,10 +142,9 @@ impl Binding {
             .iter()
             .map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire))
             .collect();
-        let Ok((NetmapReply::Monitors(placed), descriptors)) =
-            daemon_link::ask(Some(self.badge), NetmapRequest::Monitors)
-        else {
-            return;
+        let (placed, descriptors) = match daemon_link::ask(Some(self.badge), NetmapRequest::Monitors) {
+            Ok((NetmapReply::Monitors(placed), descriptors)) => (placed, descriptors),
+            _ => (Vec::new(), Vec::new()),
         };
         let mut monitors: Vec<Vec<Monitor>> = self.rings.iter().map(|_| Vec::new()).collect();
         for (placed, notify) in placed.iter().zip(descriptors) {
@@ -155,8 +156,9 @@ impl Binding {
                 .iter()
                 .position(|ring| ring.direction == placed.direction && ring.index == placed.index);
             if let Some(list) = looked_at.and_then(|place| monitors.get_mut(place)) {
-                let notify = PrivateDescriptor::new(notify);
-                list.push(Monitor { ring, notify, zero_copy: placed.zero_copy, sent: placed.sent });
+                let notify = Arc::new(PrivateDescriptor::new(notify));
+                let lock = RingLock::new(&ring, self.mapping.holder(), &notify);
+                list.push(Monitor { ring, lock, zero_copy: placed.zero_copy, sent: placed.sent });
             }
         }
         for ((ring, generation), monitors) in self.rings.iter().zip(generations).zip(monitors) {
@@ -164,15 +166,20 @@ impl Binding {
         }
     }
 
+    /// What `sync` comes to, once the monitors that it has to fill are known.
     #[inline]
-    fn check_monitors(&self) {
-        if self.rings.first().is_some_and(BoundRing::wants_monitors) {
-            self.update_monitors();
+    pub(crate) fn with_monitors(&self, sync: impl Fn() -> Outcome) -> Outcome {
+        for _ in 0..MONITOR_CHANGES {
+            match sync() {
+                Outcome::MonitorsChanged => self.update_monitors(),
+                outcome => return outcome,
+            }
         }
+        Outcome::Skipped
     }
 
-    fn sync_ring(&self, ring: &BoundRing, round: &mut Round) -> u32 {
-        match ring.sync() {
+    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) -> u32 {
+        match self.with_monitors(|| ring.sync(look)) {
             Outcome::Synced { given, ready, kick } => {
                 if kick {
                     self.kick(ring);
@@ -181,9 +188,10 @@ impl Binding {
                 return given;
             }
             // Whoever is at it shows the result; whether there is something can be seen all the same.
-            Outcome::Skipped => {
+            Outcome::Skipped | Outcome::MonitorsChanged => {
                 let cursors = ring.view.cursors_shown();
                 round.ready |= cursors.cur != cursors.tail;
+                round.skipped = true;
             }
             Outcome::BadIndexes => round.failed = true,
             Outcome::Stopped => (round.failed, round.stopped) = (true, true),
@@ -192,38 +200,38 @@ impl Binding {
     }
 
     /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
-    fn sync_tx(&self, idle_too: bool) -> (Round, u32) {
+    fn sync_tx(&self, idle_too: bool, look: Look) -> (Round, u32) {
         let mut round = Round::default();
         let mut given = 0;
         for ring in self.rings().0 {
             if idle_too || ring.has_news() {
-                given += self.sync_ring(ring, &mut round);
+                given += self.sync_ring(ring, look, &mut round);
             }
         }
         (round, given)
     }
 
-    fn sync_rx(&self) -> Round {
+    fn sync_rx(&self, look: Look) -> Round {
         let mut round = Round::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for ring in self.rings().1 {
             if ring.view.cursors_shown().flags & RING_FORWARD != 0 {
                 self.forward(ring);
             }
-            self.sync_ring(ring, &mut round);
+            self.sync_ring(ring, look, &mut round);
             ring.view.stamp(now.as_secs() as i64, i64::from(now.subsec_micros()));
         }
         round
     }
 
     /// Syncs the rx rings. Where they bring nothing, what this process has sent itself is awaited, and they are synced again.
-    fn sync_rx_behind_own(&self) -> Round {
-        let round = self.sync_rx();
+    fn sync_rx_behind_own(&self, look: Look) -> Round {
+        let round = self.sync_rx(look);
         if round.ready || !UNTAKEN.swap(false, Ordering::Relaxed) {
             return round;
         }
         crate::device::for_each_bound(Self::await_taken);
-        self.sync_rx()
+        self.sync_rx(look)
     }
 
     /// Passes what the program has marked from a network interface to its host side or the other way.
@@ -284,14 +292,13 @@ impl Binding {
 
     /// NIOCTXSYNC.
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
-        self.check_monitors();
-        let (mut round, given) = self.sync_tx(true);
+        let (mut round, given) = self.sync_tx(true, Look::Passing);
         if given > 0 && self.is_on_switch() {
             match given <= AWAITED_SLOTS {
                 true => {
                     self.await_taken();
                     // The program sees its slots come back, as after a system call.
-                    round.stopped |= self.sync_tx(true).0.stopped;
+                    round.stopped |= self.sync_tx(true, Look::Passing).0.stopped;
                 }
                 false => UNTAKEN.store(true, Ordering::Relaxed),
             }
@@ -311,19 +318,24 @@ impl Binding {
 
     /// NIOCRXSYNC.
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
-        self.check_monitors();
-        let round = self.sync_rx_behind_own();
+        let round = self.sync_rx_behind_own(Look::Passing);
         self.check_daemon(!round.ready)?;
         if round.stopped { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// What poll does without sleeping.
     pub(crate) fn ready(&self, events: i16) -> i16 {
-        self.check_monitors();
+        self.look(events, Look::Passing).0
+    }
+
+    /// What is ready of `events`, and whether a ring was skipped.
+    fn look(&self, events: i16, look: Look) -> (i16, bool) {
         let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
+        let mut skipped = false;
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
-            let (round, given) = self.sync_tx(wants_tx);
+            let (round, given) = self.sync_tx(wants_tx, look);
+            skipped |= round.skipped;
             if given > 0 && self.is_on_switch() {
                 UNTAKEN.store(true, Ordering::Relaxed);
             }
@@ -335,7 +347,8 @@ impl Binding {
             }
         }
         if events & READ != 0 {
-            let round = self.sync_rx_behind_own();
+            let round = self.sync_rx_behind_own(look);
+            skipped |= round.skipped;
             if round.ready {
                 result |= events & READ;
             }
@@ -343,7 +356,7 @@ impl Binding {
                 result |= libc::POLLERR;
             }
         }
-        result
+        (result, skipped)
     }
 
     /// Rings on which `events` wait.
@@ -372,7 +385,7 @@ impl Binding {
             shared |= ring.users() > 1;
         }
         std::sync::atomic::fence(Ordering::SeqCst);
-        let ready = self.ready(events);
+        let (ready, skipped) = self.look(events, Look::BeforeSleep);
         if ready != 0 {
             self.disarm(events);
             return ready;
@@ -385,7 +398,8 @@ impl Binding {
             }
         }
         wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
-        if shared {
+        // Whoever has the lock of a ring that was skipped wakes us on releasing it, unless it is killed before.
+        if shared || skipped {
             wakers.look_every(SHARED_SLEEP);
         }
         0

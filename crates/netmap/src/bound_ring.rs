@@ -1,7 +1,8 @@
 //! A ring that a device is bound to, and its syncs.
 //!
 //! Nothing about where the ring stands is kept here: bindings of several processes may use it, so it is read from the ring's control block and
-//! written back, under the ring's lock. A sync that finds the lock taken is skipped, as netmap skips a ring that is being synced.
+//! written back, under the ring's lock. A sync that finds the lock taken is skipped, as netmap skips a ring that is being synced; where the caller is
+//! about to sleep, whoever has the lock is made to wake it.
 //!
 //! What each kind of ring does with the slots `[published, head)`:
 //!
@@ -16,14 +17,16 @@ use std::sync::atomic::Ordering;
 use ringroad_control::netmap::{BoundRing as Placed, RingService};
 use ringroad_ring::cursor::{advance, distance, previous, within};
 use ringroad_ring::geometry::GeometryError;
-use ringroad_ring::layout::slot_flags::{INDIRECT, MORE_FRAGMENTS};
+use ringroad_ring::layout::slot_flags::INDIRECT;
 use ringroad_ring::layout::{Direction, Slot};
-use ringroad_ring::region::Region;
+use ringroad_ring::pipe_end::{pass_slots, whole_frames_end};
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::wakeup::{SharedKicker, publish_fence};
 
+use crate::mapping::Mapping;
 use crate::monitor_fill::MonitorFill;
-use crate::ring_lock::RingLock;
+use crate::private_descriptors::PrivateDescriptor;
+use crate::ring_lock::{Look, RingLock};
 use crate::user_memory;
 
 /// Who works the other side.
@@ -52,6 +55,8 @@ pub(crate) enum Outcome {
     },
     /// Somebody else is at it.
     Skipped,
+    /// Nothing is done: other monitors have to be filled than are known.
+    MonitorsChanged,
     /// The program's indexes were outside its slots; they were put right.
     BadIndexes,
     /// The ring stands still: its device is gone, or a rule was broken.
@@ -76,14 +81,20 @@ pub(crate) struct BoundRing {
     /// Which pair of eventfds is its own.
     pub(crate) events: usize,
     pub(crate) view: RingView,
+    lock: RingLock,
     service: Service,
     kicker: SharedKicker,
     monitors: MonitorFill,
 }
 
 impl BoundRing {
-    /// The ring as the daemon has placed it.
-    pub(crate) fn new(region: &Arc<Region>, placed: &Placed) -> Result<Self, GeometryError> {
+    /// The ring as the daemon has placed it. `notify` is what its sleepers wait on.
+    pub(crate) fn new(
+        mapping: &Mapping,
+        placed: &Placed,
+        notify: &Arc<PrivateDescriptor>,
+    ) -> Result<Self, GeometryError> {
+        let region = mapping.region();
         let view = RingView::new(region, placed.object, placed.slots)?;
         let service = match placed.service {
             RingService::Datapath => Service::Datapath,
@@ -97,6 +108,7 @@ impl BoundRing {
             host: placed.host,
             events: usize::from(placed.events),
             monitors: MonitorFill::new(&view),
+            lock: RingLock::new(&view, mapping.holder(), notify),
             view,
             service,
             kicker: SharedKicker::default(),
@@ -106,12 +118,6 @@ impl BoundRing {
     /// Whether the datapath serves it.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self.service, Service::Datapath)
-    }
-
-    /// Whether its monitors have changed since they were last set.
-    #[inline]
-    pub(crate) fn wants_monitors(&self) -> bool {
-        self.monitors.is_outdated(&self.view)
     }
 
     /// The monitors that this ring's syncs have to fill.
@@ -170,22 +176,22 @@ impl BoundRing {
 
     /// A sync by the indexes in the ring's own header.
     #[inline]
-    pub(crate) fn sync(&self) -> Outcome {
+    pub(crate) fn sync(&self, look: Look) -> Outcome {
         let cursors = self.view.cursors_shown();
-        let outcome = self.sync_to(cursors.head, cursors.cur);
+        let outcome = self.sync_to(cursors.head, cursors.cur, look);
         match outcome {
             Outcome::Synced { .. } => {
                 // A tail that the program changed is put right.
                 self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
             }
             Outcome::BadIndexes => self.put_right(),
-            Outcome::Skipped | Outcome::Stopped => {}
+            Outcome::Skipped | Outcome::MonitorsChanged | Outcome::Stopped => {}
         }
         outcome
     }
 
     /// A sync by these indexes.
-    pub(crate) fn sync_to(&self, head: u32, cur: u32) -> Outcome {
+    pub(crate) fn sync_to(&self, head: u32, cur: u32, look: Look) -> Outcome {
         if let Service::Nobody { fails } = self.service {
             return if fails {
                 Outcome::Stopped
@@ -193,11 +199,15 @@ impl BoundRing {
                 Outcome::Synced { given: 0, ready: false, kick: false }
             };
         }
-        let Some(_lock) = RingLock::try_take(&self.view) else { return Outcome::Skipped };
+        let Some(_held) = self.lock.try_take(look) else { return Outcome::Skipped };
         let slots = self.view.slot_count();
         let own = self.view.control();
         if own.datapath.violation.load(Ordering::Relaxed) != 0 {
             return Outcome::Stopped;
+        }
+        // Under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
+        if self.monitors.is_outdated(&self.view) {
+            return Outcome::MonitorsChanged;
         }
         let from = self.position().hwcur;
         let shown = own.program.shown_tail.load(Ordering::Relaxed);
@@ -213,7 +223,7 @@ impl BoundRing {
             (_, Direction::Tx) => self.publish(from, head, true),
             (_, Direction::Rx) => {
                 // Nobody needs them any more: they may be exchanged with a monitor's before they go back.
-                self.monitors.exchange(&self.view, from, head, false);
+                self.monitors.exchange(&self.view, from, head);
                 self.publish(from, head, false)
             }
         };
@@ -227,7 +237,7 @@ impl BoundRing {
             return Outcome::Stopped;
         }
         if self.direction == Direction::Tx && !matches!(self.service, Service::Pipe(_)) {
-            self.monitors.exchange(&self.view, advance(before, 1, slots), advance(tail, 1, slots), true);
+            self.monitors.exchange(&self.view, advance(before, 1, slots), advance(tail, 1, slots));
         }
         own.program.shown_tail.store(tail, Ordering::Relaxed);
         Outcome::Synced { given, ready: cur != tail, kick }
@@ -254,25 +264,16 @@ impl BoundRing {
 
     /// Puts whole frames of slots `[from, head)` into the peer's ring.
     fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (u32, bool) {
-        let slots = self.view.slot_count();
-        let mut end = head;
-        while end != from && self.view.slot(previous(end, slots)).load().flags & MORE_FRAGMENTS != 0 {
-            end = previous(end, slots);
-        }
+        let end = whole_frames_end(&self.view, from, head);
         if end == from {
             return (0, false);
         }
         self.fetch_indirect(from, end);
         self.monitors.copy(&self.view, from, end);
-        let mut index = from;
-        while index != end {
-            peer.slot(index).store_with_ptr(self.view.slot(index).load_with_ptr());
-            index = advance(index, 1, slots);
-        }
-        let control = peer.control();
-        control.datapath.tail.store(end, Ordering::Release);
+        pass_slots(&self.view, peer, from, end);
         publish_fence();
-        (distance(from, end, slots), self.kicker.needs_kick(&control.program.sleeping))
+        let kick = self.kicker.needs_kick(&peer.control().program.sleeping);
+        (distance(from, end, self.view.slot_count()), kick)
     }
 
     /// Takes back what the peer has released since the program was last shown `tail`; returns the new one.
@@ -289,7 +290,7 @@ impl BoundRing {
             self.view.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
             index = advance(index, 1, slots);
         }
-        self.monitors.exchange(&self.view, from, released, true);
+        self.monitors.exchange(&self.view, from, released);
         previous(released, slots)
     }
 
@@ -322,7 +323,7 @@ impl BoundRing {
 
     /// What netmap does with a ring whose indexes left their window: slots that name nothing are emptied, and indexes beyond the ring are reset.
     fn put_right(&self) {
-        let Some(_lock) = RingLock::try_take(&self.view) else { return };
+        let Some(_held) = self.lock.try_take(Look::Passing) else { return };
         let slots = self.view.slot_count();
         let buffers = *self.view.buffers();
         for index in 0..slots {
@@ -352,7 +353,7 @@ impl BoundRing {
         if from >= slots || shown >= slots || !within(from, cursors.head, shown, slots) {
             return;
         }
-        let Some(_lock) = RingLock::take_soon(&to.view) else { return };
+        let Some(_held) = to.lock.take_soon() else { return };
         let to_slots = to.view.slot_count();
         let start = to.position().hwcur % to_slots;
         let end = to.view.control().datapath.tail.load(Ordering::Acquire) % to_slots;
@@ -381,5 +382,42 @@ impl BoundRing {
             control.program.shown_tail.store(tail, Ordering::Relaxed);
             to.view.show_cursors(place, place, tail);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::mapping_of;
+    use ringroad_ring::eventfd;
+    use ringroad_ring::geometry::RegionGeometry;
+    use ringroad_ring::region::{HugePages, Region};
+    use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_sync_that_does_not_know_its_monitors_does_nothing_until_it_does() {
+        let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
+        let region = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
+        let mut buffers = 2..geometry.buffers;
+        lay_out_ring(&region, 0, &RingPlan::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
+        let mapping = mapping_of(geometry, region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
+        let placed = Placed {
+            direction: Direction::Tx,
+            index: 0,
+            object: 0,
+            slots: 8,
+            service: RingService::Datapath,
+            events: 0,
+            host: false,
+        };
+        let ring = BoundRing::new(&mapping, &placed, &notify).unwrap();
+        ring.view.show_cursors(2, 2, 7);
+        let generation = ring.view.control().datapath.monitors.fetch_add(1, Ordering::Relaxed) + 1;
+        assert_eq!(ring.sync(Look::Passing), Outcome::MonitorsChanged);
+        assert_eq!(ring.position().hwcur, 0);
+        ring.monitors().set(generation, Vec::new());
+        assert_eq!(ring.sync(Look::Passing), Outcome::Synced { given: 2, ready: true, kick: false });
     }
 }

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
-use rustix::event::Timespec;
 use rustix::io::Errno;
 
 /// Whether `number` is open; EBADF if not.
@@ -34,10 +34,9 @@ pub(crate) fn drain(number: RawFd) {
 }
 
 /// Waits until one of them is readable, `most` at most, or a signal comes.
-pub(crate) fn wait_readable(numbers: impl Iterator<Item = RawFd>, most: &Timespec) {
+pub(crate) fn wait_readable(numbers: impl Iterator<Item = RawFd>, most: Duration) {
     let mut set: Vec<libc::pollfd> =
         numbers.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-    let most_ms = most.tv_sec * 1000 + most.tv_nsec / 1_000_000;
     // SAFETY: the set has as many entries as is said.
-    unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, most_ms as libc::c_int) };
+    unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, most.as_millis() as libc::c_int) };
 }

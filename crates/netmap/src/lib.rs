@@ -2,7 +2,7 @@
 //!
 //! - [`device`]: one open of it; [`descriptor`]: what control calls need of one; [`wakers`]: what a sleeping thread waits for.
 //! - [`control_call`]: `ioctl`; [`abi`]: what programs pass to it; [`user_memory`]: how that is read.
-//!   Behind a device: `binding` (rings, eventfds), `bound_ring` (syncs), `ring_lock`, `monitor_fill`, `csb`, `sync_loop`; `daemon_link` and `mapping`
+//!   Behind a device: `binding` (rings, eventfds), `bound_ring` (syncs), `ring_lock` and `holder`, `monitor_fill`, `csb`, `sync_loop`; `daemon_link` and `mapping`
 //!   are the process's own.
 //! - [`private_descriptors`]: those that the program does not know of.
 
@@ -15,6 +15,7 @@ mod daemon_link;
 pub mod descriptor;
 pub mod device;
 mod foreign_descriptor;
+mod holder;
 mod mapping;
 mod monitor_fill;
 pub mod private_descriptors;

@@ -7,6 +7,7 @@ use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::{Region, RegionError};
 use rustix::io::Errno;
 
+use crate::holder::Holder;
 use crate::private_descriptors;
 
 /// A mapped region; its descriptor is private.
@@ -14,11 +15,17 @@ use crate::private_descriptors;
 pub(crate) struct Mapping {
     inode: u64,
     region: Arc<Region>,
+    holder: Arc<Holder>,
 }
 
 impl Mapping {
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// What this process is called in the locks of its rings.
+    pub(crate) fn holder(&self) -> &Arc<Holder> {
+        &self.holder
     }
 
     /// The memfd.
@@ -44,13 +51,15 @@ pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Resul
     if let Some(mapping) = known {
         return Ok(mapping);
     }
-    let region = Region::open_inheritable(geometry, private_descriptors::hide(descriptor)).map_err(
-        |error| match error {
-            RegionError::System { source, .. } => source,
-            _ => Errno::IO,
-        },
-    )?;
-    let mapping = Arc::new(Mapping { inode, region: Arc::new(region) });
+    let region =
+        Arc::new(Region::open_inheritable(geometry, private_descriptors::hide(descriptor)).map_err(
+            |error| match error {
+                RegionError::System { source, .. } => source,
+                _ => Errno::IO,
+            },
+        )?);
+    let holder = Arc::new(Holder::new(&region));
+    let mapping = Arc::new(Mapping { inode, region, holder });
     mappings.push(Arc::downgrade(&mapping));
     Ok(mapping)
 }

@@ -1,14 +1,11 @@
 //! The monitors that a program's own syncs have to fill: zero-copy ones of any port, and those of pipes.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use ringroad_ring::eventfd;
-use ringroad_ring::monitor_end::{MonitorEnd, Shown};
+use ringroad_ring::monitor_end::{MonitorEnd, frames_in};
 use ringroad_ring::ring_view::RingView;
 
-use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::RingLock;
 
 /// A monitor of a ring.
@@ -16,19 +13,29 @@ use crate::ring_lock::RingLock;
 pub(crate) struct Monitor {
     /// Its ring.
     pub(crate) ring: RingView,
-    /// Wakes its program.
-    pub(crate) notify: PrivateDescriptor,
+    /// The ring's lock, which wakes its program too.
+    pub(crate) lock: RingLock,
     pub(crate) zero_copy: bool,
     /// Whether frames are marked as seen on the tx side.
     pub(crate) sent: bool,
 }
 
 impl Monitor {
-    fn show(&self, act: impl FnOnce(&mut MonitorEnd) -> Shown) {
+    /// Shows slots `[from, to)` of `ring`.
+    fn show(&self, ring: &RingView, from: u32, to: u32) {
         // A monitor whose lock cannot be had misses these frames: nobody is held up for it.
-        let Some(_lock) = RingLock::take_soon(&self.ring) else { return };
-        if act(&mut MonitorEnd::new(self.ring.clone())).kick {
-            eventfd::ring(self.notify.as_fd());
+        let Some(held) = self.lock.take_soon() else {
+            return self.ring.control().datapath.filled.miss(frames_in(ring, from, to));
+        };
+        let mut end = MonitorEnd::new(self.ring.clone());
+        let kick = match self.zero_copy {
+            true => end.exchange(ring, from, to, self.sent),
+            false => end.copy(ring, from, to, self.sent),
+        };
+        // Whoever is woken takes the lock at once.
+        drop(held);
+        if kick {
+            self.lock.wake_sleepers();
         }
     }
 }
@@ -53,9 +60,10 @@ impl MonitorFill {
         }
     }
 
+    /// Whether the set of monitors has changed since.
     #[inline]
     pub(crate) fn is_outdated(&self, view: &RingView) -> bool {
-        view.control().datapath.monitors.load(Ordering::Relaxed) != self.generation.load(Ordering::Relaxed)
+        view.control().datapath.monitors.load(Ordering::SeqCst) != self.generation.load(Ordering::Relaxed)
     }
 
     /// Sets the monitors as of `generation`.
@@ -69,15 +77,15 @@ impl MonitorFill {
     #[inline]
     pub(crate) fn copy(&self, ring: &RingView, from: u32, to: u32) {
         if self.any.load(Ordering::Relaxed) && from != to {
-            self.each(false, |monitor| monitor.show(|end| end.copy(ring, from, to, monitor.sent)));
+            self.each(false, |monitor| monitor.show(ring, from, to));
         }
     }
 
     /// Exchanges the buffers of slots `[from, to)`, which nobody needs any more.
     #[inline]
-    pub(crate) fn exchange(&self, ring: &RingView, from: u32, to: u32, sent: bool) {
+    pub(crate) fn exchange(&self, ring: &RingView, from: u32, to: u32) {
         if self.any.load(Ordering::Relaxed) && from != to {
-            self.each(true, |monitor| monitor.show(|end| end.exchange(ring, from, to, sent)));
+            self.each(true, |monitor| monitor.show(ring, from, to));
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! They are moved to high numbers, out of the way of programs that count on low ones, and remembered, so that whoever stands between the program and
 //! `close` can spare them. A program that gets rid of one all the same is found out at the next use, and it is opened anew.
+#![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +17,19 @@ const DISTANCE: u64 = 256;
 /// A bit per number. Static and atomic: `close` is called in signal handlers.
 static OWNED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-fn word_and_bit(number: RawFd) -> Option<(&'static AtomicU64, u64)> {
+/// Those of [`OWNED`] that a child must not keep, because something ends with the last copy of them.
+static NOT_FOR_CHILDREN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+fn word_and_bit(set: &[AtomicU64], number: RawFd) -> Option<(&AtomicU64, u64)> {
     let number = usize::try_from(number).ok()?;
-    Some((OWNED.get(number / 64)?, 1 << (number % 64)))
+    Some((set.get(number / 64)?, 1 << (number % 64)))
 }
 
 /// Whether `number` is one of ours.
 #[inline]
 #[must_use]
 pub fn owns(number: RawFd) -> bool {
-    word_and_bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    word_and_bit(&OWNED, number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
 /// Moves `descriptor` to a high number and remembers that; where there is none it stays where it is. Whoever closes it has to [`forget`] it.
@@ -34,16 +38,36 @@ pub fn hide(descriptor: OwnedFd) -> OwnedFd {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
     let lowest = limit.min(NUMBERS as u64).saturating_sub(DISTANCE) as RawFd;
     let descriptor = rustix::io::fcntl_dupfd_cloexec(&descriptor, lowest).unwrap_or(descriptor);
-    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
+    mark(&OWNED, &descriptor);
     descriptor
 }
 
 /// The number is about to be closed.
 pub fn forget(descriptor: BorrowedFd<'_>) {
-    if let Some((word, bit)) = word_and_bit(descriptor.as_raw_fd()) {
-        word.fetch_and(!bit, Ordering::Relaxed);
+    for set in [&NOT_FOR_CHILDREN, &OWNED] {
+        if let Some((word, bit)) = word_and_bit(set, descriptor.as_raw_fd()) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+fn mark(set: &[AtomicU64], descriptor: &OwnedFd) {
+    if let Some((word, bit)) = word_and_bit(set, descriptor.as_raw_fd()) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// To be called in a child that was just forked: closes what only its parent is to have. Whoever had one must not close it again.
+pub(crate) fn close_those_of_parent() {
+    for (index, (of_parent, owned)) in NOT_FOR_CHILDREN.iter().zip(&OWNED).enumerate() {
+        let mut bits = of_parent.swap(0, Ordering::Relaxed);
+        owned.fetch_and(!bits, Ordering::Relaxed);
+        while bits != 0 {
+            let number = index * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: it was this library's, whose owner forgets it.
+            unsafe { rustix::io::close(number as RawFd) };
+        }
     }
 }
 
@@ -58,6 +82,13 @@ impl PrivateDescriptor {
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
         Self { descriptor: hide(descriptor) }
+    }
+
+    /// Hides `descriptor`, which children of this process close when they are forked.
+    pub(crate) fn not_for_children(descriptor: OwnedFd) -> Self {
+        let private = Self::new(descriptor);
+        mark(&NOT_FOR_CHILDREN, &private.descriptor);
+        private
     }
 
     /// Another private handle on the same description.

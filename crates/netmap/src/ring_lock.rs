@@ -1,90 +1,221 @@
-//! A mutex in shared memory for programs that use one ring: process-shared and robust, so that a program that is killed while it holds it does not
-//! leave it locked.
-//!
-//! The programs that share a ring trust each other with it. What a hostile one can do here is to keep its fellows from syncing that ring.
-#![allow(unsafe_code)]
+//! Taking the lock of a ring ([`ringroad_ring::shared_lock`]) for this process. Nobody waits for it: a ring that somebody works at is skipped.
 
-use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
+use ringroad_ring::eventfd;
 use ringroad_ring::ring_view::RingView;
+use ringroad_ring::shared_lock::{HolderNumber, SharedLock, Turn};
 
-const NEW: u32 = 0;
-const BEING_MADE: u32 = 1;
-const MADE: u32 = 2;
+use crate::holder::Holder;
+use crate::private_descriptors::PrivateDescriptor;
+
 /// How often a short lock is tried before it is given up.
-const TRIES: u32 = 10_000;
+const TRIES: u32 = 1_000;
 
-const _: () = assert!(size_of::<libc::pthread_mutex_t>() == size_of::<[u64; 5]>());
+/// What a skipped sync would mean to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Somebody else syncs the ring, and that will do.
+    Passing,
+    /// The caller sleeps where it finds nothing: whoever has the lock must wake it on releasing.
+    BeforeSleep,
+}
 
-/// The lock of a ring, held until dropped.
+/// A ring's lock as this process takes it.
 #[derive(Debug)]
-pub struct RingLock<'ring> {
-    view: &'ring RingView,
+pub(crate) struct RingLock {
+    view: RingView,
+    holder: Arc<Holder>,
+    /// Wakes those who sleep on the ring.
+    notify: Arc<PrivateDescriptor>,
 }
 
-fn mutex(view: &RingView) -> *mut libc::pthread_mutex_t {
-    view.lock_address().as_ptr().cast()
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'lock> {
+    lock: &'lock RingLock,
+    own: HolderNumber,
 }
 
-/// Makes the mutex, if nobody has yet. False where it cannot be used: another program is just making it, or ended in the middle.
-fn ensure(view: &RingView) -> bool {
-    let state = &view.control().program.lock_state;
-    if state.load(Ordering::Acquire) == MADE {
-        return true;
+impl RingLock {
+    pub(crate) fn new(view: &RingView, holder: &Arc<Holder>, notify: &Arc<PrivateDescriptor>) -> Self {
+        Self { view: view.clone(), holder: Arc::clone(holder), notify: Arc::clone(notify) }
     }
-    if state.compare_exchange(NEW, BEING_MADE, Ordering::Acquire, Ordering::Acquire).is_err() {
-        return state.load(Ordering::Acquire) == MADE;
-    }
-    let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-    // SAFETY: the pointer is to memory for attributes, which the call fills.
-    unsafe { libc::pthread_mutexattr_init(attributes.as_mut_ptr()) };
-    // SAFETY: initialised above.
-    unsafe { libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED) };
-    // SAFETY: as above.
-    unsafe { libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST) };
-    // SAFETY: 40 mapped and aligned bytes that nobody else uses: `lock_state` let one through.
-    unsafe { libc::pthread_mutex_init(mutex(view), attributes.as_ptr()) };
-    state.store(MADE, Ordering::Release);
-    true
-}
 
-impl<'ring> RingLock<'ring> {
-    /// Takes the lock, unless somebody has it: a ring that is being synced is skipped.
-    #[must_use]
-    pub fn try_take(view: &'ring RingView) -> Option<Self> {
-        if !ensure(view) {
-            return None;
-        }
-        // SAFETY: a mutex made above or by another program; it lies in the mapping that `view` keeps.
-        match unsafe { libc::pthread_mutex_trylock(mutex(view)) } {
-            0 => Some(Self { view }),
-            libc::EOWNERDEAD => {
-                // The ring's state is a few words, each valid by itself and checked before use.
-                // SAFETY: this thread holds the mutex now.
-                unsafe { libc::pthread_mutex_consistent(mutex(view)) };
-                Some(Self { view })
-            }
-            _ => None,
-        }
+    fn word(&self) -> &SharedLock {
+        &self.view.control().program.lock
+    }
+
+    /// Wakes those who sleep on the ring.
+    pub(crate) fn wake_sleepers(&self) {
+        eventfd::ring(self.notify.as_fd());
+    }
+
+    /// Takes the lock, unless somebody has it who lives.
+    #[inline]
+    pub(crate) fn try_take(&self, look: Look) -> Option<Held<'_>> {
+        let own = self.holder.number()?;
+        let is_alive = |holder| self.holder.is_alive(holder);
+        let taken = match look {
+            Look::Passing => self.word().try_take(own, is_alive),
+            Look::BeforeSleep => self.word().take_or_mark(own, is_alive) == Turn::Taken,
+        };
+        taken.then(|| Held { lock: self, own })
     }
 
     /// Takes the lock of a ring on which others only work for a moment; gives up after a while, should it be held by what this thread interrupted.
-    #[must_use]
-    pub fn take_soon(view: &'ring RingView) -> Option<Self> {
-        (0..TRIES).find_map(|_| {
-            let taken = Self::try_take(view);
-            if taken.is_none() {
-                std::hint::spin_loop();
+    pub(crate) fn take_soon(&self) -> Option<Held<'_>> {
+        let first = self.try_take(Look::Passing);
+        if first.is_some() {
+            return first;
+        }
+        let own = self.holder.number()?;
+        for _ in 0..TRIES {
+            std::hint::spin_loop();
+            if self.word().is_free() && self.word().try_take(own, |_| true) {
+                return Some(Held { lock: self, own });
             }
-            taken
-        })
+        }
+        None
     }
 }
 
-impl Drop for RingLock<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // SAFETY: this thread took it.
-        unsafe { libc::pthread_mutex_unlock(mutex(self.view)) };
+        if self.lock.word().release(self.own) {
+            self.lock.wake_sleepers();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use ringroad_ring::geometry::RegionGeometry;
+    use ringroad_ring::layout::Direction;
+    use ringroad_ring::region::{HugePages, Region};
+    use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+
+    use super::*;
+
+    /// A region with a ring, as a program has it: children inherit the mapping.
+    fn ring() -> (Arc<Region>, RingView) {
+        let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
+        let made = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
+        let mut buffers = 2..geometry.buffers;
+        lay_out_ring(&made, 0, &RingPlan::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
+        let descriptor = made.as_fd().try_clone_to_owned().unwrap();
+        let region = Arc::new(Region::open_inheritable(geometry, descriptor).unwrap());
+        let view = RingView::new(&region, 0, 8).unwrap();
+        (region, view)
+    }
+
+    /// A process of its own, as far as the lock can tell.
+    fn process_at(region: &Arc<Region>, view: &RingView) -> RingLock {
+        let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
+        RingLock::new(view, &Arc::new(Holder::new(region)), &notify)
+    }
+
+    fn was_woken(lock: &RingLock) -> bool {
+        rustix::io::read(lock.notify.as_fd(), &mut [0; 8]).is_ok()
+    }
+
+    /// A child that runs `act` with the end of a pipe to say so, and then waits to be ended. What else holds the returned end keeps it from ending.
+    fn child(act: impl FnOnce(&mut std::fs::File)) -> (libc::pid_t, std::fs::File) {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        // SAFETY: the child makes system calls, allocates, and ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(read);
+            act(&mut write.into());
+            loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+        assert!(child > 0);
+        (child, read.into())
+    }
+
+    fn kill(child: libc::pid_t) {
+        // SAFETY: a child of ours, not waited for yet.
+        assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
+        // SAFETY: as above; nothing is written.
+        assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    }
+
+    #[test]
+    fn the_lock_of_a_process_that_lives_is_not_to_be_had() {
+        let (region, view) = ring();
+        let (one, other) = (process_at(&region, &view), process_at(&region, &view));
+        let held = one.try_take(Look::Passing).unwrap();
+        assert!(other.try_take(Look::Passing).is_none() && other.take_soon().is_none());
+        // Nor to another thread of its own.
+        assert!(one.try_take(Look::Passing).is_none() && other.try_take(Look::Passing).is_none());
+        drop(held);
+        assert!(!was_woken(&one));
+        drop(other.take_soon().unwrap());
+    }
+
+    #[test]
+    fn whoever_would_sleep_is_woken_when_the_lock_is_released() {
+        let (region, view) = ring();
+        let (one, other) = (process_at(&region, &view), process_at(&region, &view));
+        let held = one.try_take(Look::Passing).unwrap();
+        assert!(other.try_take(Look::BeforeSleep).is_none());
+        assert!(!was_woken(&one));
+        drop(held);
+        assert!(was_woken(&one));
+    }
+
+    #[test]
+    fn a_holder_that_is_killed_leaves_nothing_locked() {
+        let (region, view) = ring();
+        let own = process_at(&region, &view);
+        let inherited = process_at(&region, &view);
+        assert!(inherited.holder.number().is_some());
+        let (holder, mut told) = child(|tell| {
+            // What it inherited is not its own any more, and it has a child that outlives it.
+            std::mem::forget(inherited.try_take(Look::Passing).unwrap());
+            let tell = tell.try_clone().unwrap();
+            child(|_| (&tell).write_all(&std::process::id().to_ne_bytes()).unwrap());
+        });
+        let mut heir = [0; 4];
+        told.read_exact(&mut heir).unwrap();
+        let was_kept_out = own.try_take(Look::Passing).is_none() && own.try_take(Look::BeforeSleep).is_none();
+        kill(holder);
+        let is_let_in = own.try_take(Look::Passing).is_some();
+        // SAFETY: it waits for this alone.
+        unsafe { libc::kill(libc::pid_t::from_ne_bytes(heir), libc::SIGKILL) };
+        assert!(was_kept_out && is_let_in);
+        // The mark was left to the one that is dead.
+        assert!(was_woken(&own));
+    }
+
+    #[test]
+    fn words_that_nobody_alive_has_written_keep_nobody_out() {
+        let (region, view) = ring();
+        let own = process_at(&region, &view);
+        let word = std::ptr::from_ref(&view.control().program.lock).cast::<std::sync::atomic::AtomicU32>();
+        for number in [1, 0x1234_5678, 0x3FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xBFFF_FFFF] {
+            // SAFETY: mapped and aligned; a hostile program writes there as this does.
+            unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
+            assert!(own.try_take(Look::Passing).is_some(), "{number:#x}");
+            // SAFETY: as above.
+            unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
+            assert!(own.try_take(Look::BeforeSleep).is_some(), "{number:#x}");
+        }
+        // The worst: what stands for a process that lives for ever, or does live. The ring is lost, the caller is not.
+        let other = process_at(&region, &view);
+        for number in [0x7FFF_FFFF, other.holder.number().unwrap().get(), own.holder.number().unwrap().get()]
+        {
+            // SAFETY: as above.
+            unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
+            assert!(own.take_soon().is_none(), "{number:#x}");
+            assert!(own.try_take(Look::BeforeSleep).is_none(), "{number:#x}");
+        }
     }
 }

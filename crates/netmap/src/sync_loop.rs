@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::event::Timespec;
 use rustix::io::Errno;
 
-use crate::binding::{Binding, announce};
+use crate::binding::{Binding, SHARED_SLEEP, announce};
 use crate::bound_ring::Outcome;
 use crate::csb::Csb;
 use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
+use crate::ring_lock::Look;
 
 /// How long a loop with eventfds sleeps at most: something may have come that announces itself to nobody.
-const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Bits of `SYNC_KLOOP_MODE`.
 const MODES: u32 = 0b11;
 
@@ -71,8 +71,8 @@ impl LoopState {
         let kicks = kicks.filter(|_| sleeps_on_kicks);
         let mut rounds = Rounds { binding, csb, events, shown: Vec::new() };
         while !self.stop.load(Ordering::Acquire) {
-            let moved = rounds.run().map_err(LoopError::Request)?;
-            if moved {
+            let round = rounds.run(Look::Passing).map_err(LoopError::Request)?;
+            if round.moved {
                 continue;
             }
             match &kicks {
@@ -106,16 +106,24 @@ struct Rounds<'a> {
     shown: Vec<(u32, u32)>,
 }
 
+/// What a sync of every ring came to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    moved: bool,
+    skipped: bool,
+}
+
 impl Rounds<'_> {
-    /// One sync of every ring; whether anything moved.
-    fn run(&mut self) -> Result<bool, Errno> {
+    /// One sync of every ring.
+    fn run(&mut self, look: Look) -> Result<Round, Errno> {
         let (tx, rx) = self.binding.rings();
-        let mut moved = false;
+        let mut round = Round::default();
         for (entry, ring) in tx.iter().chain(rx).enumerate() {
             let wish = self.csb.read(entry)?;
-            let outcome = ring.sync_to(wish.head, wish.cur);
-            if let Outcome::Synced { kick: true, .. } = outcome {
-                self.binding.kick(ring);
+            match self.binding.with_monitors(|| ring.sync_to(wish.head, wish.cur, look)) {
+                Outcome::Synced { kick: true, .. } => self.binding.kick(ring),
+                Outcome::Skipped => round.skipped = true,
+                _ => {}
             }
             let position = ring.position();
             let now = (position.hwcur, position.hwtail);
@@ -125,7 +133,7 @@ impl Rounds<'_> {
                 continue;
             }
             if self.shown.get(entry) != Some(&now) {
-                moved = true;
+                round.moved = true;
                 self.csb.write(entry, now.0, now.1)?;
                 if let Some(shown) = self.shown.get_mut(entry) {
                     *shown = now;
@@ -133,7 +141,7 @@ impl Rounds<'_> {
                 self.interrupt(entry, wish.needs_kick != 0);
             }
         }
-        Ok(moved)
+        Ok(round)
     }
 
     /// Wakes the program, where it wants that.
@@ -154,9 +162,11 @@ impl Rounds<'_> {
             announce(ring);
         }
         std::sync::atomic::fence(Ordering::SeqCst);
-        if !self.run()? && !stop.load(Ordering::Acquire) {
+        let round = self.run(Look::BeforeSleep)?;
+        if !round.moved && !stop.load(Ordering::Acquire) {
+            let most = if round.skipped { SHARED_SLEEP } else { LONGEST_SLEEP };
             let waited = kicks.iter().copied().chain(rings().filter_map(|ring| self.binding.notify_of(ring)));
-            crate::foreign_descriptor::wait_readable(waited, &LONGEST_SLEEP);
+            crate::foreign_descriptor::wait_readable(waited, most);
         }
         for (entry, ring) in rings().enumerate() {
             self.csb.write_needs_kick(entry, false)?;

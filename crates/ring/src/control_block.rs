@@ -13,12 +13,14 @@
 //! Programs that share a ring (netmap allows several bindings) have no ends of their own: all that one of them must know of the others stands in
 //! the program's line: `shown_tail`, and `lock`, which whoever syncs holds. `users` and `monitors` are the daemon's word to them.
 //!
+//! Where no datapath fills an rx ring (a pipe's, a monitor's), whoever does counts in the datapath's line what it put there: the programs' own word, shown
+//! and never acted on.
+//!
 //! A hostile program can write any of it, the datapath's line included; the datapath never reads its own line back.
 //! On a pipe the other end plays the datapath's part for each tx ring.
 
-use core::cell::UnsafeCell;
-
-use crate::sync::AtomicU32;
+use crate::shared_lock::SharedLock;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What the program writes.
 #[repr(C, align(128))]
@@ -37,10 +39,8 @@ pub struct ProgramLine {
     pub last_sleep: AtomicU32,
     /// The tail that programs have been shown: they own slots up to it.
     pub shown_tail: AtomicU32,
-    /// A process-shared robust mutex (`pthread_mutex_t`), all zero until its first user makes it.
-    pub lock: UnsafeCell<[u64; 5]>,
-    /// 0: no mutex yet, 1: being made, 2: made.
-    pub lock_state: AtomicU32,
+    /// Held by whoever syncs a ring that programs share.
+    pub lock: SharedLock,
 }
 
 /// What the datapath writes.
@@ -57,6 +57,63 @@ pub struct DatapathLine {
     pub users: AtomicU32,
     /// Changes with the set of monitors that programs have to fill.
     pub monitors: AtomicU32,
+    /// What was put into the ring, where no datapath counts it.
+    pub filled: FillCounters,
+}
+
+/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's lock.
+#[derive(Debug, Default)]
+pub struct FillCounters {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    missed: AtomicU64,
+}
+
+/// Numbers of [`FillCounters`]. Foreign numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Filled {
+    /// Frames put into the ring.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames for which a monitor had no room.
+    pub missed: u64,
+}
+
+impl std::iter::Sum for Filled {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            frames: sum.frames.wrapping_add(part.frames),
+            bytes: sum.bytes.wrapping_add(part.bytes),
+            missed: sum.missed.wrapping_add(part.missed),
+        })
+    }
+}
+
+impl FillCounters {
+    /// Counts a batch.
+    #[inline]
+    pub fn add(&self, frames: u32, bytes: u64) {
+        let sum = |counter: &AtomicU64, more: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        sum(&self.frames, u64::from(frames));
+        sum(&self.bytes, bytes);
+    }
+
+    /// Counts frames that did not get into the ring; by anybody, whether or not it holds the lock.
+    #[cold]
+    pub fn miss(&self, frames: u32) {
+        self.missed.fetch_add(u64::from(frames), Ordering::Relaxed);
+    }
+
+    /// What has been counted since the ring was laid out.
+    #[must_use]
+    pub fn read(&self) -> Filled {
+        let [frames, bytes, missed] =
+            [&self.frames, &self.bytes, &self.missed].map(|counter| counter.load(Ordering::Relaxed));
+        Filled { frames, bytes, missed }
+    }
 }
 
 /// Both lines of one ring.

@@ -125,6 +125,15 @@ pub struct Slot {
     pub ptr: u64,
 }
 
+impl Slot {
+    /// 1 for the last slot of a frame, else 0: summed, the number of frames.
+    #[inline]
+    #[must_use]
+    pub fn ends_frame(&self) -> u32 {
+        u32::from(self.flags & slot_flags::MORE_FRAGMENTS == 0)
+    }
+}
+
 /// Flags of a slot (`NS_*`). The high 8 bits hold the fragment count (rx) or a forced destination port (tx).
 pub mod slot_flags {
     /// The program exchanged the buffer (`NS_BUF_CHANGED`).

@@ -7,7 +7,8 @@
 //! - [`region`]: the sealed memfd; [`ledger`]: how much memory such files may take, and whose; [`foreign_memory`]: memory that others made and
 //!   can take back; [`mapping_guard`]: what happens then; [`shared`], [`copy`]: access to bytes that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
-//!   [`eventfd`]: what it sleeps on.
+//!   [`eventfd`]: what it sleeps on; [`shared_lock`]: the lock of rings that programs share, [`liveness`]: whether its
+//!   holder lives.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
 //!   for the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for whoever shows frames to onlookers.
@@ -24,6 +25,7 @@ pub mod foreign_memory;
 pub mod geometry;
 pub mod layout;
 pub mod ledger;
+pub mod liveness;
 pub mod mapping_guard;
 pub mod monitor_end;
 pub mod pipe_end;
@@ -32,6 +34,7 @@ pub mod program_window;
 pub mod region;
 pub mod ring_view;
 pub mod shared;
+pub mod shared_lock;
 pub(crate) mod sync;
 pub mod violation;
 pub mod wakeup;

@@ -2,7 +2,7 @@
 //!
 //! The end keeps nothing between calls: where the monitor's ring stands is read from its control block, checked, and written back. Whoever calls it is
 //! the only one that does at the time (the one worker that serves the ring, or the holder of the rings' locks). What does not
-//! fit is not shown; the ring looked at is never held up.
+//! fit is not shown, and counted in the monitor's control block; the ring looked at is never held up.
 
 use crate::cursor::{advance, distance, previous};
 use crate::layout::Slot;
@@ -17,15 +17,6 @@ use crate::wakeup::{Kicker, publish_fence};
 pub struct MonitorEnd {
     view: RingView,
     kicker: Kicker,
-}
-
-/// What a call has shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shown {
-    /// Slots that did not fit.
-    pub missed: u32,
-    /// The monitor's program sleeps: write its eventfd.
-    pub kick: bool,
 }
 
 impl MonitorEnd {
@@ -54,26 +45,33 @@ impl MonitorEnd {
         self.kicker.needs_kick(&control.program.sleeping)
     }
 
-    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side.
-    pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
+    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side. True: the monitor's
+    /// program sleeps, write its eventfd.
+    #[must_use]
+    pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |end, index, place| {
             let slot = source.slot(index).load();
             let buffer = place.load().buffer;
             let bytes = source.bytes(slot.buffer, usize::from(slot.len));
             let copied = end.view.bytes(buffer, usize::from(slot.len)).copy_from(&bytes);
             let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent);
-            place.store_with_ptr(Slot { buffer, len: copied as u16, flags, ptr: 0 });
+            let shown = Slot { buffer, len: copied as u16, flags, ptr: 0 };
+            place.store_with_ptr(shown);
+            shown
         })
     }
 
     /// Exchanges the buffers of slots `[from, to)` of `source`, which nobody needs any more, with the monitor's; where not all fit, the newest.
-    pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> Shown {
+    /// True: as [`Self::copy`].
+    #[must_use]
+    pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |_, index, place| {
             let slot = source.slot(index).load_with_ptr();
             let buffer = place.load().buffer;
             let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent) | BUF_CHANGED;
             place.store_with_ptr(Slot { flags, ..slot });
             source.slot(index).store_with_ptr(Slot { buffer, flags: slot.flags | BUF_CHANGED, ..slot });
+            slot
         })
     }
 
@@ -83,20 +81,39 @@ impl MonitorEnd {
         source: &RingView,
         from: u32,
         to: u32,
-        put: impl Fn(&Self, u32, &SharedSlot),
-    ) -> Shown {
+        put: impl Fn(&Self, u32, &SharedSlot) -> Slot,
+    ) -> bool {
         let count = distance(from, to, source.slot_count());
         let (mut tail, free) = self.room();
         let missed = count.saturating_sub(free);
         let mut index = advance(from, missed, source.slot_count());
+        let filled = &self.view.control().datapath.filled;
+        if missed > 0 {
+            filled.miss(frames_in(source, from, index));
+        }
+        let (mut frames, mut bytes) = (0, 0);
         while index != to {
-            put(self, index, self.view.slot(tail));
+            let shown = put(self, index, self.view.slot(tail));
+            frames += shown.ends_frame();
+            bytes += u64::from(shown.len);
             tail = advance(tail, 1, self.view.slot_count());
             index = advance(index, 1, source.slot_count());
         }
-        let kick = count > missed && self.publish(tail);
-        Shown { missed, kick }
+        filled.add(frames, bytes);
+        count > missed && self.publish(tail)
     }
+}
+
+/// Frames that end in slots `[from, to)`.
+#[must_use]
+pub fn frames_in(ring: &RingView, from: u32, to: u32) -> u32 {
+    let mut frames = 0;
+    let mut index = from;
+    while index != to {
+        frames += ring.slot(index).load().ends_frame();
+        index = advance(index, 1, ring.slot_count());
+    }
+    frames
 }
 
 fn mark(sent: bool) -> u16 {
@@ -109,6 +126,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::control_block::Filled;
     use crate::geometry::RegionGeometry;
     use crate::layout::Direction;
     use crate::region::{HugePages, Region};
@@ -139,12 +157,17 @@ mod tests {
         let (tx, rx) = rings();
         let mut end = MonitorEnd::new(rx.clone());
         // Eight slots hold seven.
-        assert_eq!(end.copy(&tx, 0, 5, true), Shown { missed: 0, kick: false });
-        assert_eq!(end.copy(&tx, 5, 2, true).missed, 3);
+        assert!(!end.copy(&tx, 0, 5, true) && !end.copy(&tx, 5, 2, true));
         let seen: Vec<u8> = (0..7).map(|index| first_byte(&rx, index)).collect();
         assert_eq!(seen, b"abcdeab");
         assert_eq!(rx.slot(0).load().flags, MORE_FRAGMENTS | MONITORED_TX);
         assert_eq!(rx.control().datapath.tail.load(Ordering::Relaxed), 7);
+        // Slots of one frame each, but the last: it has no end yet.
+        tx.slot(4).store(Slot { flags: 0, ..tx.slot(4).load() });
+        rx.control().program.head.store(5, Ordering::Relaxed);
+        assert!(!end.copy(&tx, 2, 5, true) && !end.copy(&tx, 2, 5, true));
+        let filled = rx.control().datapath.filled.read();
+        assert_eq!(filled, Filled { frames: 2, bytes: 12, missed: 0 });
     }
 
     #[test]
@@ -152,7 +175,7 @@ mod tests {
         let (tx, rx) = rings();
         let before = tx.slot(3).load().buffer;
         let mut end = MonitorEnd::new(rx.clone());
-        end.exchange(&tx, 3, 5, false);
+        assert!(!end.exchange(&tx, 3, 5, false));
         assert_eq!(rx.slot(0).load().buffer, before);
         assert_eq!(first_byte(&rx, 1), b'e');
         let mut all: Vec<u32> =
@@ -167,6 +190,8 @@ mod tests {
     fn nonsense_in_the_monitors_ring_shows_nothing() {
         let (tx, rx) = rings();
         rx.control().program.head.store(u32::MAX, Ordering::Relaxed);
-        assert_eq!(MonitorEnd::new(rx).copy(&tx, 0, 3, false), Shown { missed: 3, kick: false });
+        tx.slot(1).store(Slot { flags: 0, ..tx.slot(1).load() });
+        assert!(!MonitorEnd::new(rx.clone()).copy(&tx, 0, 3, false));
+        assert_eq!(rx.control().datapath.filled.read(), Filled { frames: 0, bytes: 0, missed: 1 });
     }
 }

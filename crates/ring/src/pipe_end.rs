@@ -97,13 +97,8 @@ impl PipeSendEnd {
         let mut kick = false;
         let end = whole_frames_end(own, self.published, self.window.head);
         if end != self.published {
-            let mut index = self.published;
-            while index != end {
-                self.peer.slot(index).store_with_ptr(own.slot(index).load_with_ptr());
-                index = advance(index, 1, slots);
-            }
+            pass_slots(own, &self.peer, self.published, end);
             self.published = end;
-            control.datapath.tail.store(end, Ordering::Release);
             publish_fence();
             kick = self.kicker.needs_kick(&control.program.sleeping);
         }
@@ -141,9 +136,28 @@ impl PipeSendEnd {
     }
 }
 
+/// Puts slots `[from, end)` of `own`, whole frames, into the peer's rx ring, counts them there, and publishes them.
+#[inline]
+pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
+    let slots = own.slot_count();
+    let (mut frames, mut bytes) = (0, 0);
+    let mut index = from;
+    while index != end {
+        let slot = own.slot(index).load_with_ptr();
+        frames += slot.ends_frame();
+        bytes += u64::from(slot.len);
+        peer.slot(index).store_with_ptr(slot);
+        index = advance(index, 1, slots);
+    }
+    let line = &peer.control().datapath;
+    line.filled.add(frames, bytes);
+    line.tail.store(end, Ordering::Release);
+}
+
 /// End of the last whole frame in `[from, head)`: a frame whose fragments are not all there stays back.
 #[inline]
-fn whole_frames_end(view: &RingView, from: u32, head: u32) -> u32 {
+#[must_use]
+pub fn whole_frames_end(view: &RingView, from: u32, head: u32) -> u32 {
     let slots = view.slot_count();
     let mut end = head;
     while end != from && view.slot(previous(end, slots)).load().flags & MORE_FRAGMENTS != 0 {

@@ -157,14 +157,6 @@ impl RingView {
         Cursors { head, cur, tail, flags }
     }
 
-    /// Address of the mutex for programs that share the ring.
-    #[must_use]
-    pub fn lock_address(&self) -> NonNull<[u64; 5]> {
-        let lock = self.control().program.lock.get();
-        // SAFETY: a field of a mapped object is not null.
-        unsafe { NonNull::new_unchecked(lock) }
-    }
-
     /// Stamps the ring with the time of a sync: seconds and microseconds since the Unix epoch.
     #[inline]
     pub fn stamp(&self, seconds: i64, microseconds: i64) {
@@ -263,7 +255,7 @@ fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingPlan) -> Result
     let tail = header.tail;
     put(region, offset, header)?;
     let start = region.at(geometry.control_offset(ring), size_of::<ControlBlock>()).ok_or(OUTSIDE)?;
-    // SAFETY: mapped for a control block and not in use: an earlier program's mutex goes with the rest.
+    // SAFETY: mapped for a control block and not in use: an earlier program's lock goes with the rest.
     unsafe { start.as_ptr().write_bytes(0, size_of::<ControlBlock>()) };
     let view = RingView::new(region, ring, plan.slots)?;
     let control = view.control();

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
+use crate::control_block::Filled;
 use crate::datapath_end::{RxPutEnd, TxTakeEnd};
 use crate::geometry::{PortPlacement, RegionGeometry};
 use crate::layout::slot_flags::MORE_FRAGMENTS;
@@ -200,6 +201,8 @@ fn an_unfinished_frame_stays_at_the_sender() {
     assert_eq!(receive.sync().unwrap().gained, 1);
     pipe_send(&mut send, &[3; 10], 0);
     assert_eq!(receive.sync().unwrap().gained, 2);
+    let counted = receive.window().view().control().datapath.filled.read();
+    assert_eq!(counted, Filled { frames: 2, bytes: 30, missed: 0 });
 }
 
 #[test]

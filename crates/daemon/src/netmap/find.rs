@@ -359,13 +359,7 @@ impl Netmap {
                 }
                 self.reap(&parent, ports)
             }
-            Kind::Monitor { parent, .. } => {
-                let left = self.leave_parent(key, &parent, ports);
-                if let Some(mut port) = self.ports.remove(key) {
-                    port.take_back();
-                }
-                left
-            }
+            Kind::Monitor { parent, .. } => self.leave_parent(key, &parent, ports),
             Kind::Ephemeral { switch, port: name } => {
                 // One that only has pipes never came onto the switch, and another program's may be there in its place.
                 if matches!(port.service, Service::Switch) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ringroad_control::netmap::{ExternalMemory, Pool, Pools, PortSizes};
 use ringroad_drivers::shm::ShmRegion;
@@ -11,6 +11,9 @@ use ringroad_ring::geometry::{
 };
 use ringroad_ring::layout::FIRST_BUFFER;
 use ringroad_ring::ledger::Payer;
+use ringroad_ring::liveness;
+use ringroad_ring::ring_view::RingView;
+use ringroad_ring::shared_lock::{Hold, HolderNumber};
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
@@ -120,9 +123,56 @@ pub(crate) struct MemoryRegion {
     pub(crate) uid: u32,
     /// What memory of a program it stands in for.
     external: Option<[u64; 3]>,
+    /// Rings that nobody has any more, but into which programs may still put something.
+    leaving: Mutex<Vec<Leaving>>,
+}
+
+/// Rings on their way back to the region.
+#[derive(Debug)]
+struct Leaving {
+    /// Ring objects, and where they are.
+    rings: Vec<(u32, RingView)>,
+    /// The syncs under way at rings that filled `rings`.
+    filled_by: Vec<(RingView, Hold)>,
 }
 
 impl MemoryRegion {
+    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the change.
+    pub(crate) fn take_back_behind(&self, rings: Vec<(u32, RingView)>, filled_from: Vec<RingView>) {
+        let under_way = |view: RingView| {
+            let hold = view.control().program.lock.hold(|holder| self.is_alive(holder))?;
+            Some((view, hold))
+        };
+        let filled_by = filled_from.into_iter().filter_map(under_way).collect();
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(Leaving { rings, filled_by });
+        self.take_back_left();
+    }
+
+    fn is_alive(&self, holder: HolderNumber) -> bool {
+        liveness::is_alive(self.home.region().as_fd(), holder)
+    }
+
+    /// Takes back what nobody fills any more. A program that never lets go of a lock keeps what it could fill; that goes with the region.
+    pub(crate) fn take_back_left(&self) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.retain_mut(|rings| {
+            rings.filled_by.retain(|(view, hold)| {
+                !view.control().program.lock.is_over(*hold, |holder| self.is_alive(holder))
+            });
+            if !rings.filled_by.is_empty() {
+                return true;
+            }
+            let mut allocator = self.home.allocator();
+            for (object, view) in &rings.rings {
+                for slot in 0..view.slot_count() {
+                    allocator.free_buffer(view.slot(slot).load().buffer);
+                }
+                allocator.free_ring(*object);
+            }
+            false
+        });
+    }
+
     /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place already, itself.
     pub(crate) fn stands_for(&self, identity: [u64; 3]) -> bool {
         let own = || {
@@ -237,7 +287,8 @@ impl Memory {
         external: Option<[u64; 3]>,
     ) -> Result<Arc<MemoryRegion>, Failure> {
         let home = ShmRegion::of_geometry(geometry, Some(payer))?;
-        let region = Arc::new(MemoryRegion { id, home, uid: payer.user(), external });
+        let region =
+            Arc::new(MemoryRegion { id, home, uid: payer.user(), external, leaving: Mutex::default() });
         self.regions.insert(id, Arc::downgrade(&region));
         Ok(region)
     }
@@ -320,6 +371,37 @@ mod tests {
 
     fn ledger() -> Arc<Ledger> {
         Ledger::new(Limits { total: 256 << 20, user: 256 << 20, reserve: 0 })
+    }
+
+    #[test]
+    fn a_ring_is_taken_back_when_nobody_is_in_the_middle_of_filling_it() {
+        use ringroad_ring::layout::Direction;
+        use ringroad_ring::liveness::prove;
+        use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+        let payer = Payer::new(&ledger(), 0, false);
+        let memory = Memory::default().private(&payer, private_geometry(&sizes(8, 1), 0).unwrap()).unwrap();
+        let laid_out = || {
+            let mut allocator = memory.home.allocator();
+            let object = allocator.take_ring().unwrap();
+            let mut buffers = allocator.take_buffers(8).unwrap().into_iter();
+            let plan = RingPlan::new(Direction::Rx, 0, 8);
+            (object, lay_out_ring(memory.home.region(), object, &plan, &mut buffers).unwrap())
+        };
+        let (filler, monitor) = (laid_out().1, laid_out());
+        let before = memory.home.allocator().free_rings();
+        let (number, proof) = prove(memory.home.region().as_fd()).unwrap();
+        let lock = &filler.control().program.lock;
+        assert!(lock.try_take(number, |_| true));
+        memory.take_back_behind(vec![monitor], vec![filler.clone()]);
+        assert_eq!(memory.home.allocator().free_rings(), before);
+        let _ = lock.release(number);
+        memory.take_back_left();
+        assert_eq!(memory.home.allocator().free_rings(), before + 1);
+        // Nor does a program that was killed in the middle keep it.
+        assert!(lock.try_take(number, |_| true));
+        drop(proof);
+        memory.take_back_behind(vec![laid_out()], vec![filler.clone()]);
+        assert_eq!(memory.home.allocator().free_rings(), before + 1);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Netmap {
         };
         for port in std::iter::once(port).chain(peer) {
             for ring in &port.rings {
-                port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::Release);
+                port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::SeqCst);
             }
         }
         // No worker goes on with the old ones.
@@ -179,7 +179,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// A monitor goes: nobody shows it anything any more.
+    /// A monitor goes: nobody shows it anything any more. Its rings are taken back when nobody is in the middle of that.
     pub(crate) fn leave_parent(
         &mut self,
         key: &PortKey,
@@ -189,6 +189,17 @@ impl Netmap {
         if let Some(port) = self.ports.get_mut(parent) {
             port.monitors.retain(|monitor| monitor != key);
         }
-        self.show_monitors(parent, ports)
+        let shown = self.show_monitors(parent, ports);
+        let parent = self.ports.get(parent);
+        let peer = match parent.map(|parent| &parent.kind) {
+            Some(Kind::Pipe { peer, .. }) => self.ports.get(peer),
+            _ => None,
+        };
+        let fillers = parent.into_iter().chain(peer);
+        let filled_from = fillers.flat_map(|port| port.rings.iter().flat_map(|ring| port.view(ring))).collect();
+        if let Some(mut monitor) = self.ports.remove(key) {
+            monitor.take_back_behind(filled_from);
+        }
+        shown
     }
 }

@@ -189,6 +189,7 @@ impl NetmapPort {
     /// Lays out all rings, each slot with a buffer of its own. `fake`: which rings nobody works, whose slots need none. Nothing is taken where it fails.
     pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), Failure> {
         let mut rings = self.wanted_rings();
+        self.memory.take_back_left();
         let region = self.memory.home.region();
         let needed: u32 = rings.iter().filter(|ring| !fake(ring)).map(|ring| ring.slots).sum();
         let mut allocator = self.memory.home.allocator();
@@ -239,15 +240,14 @@ impl NetmapPort {
 
     /// Gives the rings and the buffers in their slots back to the region.
     pub(crate) fn take_back(&mut self) {
-        for ring in std::mem::take(&mut self.rings) {
-            if let Ok(view) = self.view(&ring) {
-                let mut allocator = self.memory.home.allocator();
-                for slot in 0..ring.slots {
-                    allocator.free_buffer(view.slot(slot).load().buffer);
-                }
-                allocator.free_ring(ring.object);
-            }
-        }
+        self.take_back_behind(Vec::new());
+    }
+
+    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange buffers: when these are over.
+    pub(crate) fn take_back_behind(&mut self, filled_from: Vec<RingView>) {
+        let rings = std::mem::take(&mut self.rings);
+        let views = rings.iter().filter_map(|ring| Some((ring.object, self.view(ring).ok()?))).collect();
+        self.memory.take_back_behind(views, filled_from);
     }
 
     /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame is on its way or not yet taken

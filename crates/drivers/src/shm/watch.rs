@@ -2,7 +2,7 @@
 //! in front of its frames, and who looks on.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::offload::LONG_VIRTIO_HEADER_BYTES;
@@ -30,7 +30,6 @@ pub struct QueueState {
     /// Whether `news` is to be looked at.
     changed: AtomicBool,
     news: Mutex<Option<Vec<Onlooker>>>,
-    missed: AtomicU64,
 }
 
 impl QueueState {
@@ -48,12 +47,6 @@ impl QueueState {
     pub fn set_onlookers(&self, onlookers: Vec<Onlooker>) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlookers);
         self.changed.store(true, Ordering::Release);
-    }
-
-    /// Slots that were not shown because a monitor's ring was full.
-    #[must_use]
-    pub fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
     }
 }
 
@@ -94,11 +87,7 @@ impl Watch {
             return;
         }
         for onlooker in self.onlookers.iter_mut().filter(|onlooker| onlooker.direction == direction) {
-            let shown = onlooker.end.copy(ring, from, to, direction == Direction::Tx);
-            if shown.missed > 0 {
-                self.state.missed.fetch_add(u64::from(shown.missed), Ordering::Relaxed);
-            }
-            if shown.kick {
+            if onlooker.end.copy(ring, from, to, direction == Direction::Tx) {
                 eventfd::ring(&onlooker.notify);
             }
         }

@@ -1,0 +1,73 @@
+//! Whether the holder of a lock in shared memory lives: asked of the kernel, never of that memory.
+//!
+//! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd (bytes behind a file's end can be
+//! locked too), through an open file description of its own. The kernel lets go of the byte when the last copy of that description is closed: when
+//! the process ends, however it ends, or becomes another program. It tells anybody who has the memfd whether a byte is locked, in any PID namespace.
+//!
+//! Whoever has the memfd can lock bytes that are nobody's number, even all of them. Then a process that is killed counts as alive, or one that comes
+//! later finds no number to prove: rings that these leave locked stay so.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::shared_lock::HolderNumber;
+
+/// In the number of a process that proves nothing: it counts as alive for ever.
+const UNPROVEN: u32 = 1 << 30;
+/// How many numbers are tried.
+const TRIES: usize = 64;
+
+/// A number that this process keeps as long as the descriptor is open.
+///
+/// # Errors
+/// What the kernel says: no /proc through which to open the memfd anew, no number left, no memory.
+pub fn prove(region: BorrowedFd<'_>) -> Result<(HolderNumber, OwnedFd), Errno> {
+    let path = format!("/proc/self/fd/{}", region.as_raw_fd());
+    let descriptor = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    for _ in 0..TRIES {
+        let number = random_number(0).ok_or(Errno::IO)?;
+        let byte = byte(number);
+        // SAFETY: the call reads one structure.
+        if unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_OFD_SETLK, &raw const byte) } == 0 {
+            return Ok((number, descriptor));
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// A number without a proof. None where the kernel has no random bytes.
+#[must_use]
+pub fn unproven() -> Option<HolderNumber> {
+    random_number(UNPROVEN)
+}
+
+/// Whether the process of that number lives, for anybody who has the region. Where the kernel does not say, it does.
+#[must_use]
+pub fn is_alive(region: BorrowedFd<'_>, holder: HolderNumber) -> bool {
+    if holder.get() & UNPROVEN != 0 {
+        return true;
+    }
+    let mut byte = byte(holder);
+    // SAFETY: the call reads and writes one structure.
+    let asked = unsafe { libc::fcntl(region.as_raw_fd(), libc::F_OFD_GETLK, &raw mut byte) };
+    asked != 0 || libc::c_int::from(byte.l_type) != libc::F_UNLCK
+}
+
+fn random_number(mark: u32) -> Option<HolderNumber> {
+    let mut bytes = [0; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
+    HolderNumber::new((u32::from_ne_bytes(bytes) & (UNPROVEN - 1)).max(1) | mark)
+}
+
+fn byte(number: HolderNumber) -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: number.get().into(),
+        l_len: 1,
+        l_pid: 0,
+    }
+}

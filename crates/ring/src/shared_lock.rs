@@ -1,0 +1,400 @@
+//! The lock of a ring that several programs use: one word in shared memory.
+//!
+//! The word holds the number of the process that has the lock. There is no pointer in it, and nobody waits for it in the kernel: whoever finds it taken
+//! goes without. Any program at the ring can write any value there, and a process can be killed while its number stands there. So a number counts only
+//! while its process lives, which the caller finds out elsewhere than in shared memory ([`crate::liveness`]); the lock of a dead one is taken over.
+//!
+//! A program that is about to sleep must not go without: what it was to find may lie in the ring already. It leaves a *mark*, and whoever releases the
+//! lock learns of the mark and wakes the ring's sleepers. (A holder that is killed wakes nobody: sleepers that left a mark look again after a while.)
+//!
+//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of that ring are lost or garbled.
+
+use crate::sync::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+/// Somebody was turned away and sleeps.
+const MARK: u32 = 1 << 31;
+/// How often a word that changes all the time is looked at.
+const TRIES: u32 = 1000;
+
+/// What a process is called in the words of the locks that it holds: 1 to [`HolderNumber::MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HolderNumber(u32);
+
+impl HolderNumber {
+    /// The largest number.
+    pub const MAX: u32 = MARK - 1;
+
+    /// The number, unless it is out of range.
+    #[must_use]
+    pub fn new(number: u32) -> Option<Self> {
+        (1..=Self::MAX).contains(&number).then_some(Self(number))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a try came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The lock is the caller's.
+    Taken,
+    /// Somebody has it, and will be told on releasing it that somebody was turned away.
+    ToBeTold,
+    /// Somebody has it.
+    Missed,
+}
+
+/// The lock of a ring. Zero: free.
+#[derive(Debug, Default)]
+pub struct SharedLock {
+    word: AtomicU32,
+    /// Counts the times that it was taken.
+    turns: AtomicU32,
+}
+
+/// A lock's being held at some time by somebody, to be waited out.
+#[derive(Debug, Clone, Copy)]
+pub struct Hold {
+    turn: u32,
+}
+
+impl SharedLock {
+    /// Takes the lock where it is free; else what stands in the word.
+    #[inline]
+    fn take_free(&self, own: HolderNumber) -> Result<(), u32> {
+        let take = |expected: u32| {
+            self.word.compare_exchange(expected, expected | own.0, Ordering::SeqCst, Ordering::Relaxed)
+        };
+        match take(FREE) {
+            // Nobody's number under the mark: whoever wrote that was no holder of ours.
+            Err(MARK) => take(MARK),
+            taken => taken,
+        }?;
+        self.begin_turn();
+        Ok(())
+    }
+
+    #[inline]
+    fn begin_turn(&self) {
+        // After the earlier turn, which the lock's word has ended.
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Takes the lock of whoever stood in `found`, with the mark: perhaps somebody waits to be told.
+    #[cold]
+    fn take_over(&self, found: u32, own: HolderNumber) -> bool {
+        let taken =
+            self.word.compare_exchange(found, MARK | own.0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if taken {
+            self.begin_turn();
+        }
+        taken
+    }
+
+    /// Takes the lock, unless a process has it that lives.
+    #[inline]
+    pub fn try_take(&self, own: HolderNumber, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
+        match self.take_free(own) {
+            Ok(()) => true,
+            Err(found) => {
+                !HolderNumber::new(found & !MARK).is_some_and(is_alive) && self.take_over(found, own)
+            }
+        }
+    }
+
+    /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark where the lock is not to be had.
+    pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> Turn {
+        for _ in 0..TRIES {
+            let Err(found) = self.take_free(own) else { return Turn::Taken };
+            if !HolderNumber::new(found & !MARK).is_some_and(&is_alive) {
+                if self.take_over(found, own) {
+                    return Turn::Taken;
+                }
+            } else if found & MARK != 0
+                || self
+                    .word
+                    .compare_exchange(found, found | MARK, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Turn::ToBeTold;
+            }
+        }
+        Turn::Missed
+    }
+
+    /// Whether nobody has it now.
+    #[inline]
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !MARK == FREE
+    }
+
+    /// How it is held, if it is, by somebody who lives. Whoever takes it later sees what the caller stored before with [`Ordering::SeqCst`].
+    #[must_use]
+    pub fn hold(&self, is_alive: impl FnOnce(HolderNumber) -> bool) -> Option<Hold> {
+        let held = HolderNumber::new(self.word.load(Ordering::SeqCst) & !MARK).is_some_and(is_alive);
+        held.then(|| Hold { turn: self.turns.load(Ordering::Acquire) })
+    }
+
+    /// Whether that hold is over, whoever has the lock now.
+    #[must_use]
+    pub fn is_over(&self, hold: Hold, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
+        self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
+    }
+
+    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's sleepers.
+    #[inline]
+    #[must_use]
+    pub fn release(&self, own: HolderNumber) -> bool {
+        let release =
+            |held: u32| self.word.compare_exchange(held, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
+        // Neither of the two: somebody else wrote there. What stands there is not ours to clear.
+        !release(own.0) && release(own.0 | MARK)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ONE: HolderNumber = HolderNumber(1);
+    const OTHER: HolderNumber = HolderNumber(HolderNumber::MAX);
+
+    fn alive(_: HolderNumber) -> bool {
+        true
+    }
+
+    fn dead(_: HolderNumber) -> bool {
+        false
+    }
+
+    #[test]
+    fn a_lock_is_one_holders_until_it_is_released() {
+        let lock = SharedLock::default();
+        assert!(lock.try_take(ONE, dead));
+        assert!(!lock.try_take(OTHER, alive) && !lock.try_take(ONE, alive));
+        assert!(!lock.release(ONE));
+        assert!(lock.is_free() && lock.try_take(OTHER, alive));
+    }
+
+    #[test]
+    fn the_lock_of_a_dead_holder_is_taken_over_and_its_sleepers_are_woken() {
+        let lock = SharedLock::default();
+        assert!(lock.try_take(ONE, alive));
+        assert_eq!(lock.take_or_mark(OTHER, |holder| holder != ONE), Turn::Taken);
+        // Should it live after all, it does not release what is another's now.
+        assert!(!lock.release(ONE) && !lock.is_free());
+        assert!(lock.release(OTHER) && lock.is_free());
+    }
+
+    #[test]
+    fn a_holder_is_told_of_whoever_was_turned_away_to_sleep() {
+        let lock = SharedLock::default();
+        assert!(lock.try_take(ONE, alive));
+        assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
+        assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
+        assert!(!lock.try_take(OTHER, alive));
+        assert!(lock.release(ONE));
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_hold_is_over_when_it_is_released_taken_anew_or_its_holder_died() {
+        let lock = SharedLock::default();
+        assert!(lock.hold(alive).is_none());
+        assert!(lock.try_take(ONE, alive));
+        let hold = lock.hold(alive).unwrap();
+        assert!(!lock.is_over(hold, alive) && lock.is_over(hold, dead));
+        assert!(!lock.release(ONE) && lock.is_over(hold, alive));
+        assert!(lock.try_take(ONE, alive) && lock.is_over(hold, alive));
+        let hold = lock.hold(alive).unwrap();
+        assert!(lock.try_take(OTHER, dead) && lock.is_over(hold, alive));
+    }
+
+    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to be had.
+    #[test]
+    fn no_word_keeps_a_caller_or_stands_for_a_holder_that_does_not_live() {
+        let words =
+            (0..32).flat_map(|bit| [1 << bit, u32::MAX >> bit, u32::MAX << bit]).chain([0, 0x5555_5555]);
+        for word in words {
+            let scribbled = || SharedLock { word: AtomicU32::new(word), turns: AtomicU32::new(word) };
+            assert!(scribbled().try_take(ONE, dead), "{word:#x}");
+            assert_eq!(scribbled().take_or_mark(ONE, dead), Turn::Taken, "{word:#x}");
+            let is_nobodys = word & !MARK == FREE;
+            assert_eq!(scribbled().try_take(ONE, alive), is_nobodys, "{word:#x}");
+            let turn = if is_nobodys { Turn::Taken } else { Turn::ToBeTold };
+            assert_eq!(scribbled().take_or_mark(ONE, alive), turn, "{word:#x}");
+            // Written while it was held: the holder clears only what is its own.
+            let held = scribbled();
+            let told = held.release(OTHER);
+            assert_eq!(held.is_free(), word & !MARK == OTHER.0 || is_nobodys, "{word:#x}");
+            assert_eq!(told, word == OTHER.0 | MARK, "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn two_threads_exclude_each_other() {
+        use std::sync::atomic::AtomicU64;
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        let lock = SharedLock::default();
+        let sum = AtomicU64::new(0);
+        let work = |own: HolderNumber| {
+            for _ in 0..rounds {
+                while !lock.try_take(own, alive) {
+                    std::thread::yield_now();
+                }
+                // Not one operation: another holder at the same time would lose a count.
+                sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                let _ = lock.release(own);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| work(ONE));
+            scope.spawn(|| work(OTHER));
+        });
+        assert_eq!(sum.into_inner(), 2 * rounds);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::sync::fence;
+    use crate::wakeup::{Kicker, Sleeper, publish_fence};
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    use loom::thread;
+
+    const FILLER: HolderNumber = HolderNumber(1);
+    const READER: HolderNumber = HolderNumber(2);
+
+    /// A ring that its filler and its reader both lock, as a monitor's.
+    #[derive(Default)]
+    struct LockedRing {
+        lock: SharedLock,
+        index: AtomicU32,
+        sleeping: AtomicU32,
+        eventfd: AtomicU64,
+    }
+
+    impl LockedRing {
+        fn ring(&self) {
+            self.eventfd.fetch_add(1, Ordering::AcqRel);
+        }
+
+        fn release(&self, own: HolderNumber) {
+            if self.lock.release(own) {
+                self.ring();
+            }
+        }
+
+        fn fill(&self, kicker: &mut Kicker, index: u32) {
+            while !self.lock.try_take(FILLER, |_| true) {
+                thread::yield_now();
+            }
+            self.index.store(index, Ordering::Relaxed);
+            publish_fence();
+            let kick = kicker.needs_kick(&self.sleeping);
+            self.release(FILLER);
+            if kick {
+                self.ring();
+            }
+        }
+
+        /// Reads under the lock, and sleeps only where its last look found nothing, or it left a mark.
+        fn read_until(&self, goal: u32) {
+            let mut sleeper = Sleeper::default();
+            loop {
+                sleeper.announce([&self.sleeping]);
+                let mut seen = 0;
+                match self.lock.take_or_mark(READER, |_| true) {
+                    Turn::Taken => {
+                        seen = self.index.load(Ordering::Relaxed);
+                        self.release(READER);
+                    }
+                    Turn::ToBeTold => {}
+                    Turn::Missed => unreachable!("a word that is not scribbled on"),
+                }
+                if seen >= goal {
+                    return;
+                }
+                // If nobody rings loom reports the livelock.
+                while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
+                    thread::yield_now();
+                }
+                Sleeper::awake(&self.sleeping);
+            }
+        }
+    }
+
+    #[test]
+    fn loom_whoever_is_turned_away_from_a_locked_ring_is_woken() {
+        loom::model(|| {
+            let ring = Arc::new(LockedRing::default());
+            let filled = Arc::clone(&ring);
+            let thread = thread::spawn(move || {
+                let mut kicker = Kicker::default();
+                filled.fill(&mut kicker, 1);
+                filled.fill(&mut kicker, 2);
+            });
+            ring.read_until(2);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_holder_sees_the_change_or_is_waited_for() {
+        loom::model(|| {
+            // The owner changes what to fill, and takes memory back when no holder that may not have seen it is left.
+            let lock = Arc::new(SharedLock::default());
+            let changed = Arc::new(AtomicU32::new(0));
+            let memory = Arc::new(AtomicU32::new(0));
+            let (filled, seen, written) = (Arc::clone(&lock), Arc::clone(&changed), Arc::clone(&memory));
+            let thread = thread::spawn(move || {
+                for own in [FILLER, READER] {
+                    assert!(filled.try_take(own, |_| true));
+                    fence(Ordering::SeqCst);
+                    if seen.load(Ordering::SeqCst) == 0 {
+                        assert_eq!(written.load(Ordering::Relaxed), 0, "filled what was taken back");
+                    }
+                    let _ = filled.release(own);
+                }
+            });
+            changed.store(1, Ordering::SeqCst);
+            // Loom knows the one order of such operations for fences only.
+            fence(Ordering::SeqCst);
+            if let Some(hold) = lock.hold(|_| true) {
+                while !lock.is_over(hold, |_| true) {
+                    thread::yield_now();
+                }
+            }
+            memory.store(1, Ordering::Relaxed);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_what_was_written_under_the_lock_is_visible_to_the_next_holder() {
+        loom::model(|| {
+            let lock = Arc::new(SharedLock::default());
+            let sum = Arc::new(AtomicU64::new(0));
+            let work = |lock: Arc<SharedLock>, sum: Arc<AtomicU64>, own: HolderNumber| {
+                while !lock.try_take(own, |_| true) {
+                    thread::yield_now();
+                }
+                sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                let _ = lock.release(own);
+            };
+            let (other_lock, other_sum) = (Arc::clone(&lock), Arc::clone(&sum));
+            let thread = thread::spawn(move || work(other_lock, other_sum, FILLER));
+            work(Arc::clone(&lock), Arc::clone(&sum), READER);
+            thread.join().unwrap();
+            assert_eq!(sum.load(Ordering::Relaxed), 2);
+        });
+    }
+}
