@@ -249,6 +249,11 @@ fn a_pipe_between_two_attachments_never_passes_the_daemon() {
         }
     }
     daemon.signal(Signal::CONT);
+    // The programs have counted.
+    let [a, b] = ["x{1", "x}1"].map(|end| daemon.port(end).unwrap().counters);
+    assert_eq!((a.received_frames, a.delivered_frames), (b.delivered_frames, b.received_frames));
+    let passed = 50_000 / 64 * 64;
+    assert_eq!((a.received_frames, a.received_bytes, a.delivered_frames), (passed, passed * 60, 0));
 }
 
 #[test]

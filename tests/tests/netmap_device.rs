@@ -134,6 +134,24 @@ fn the_examples_pass_frames_between_regions_through_the_library_alone() {
 }
 
 #[test]
+fn what_passed_on_a_pipe_is_listed_at_both_ends() {
+    let daemon = Daemon::start();
+    let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
+    // It waits for one frame more, with its end open.
+    let mut expected =
+        Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect.to_str().unwrap(), "x}1", "501"]));
+    let _ = expected.await_line("ready");
+    let (status, told) = Service::start(linked(&daemon, "source", &["netmap:x{1", "500"])).await_end();
+    assert!(status.success(), "{told}");
+    let [sender, receiver] = ["x{1", "x}1"].map(|end| daemon.port(end).unwrap().counters);
+    assert_eq!((sender.received_frames, sender.received_bytes, sender.delivered_frames), (500, 30_000, 0));
+    assert_eq!(
+        (receiver.delivered_frames, receiver.delivered_bytes, receiver.received_frames),
+        (500, 30_000, 0)
+    );
+}
+
+#[test]
 fn a_bridge_within_one_region_exchanges_buffers() {
     bridged("netmap:x{1", "netmap:x}1", "netmap:x{2", "x}2");
 }

@@ -15,6 +15,7 @@ use ringroad_drivers::registry;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_name::PipeSide;
+use ringroad_ring::control_block::Filled;
 use ringroad_switch::{MacEntry, PortIndex};
 
 use crate::netmap::Netmap;
@@ -48,6 +49,19 @@ pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -
     }
     (account.violations, account.wakeups) = (program.violations, program.wakeups);
     counter_report(&account)
+}
+
+/// The account of a port between programs: what it sent, and what was put into it. The programs' own word.
+pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
+    let missed = (received.missed > 0).then(|| (DropCause::NoSpace.name().to_owned(), received.missed));
+    CounterReport {
+        received_frames: sent.frames,
+        received_bytes: sent.bytes,
+        delivered_frames: received.frames,
+        delivered_bytes: received.bytes,
+        drops: missed.into_iter().collect(),
+        ..CounterReport::default()
+    }
 }
 
 /// The interface behind a device, as it is now.
@@ -259,7 +273,7 @@ fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport
         queues: pipe.sizes.queues,
         slots: pipe.sizes.slots,
         buffer_bytes: pipe.sizes.buffer_bytes,
-        counters: CounterReport::default(),
+        counters: filled_report(&pipe.pipe.filled(side.other()), &pipe.pipe.filled(side)),
         error: None,
         notes: Vec::new(),
         link: None,

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use ringroad_port::port_name::PipeSide;
+use ringroad_ring::control_block::Filled;
 use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::FIRST_BUFFER;
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{HugePages, Region, RegionError};
-use ringroad_ring::ring_view::lay_out_port;
+use ringroad_ring::ring_view::{RingView, lay_out_port};
 
 use crate::shm::PortShape;
 use crate::shm::region::release;
@@ -54,6 +55,17 @@ impl Pipe {
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// What came to the end `side` so far, as the program at the other end says.
+    #[must_use]
+    pub fn filled(&self, side: PipeSide) -> Filled {
+        let placement = self.placement(side);
+        let views = placement
+            .rx_rings
+            .iter()
+            .filter_map(|&ring| RingView::new(&self.region, ring, placement.slots).ok());
+        views.map(|view| view.control().datapath.filled.read()).sum()
     }
 
     /// Where the end `side` lies. Its tx rings are paired with the other end's rx rings, queue by queue.

@@ -187,7 +187,17 @@ impl Netmap {
             .filter(|(name, ..)| name.as_str() >= first)
             .collect();
         named.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        named.into_iter().map(|(name, key, port)| (name, port.report(key, self.user_of(port), &ports.fabric)))
+        named.into_iter().map(|(name, key, port)| {
+            (name, port.report(key, self.user_of(port), self.peer_of(port), &ports.fabric))
+        })
+    }
+
+    /// The other end of a pipe's end.
+    fn peer_of(&self, port: &NetmapPort) -> Option<&NetmapPort> {
+        match &port.kind {
+            Kind::Pipe { peer, .. } => self.ports.get(peer),
+            _ => None,
+        }
     }
 
     /// Who has a port bound, the first of them.

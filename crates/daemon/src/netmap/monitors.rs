@@ -196,7 +196,8 @@ impl Netmap {
             _ => None,
         };
         let fillers = parent.into_iter().chain(peer);
-        let filled_from = fillers.flat_map(|port| port.rings.iter().flat_map(|ring| port.view(ring))).collect();
+        let filled_from =
+            fillers.flat_map(|port| port.rings.iter().flat_map(|ring| port.view(ring))).collect();
         if let Some(mut monitor) = self.ports.remove(key) {
             monitor.take_back_behind(filled_from);
         }

@@ -2,12 +2,14 @@
 
 use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError, WireId};
+use ringroad_ring::control_block::Filled;
+use ringroad_ring::layout::Direction;
 
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
 use super::service::{OpenSide, Service};
 use crate::port_entries::Client;
-use crate::status::{link_report, owner_report, wire_report};
+use crate::status::{filled_report, link_report, owner_report, wire_report};
 
 impl NetmapPort {
     /// Whether it is on no switch.
@@ -15,11 +17,19 @@ impl NetmapPort {
         !matches!(self.kind, Kind::Ephemeral { .. } | Kind::Persistent { switch: Some(_), .. })
     }
 
-    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an account.
+    /// What programs have put into it, as they say.
+    fn filled(&self) -> Filled {
+        let rings = self.rings.iter().filter(|ring| ring.direction == Direction::Rx);
+        rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
+    }
+
+    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an account. `peer`: the other end,
+    /// where it is one of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,
         user: Option<&Client>,
+        peer: Option<&Self>,
         fabric: &Fabric,
     ) -> Result<Vec<PortReport>, FabricError> {
         let (kind, mode) = match &self.kind {
@@ -43,7 +53,12 @@ impl NetmapPort {
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),
             buffer_bytes: self.memory.geometry().buffer_bytes,
-            counters: CounterReport::default(),
+            counters: match self.kind {
+                Kind::Pipe { .. } | Kind::Monitor { .. } => {
+                    filled_report(&peer.map(Self::filled).unwrap_or_default(), &self.filled())
+                }
+                _ => CounterReport::default(),
+            },
             error: None,
             notes: Vec::new(),
             link: None,
