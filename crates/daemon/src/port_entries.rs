@@ -35,7 +35,7 @@ pub struct Client {
 impl Client {
     /// In whose share of the workers' time its ports are served.
     pub(crate) fn share(&self) -> Share {
-        Share::User(self.peer.uid)
+        Share::Program { user: self.peer.uid, program: self.peer.pid.unwrap_or(0) }
     }
 }
 

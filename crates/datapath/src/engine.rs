@@ -56,6 +56,9 @@ pub struct EngineQueue {
     forwarding: Forwarding,
     counters: Arc<QueueCounters>,
     owner: OwnerId,
+    frame_cost: u16,
+    /// Frames of which the taking alone costs a turn.
+    affordable: usize,
     pending: VecDeque<PendingRelease>,
     dirty: bool,
     /// Whether it has announced its sleep by itself.
@@ -77,7 +80,18 @@ impl EngineQueue {
         counters: Arc<QueueCounters>,
         owner: OwnerId,
     ) -> Self {
-        Self { port, forwarding, counters, owner, pending: VecDeque::new(), dirty: false, asleep: false }
+        let frame_cost = port.frame_cost().max(1);
+        Self {
+            port,
+            forwarding,
+            counters,
+            owner,
+            frame_cost,
+            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(frame_cost)).max(1),
+            pending: VecDeque::new(),
+            dirty: false,
+            asleep: false,
+        }
     }
 
     /// Ends the driver's part and gives the account, to which nothing is added any more.
@@ -238,8 +252,8 @@ impl Engine {
     /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits (spinning, while others
     /// work) until none borrows its frames any more. What had been delivered to it becomes visible.
     pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
-        // Else it would go to whoever gets the place next.
-        while self.receive_handoffs(u64::MAX).frames != 0 {}
+        // Else it would go to whoever gets the place next. Others' room comes back only afterwards, so this ends.
+        self.receive_handoffs(u64::MAX);
         self.forget_rest(place);
         let mut queue = self.queues.get_mut(place as usize)?.take()?;
         self.rota.remove(place);
@@ -277,12 +291,25 @@ impl Engine {
         }
     }
 
-    /// Forwards some of what the queue at `place` has still to give, within a turn's cost, and in its owner's time: a program's last
+    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's time: a program's last
     /// frames are not lost because it ended right after sending them. Says whether there may be more.
-    pub fn drain(&mut self, place: u32) -> bool {
-        let (next, from) = self.rota.take_rest(place).unwrap_or((place, 0));
-        let frames = self.serve(next, from, TURN_COST).frames;
-        frames != 0 || self.has_pending(place)
+    pub fn drain(&mut self, places: &[u32]) -> bool {
+        let mut cost = 0;
+        for &place in places {
+            loop {
+                let (next, from) = self.rota.take_rest(place).unwrap_or((place, 0));
+                let served = self.serve(next, from, TURN_COST);
+                self.rota.charge(next, served.cost);
+                cost += served.cost;
+                if cost >= TURN_COST {
+                    return true;
+                }
+                if served.frames == 0 {
+                    break;
+                }
+            }
+        }
+        places.iter().any(|&place| self.has_pending(place))
     }
 
     fn has_pending(&self, place: u32) -> bool {
@@ -323,7 +350,7 @@ impl Engine {
     pub fn set_switch(&mut self, id: SwitchId, view: Option<SwitchView>) {
         if view.is_none() {
             // Else it would go to the ports of the switch that gets the number next.
-            while self.receive_handoffs(u64::MAX).frames != 0 {}
+            self.receive_handoffs(u64::MAX);
         }
         let index = usize::from(id.0);
         if self.switches.len() <= index {
@@ -364,10 +391,7 @@ impl Engine {
             let served = self.serve(place, from, TURN_COST);
             frames += served.frames;
             self.spent += served.cost;
-            if served.frames != 0 {
-                self.rota.go_on(&mut turn);
-            }
-            if self.rota.note_look(place, served.frames != 0) {
+            if self.rota.note_look(&mut turn, place, served.frames != 0, served.cost) {
                 self.put_to_sleep(place);
             }
             if from != 0 && served.frames == 0 {
@@ -560,7 +584,7 @@ impl Engine {
         }
     }
 
-    /// Serves the queue at `place` until `budget` is spent, and lets its owner pay. `from` is not 0 where a batch of its is held, of which so
+    /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
     /// many frames are dispatched.
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
         // The source leaves its place for the time, so that destinations can be borrowed beside it.
@@ -586,7 +610,6 @@ impl Engine {
         }
         // A look costs too.
         served.cost += 1;
-        self.rota.charge(place, served.cost);
         served
     }
 
@@ -622,8 +645,8 @@ impl Engine {
                 }
                 _ => (BATCH_FRAMES, None),
             };
-            let affordable = budget / u64::from(source.port.frame_cost().max(1));
-            self.scratch.batch.reset(room.min(affordable.try_into().unwrap_or(usize::MAX)));
+            let affordable = if budget == u64::MAX { BATCH_FRAMES } else { source.affordable };
+            self.scratch.batch.reset(room.min(affordable));
             self.scratch.batch.set_taker(taker);
             source.port.receive(&mut self.scratch.batch);
         }
@@ -674,8 +697,8 @@ impl Engine {
             let lent = if self.scratch.batch.lends() { lent } else { 0 };
             finish_batch(source, &self.scratch.batch, lent, &self.outboxes);
         }
-        // Of these the source's own part is beyond what a program's ring costs.
-        let taking = received as u64 * u64::from(source.port.frame_cost().saturating_sub(1));
+        // What it costs to take them is beyond what a program's ring costs.
+        let taking = received as u64 * u64::from(source.frame_cost - 1);
         Served { frames: received, cost: decided.cost + taking }
     }
 
@@ -768,8 +791,32 @@ fn copies_here(switches: &[Option<SwitchView>], worker: u16, target: Target) -> 
     here.map(|(_, target)| u64::from(target.frame_cost)).sum::<u64>().max(1)
 }
 
-/// Reads the headers of the batch's frames from number `from` on, classifies them and groups them, until delivering them costs `budget`.
+/// Reads the headers of the batch's frames from number `from` on.
+#[inline(never)]
+fn read_headers(scratch: &mut Scratch, from: usize) {
+    let Scratch { batch, headers, numbers, refused, .. } = scratch;
+    headers.clear();
+    numbers.clear();
+    refused.clear();
+    let is_unfinished = batch.is_unfinished();
+    for number in from..batch.frames() {
+        let Some(head) = batch.head(number) else { break };
+        match head.ethernet_header() {
+            Some(_) if is_unfinished && !fits(batch, number) => {
+                refused.push((number as u16, DropCause::BadOffload));
+            }
+            Some((first, second)) => {
+                headers.push(FrameHeader::from_words(first, second, head.flags()));
+                numbers.push(number as u16);
+            }
+            None => refused.push((number as u16, DropCause::TooShort)),
+        }
+    }
+}
+
+/// Classifies the batch's frames from number `from` on and groups them, until delivering them costs `budget`.
 #[allow(clippy::too_many_arguments)]
+#[inline(never)]
 fn decide(
     scratch: &mut Scratch,
     view: &SwitchView,
@@ -780,25 +827,9 @@ fn decide(
     budget: u64,
     dropped: &mut DropTally,
 ) -> Decided {
-    scratch.headers.clear();
-    scratch.numbers.clear();
-    scratch.refused.clear();
+    read_headers(scratch, from);
     scratch.groups.clear();
-    let is_unfinished = scratch.batch.is_unfinished();
     let frames = scratch.batch.frames();
-    for number in from..frames {
-        let Some(head) = scratch.batch.head(number) else { break };
-        match head.ethernet_header() {
-            Some(_) if is_unfinished && !fits(&scratch.batch, number) => {
-                scratch.refused.push((number as u16, DropCause::BadOffload));
-            }
-            Some((first, second)) => {
-                scratch.headers.push(FrameHeader::from_words(first, second, head.flags()));
-                scratch.numbers.push(number as u16);
-            }
-            None => scratch.refused.push((number as u16, DropCause::TooShort)),
-        }
-    }
     let mut decided = Decided { end: frames, replicated: 0, cost: 0 };
     let count = scratch.headers.len();
     let Some(verdicts) = scratch.verdicts.get_mut(..count) else { return decided };
@@ -812,43 +843,43 @@ fn decide(
         let bytes: usize = frame.iter().map(Fragment::len).sum();
         (bytes * finishing / BYTES_PER_COST + frame.len() / 4) as u64
     };
-    // Where all frames are short enough for the whole batch to be cheap, they are not weighed one by one.
+    // A batch of short frames to one port each is cheap as a whole, so that these need not be weighed one by one.
     let all_bytes = scratch.batch.bytes() * finishing as u64 / BYTES_PER_COST as u64;
     let weighs = all_bytes > budget / 2;
-    if !weighs {
-        decided.cost += all_bytes;
-    }
+    let mut weighs_unicast = weighs;
+    // Beside 1 for each frame.
+    let mut cost = 0;
+    let is_spent = |cost: u64, number: u16| cost + u64::from(number) >= budget.saturating_add(from as u64);
     let mut flood_groups_known = false;
     let (mut flood_copies, mut flood_cost) = (0, 0);
-    let mut last: Option<(PortIndex, u16, u64)> = None;
+    let mut last: Option<(PortIndex, u16)> = None;
+    let mut more_for_last = 0;
     for (&number, &verdict) in scratch.numbers.iter().zip(verdicts.iter()) {
-        if decided.cost >= budget {
-            decided.end = usize::from(number);
-            break;
-        }
         if let Some(entry) = scratch.by_frame.get_mut(usize::from(number)) {
             *entry = verdict;
         }
-        if weighs && !matches!(verdict, Verdict::Flood) {
-            decided.cost += bytes_cost(&scratch.batch, number);
-        }
         match verdict {
             Verdict::Port(port) => {
-                let known = match last {
-                    Some(known) if known.0 == port => Some(known),
+                let group = match last {
+                    Some((known, group)) if known == port => Some(group),
                     _ => view.topology.queue(port, queue).map(|target| {
-                        (port, group_of(target, port, false, worker), u64::from(target.frame_cost))
+                        more_for_last = u64::from(target.frame_cost.saturating_sub(1));
+                        weighs_unicast = weighs || more_for_last > 0;
+                        group_of(target, port, false, worker)
                     }),
                 };
-                match known {
-                    Some((_, group, cost)) => {
-                        last = known;
-                        decided.cost += cost;
+                match group {
+                    Some(group) => {
+                        last = Some((port, group));
                         scratch.groups.add(group, number);
                     }
-                    None => {
-                        decided.cost += 1;
-                        dropped.add(DropCause::PortGone, 1);
+                    None => dropped.add(DropCause::PortGone, 1),
+                }
+                if weighs_unicast {
+                    cost += more_for_last + bytes_cost(&scratch.batch, number);
+                    if is_spent(cost, number) {
+                        decided.end = usize::from(number) + 1;
+                        break;
                     }
                 }
             }
@@ -858,7 +889,6 @@ fn decide(
                     list_flood_groups(&mut scratch.flood_groups, view, port, queue, worker);
                     (flood_copies, flood_cost) = view.topology.flood_cost(port);
                 }
-                decided.cost += flood_cost.max(1) + flood_copies * bytes_cost(&scratch.batch, number);
                 match scratch.flood_groups.len() {
                     0 => dropped.add(DropCause::NoDestination, 1),
                     copies => decided.replicated += copies as u64 - 1,
@@ -869,18 +899,26 @@ fn decide(
                 for &group in &scratch.flood_groups {
                     scratch.groups.add(group, number);
                 }
+                cost += flood_cost.saturating_sub(1) + flood_copies * bytes_cost(&scratch.batch, number);
+                if is_spent(cost, number) {
+                    decided.end = usize::from(number) + 1;
+                    break;
+                }
             }
-            Verdict::Drop(reason) => {
-                decided.cost += 1;
-                dropped.add(cause_of(reason), 1);
-            }
+            Verdict::Drop(reason) => dropped.add(cause_of(reason), 1),
         }
     }
     // What was refused behind the end is refused again when its turn comes.
     for &(_, cause) in scratch.refused.iter().filter(|(number, _)| usize::from(*number) < decided.end) {
-        decided.cost += 1;
         dropped.add(cause, 1);
     }
+    let decided_frames = (decided.end - from) as u64;
+    let short = match decided.end == frames {
+        _ if weighs => 0,
+        true => all_bytes,
+        false => all_bytes * decided_frames / frames as u64,
+    };
+    decided.cost = cost + decided_frames + short;
     decided
 }
 

@@ -26,8 +26,13 @@ const DRAIN_TURNS: u32 = 64;
 /// In whose share of a worker's time a port is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// In the one that all ports of this user have together.
-    User(u32),
+    /// In the one that all ports of this user have together, of which each of its programs has as much as the others.
+    Program {
+        /// The user.
+        user: u32,
+        /// Tells its programs apart.
+        program: u32,
+    },
     /// In one of its own: a device that an administrator attached.
     Own,
 }
@@ -256,10 +261,10 @@ impl Fabric {
 
     fn owner(&mut self, share: Share) -> OwnerId {
         match share {
-            Share::User(user) => OwnerId(user.into()),
+            Share::Program { user, program } => OwnerId { user: user.into(), program },
             Share::Own => {
                 self.next_own_share += 1;
-                OwnerId(u64::from(u32::MAX) + self.next_own_share)
+                OwnerId { user: u64::from(u32::MAX) + self.next_own_share, program: 0 }
             }
         }
     }
@@ -443,25 +448,15 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn wire_fault(&self, wire: WireId) -> Result<Option<String>, FabricError> {
-        let refs = self.wires.get(&wire.0).map_or(&[][..], |wire| &wire.queues);
+        let Some(wire) = self.wires.get(&wire.0) else { return Ok(None) };
         // Of each pair the second queue is the second port's.
-        self.fault_of(refs.iter().skip(1).step_by(2))
+        let second: Vec<QueueRef> = wire.queues.iter().skip(1).step_by(2).copied().collect();
+        self.fault_of(&second)
     }
 
-    fn fault_of<'a>(
-        &self,
-        queues: impl Iterator<Item = &'a QueueRef>,
-    ) -> Result<Option<String>, FabricError> {
-        for queue in queues {
-            let place = queue.place;
-            let fault = self
-                .runner(queue.worker)?
-                .call(move |engine| engine.queue_mut(place).and_then(|queue| queue.fault()))?;
-            if fault.is_some() {
-                return Ok(fault);
-            }
-        }
-        Ok(None)
+    fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
+        let fault = |engine: &mut Engine, place| engine.queue_mut(place).and_then(|queue| queue.fault());
+        Ok(self.at_each(queues, fault)?.into_iter().flatten().next())
     }
 
     /// Tells the programs whose devices have ended.
@@ -518,7 +513,7 @@ impl Fabric {
     /// A worker that is gone.
     pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
         match self.switches.get(switch).and_then(|switch| switch.ports.get(port)) {
-            Some(port) => self.fault_of(port.queues.iter()),
+            Some(port) => self.fault_of(&port.queues),
             None => Ok(None),
         }
     }
@@ -697,39 +692,58 @@ impl Fabric {
         Ok(QueueRef { worker, frame_cost, place })
     }
 
+    /// Has `command` done for each of the queues, between two turns of each worker.
+    fn at_each<T: Send + 'static>(
+        &self,
+        queues: &[QueueRef],
+        command: impl Fn(&mut Engine, u32) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, FabricError> {
+        let mut answers = Vec::with_capacity(queues.len());
+        for (runner, places) in self.by_worker(queues) {
+            let command = command.clone();
+            answers.extend(runner.call(move |engine| {
+                places.into_iter().map(|place| command(engine, place)).collect::<Vec<_>>()
+            })?);
+        }
+        Ok(answers)
+    }
+
+    /// The places of the queues at each worker that has some.
+    fn by_worker(&self, queues: &[QueueRef]) -> impl Iterator<Item = (&Runner, Vec<u32>)> {
+        (0u16..).zip(&self.runners).filter_map(|(worker, runner)| {
+            let here = queues.iter().filter(|queue| queue.worker == worker);
+            let places: Vec<u32> = here.map(|queue| queue.place).collect();
+            (!places.is_empty()).then_some((runner, places))
+        })
+    }
+
     /// Forwards what queues that are about to go had been given before, and takes nothing more from them.
     fn drain(&self, queues: &[QueueRef]) -> Result<(), FabricError> {
-        for queue in queues {
-            let place = queue.place;
-            self.runner(queue.worker)?.call(move |engine| engine.close(place))?;
-        }
-        // Others have their turns between these.
-        let mut turns = DRAIN_TURNS;
-        for queue in queues {
-            let place = queue.place;
-            while turns > 0 && self.runner(queue.worker)?.call(move |engine| engine.drain(place))? {
-                turns -= 1;
+        self.at_each(queues, Engine::close)?;
+        for (runner, places) in self.by_worker(queues) {
+            let places: Arc<[u32]> = places.into();
+            for _ in 0..DRAIN_TURNS {
+                let places = Arc::clone(&places);
+                // Others have their turns between these.
+                if !runner.call(move |engine| engine.drain(&places))? {
+                    break;
+                }
             }
-            self.runner(queue.worker)?.call(move |engine| engine.set_forwarding(place, Forwarding::Hold))?;
         }
+        self.at_each(queues, |engine, place| engine.set_forwarding(place, Forwarding::Hold))?;
         Ok(())
     }
 
     /// Takes queues out of their engines, which ends their accounts; returns the sum of these.
     fn take_out(&mut self, queues: &[QueueRef]) -> Result<CounterSnapshot, FabricError> {
         let mut account = CounterSnapshot::default();
+        // The drivers' parts end here, not on the worker: closing may take time.
+        for removed in self.at_each(queues, Engine::remove)?.into_iter().flatten() {
+            removed.close().add_to(&mut account);
+        }
         for queue in queues {
-            let place = queue.place;
-            let removed = self.runner(queue.worker)?.call(move |engine| engine.remove(place))?;
-            // The driver's part ends here, not on the worker: closing may take time.
-            if let Some(counters) = removed.map(EngineQueue::close) {
-                counters.add_to(&mut account);
-            }
-            if let Some(used) = self
-                .places
-                .get_mut(usize::from(queue.worker))
-                .and_then(|places| places.get_mut(place as usize))
-            {
+            let places = self.places.get_mut(usize::from(queue.worker));
+            if let Some(used) = places.and_then(|places| places.get_mut(queue.place as usize)) {
                 *used = false;
             }
         }

@@ -1,30 +1,36 @@
 //! Whose turn it is: the queues of a worker, grouped by whose share of its time they take.
 //!
-//! Owners have turns in order (deficit round robin). Each turn gives an owner [`TURN_COST`] to spend on looks, copies and bytes; what it
-//! spends beyond that it lacks in its next turns. So more ports, more queues or dearer frames buy nobody more time. Of an owner's queues
-//! those that are awake come in turn, and besides them a few of those that sleep, so that a sleeper of an owner with few queues never
-//! depends on how fast others' wake-ups are worked off.
+//! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn gives a user
+//! [`TURN_COST`] to spend on looks, copies and bytes; what it spends beyond that it lacks in its next turns, and so does the program that spent it. So more
+//! ports, queues, programs or dearer frames buy no user more time, and none of its programs the others'. Of a program's queues those that are
+//! awake come in turn, and besides them a few of those that sleep, so that a sleeper of a program with few queues never depends on how
+//! fast others' wake-ups are worked off.
 
 use ringroad_port::batch::Batch;
 
 use crate::engine::MAX_WORKERS;
 
-/// What an owner may spend in a turn. One is about a short frame's copy, 50 to 100 ns.
+/// What a user may spend in a turn. One is about a short frame's copy, 50 to 100 ns.
 pub const TURN_COST: u64 = 1024;
-/// Sleeping queues of an owner that a turn looks at.
+/// Sleeping queues of a program that a turn looks at.
 pub const SLEEPERS_PER_TURN: usize = 16;
 /// Looks without a frame after which a queue that sleeps alone is put to sleep.
 const LOOKS_BEFORE_SLEEP: u16 = 1024;
 
-/// Whose share of a worker's time a queue takes. All queues of one owner have one share.
+/// Whose share of a worker's time a queue takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OwnerId(pub u64);
+pub struct OwnerId {
+    /// All queues of one user have one share.
+    pub user: u64,
+    /// Each of its programs has as much of that as the others.
+    pub program: u32,
+}
 
 /// The queues of a worker by owner.
 #[derive(Debug, Default)]
 pub(crate) struct Rota {
-    owners: Vec<Owner>,
-    /// The owner whose turn comes next.
+    users: Vec<User>,
+    /// The user whose turn comes next.
     next: usize,
     /// By place.
     seats: Vec<Option<Seat>>,
@@ -32,15 +38,27 @@ pub(crate) struct Rota {
 
 #[derive(Debug, Clone, Copy)]
 struct Seat {
-    owner: usize,
-    /// In the owner's `places`.
+    user: usize,
+    program: usize,
+    /// In the program's `places`.
     position: usize,
     empty_looks: u16,
 }
 
 #[derive(Debug)]
-struct Owner {
-    id: OwnerId,
+struct User {
+    id: u64,
+    programs: Vec<Program>,
+    /// The program whose turn comes next.
+    next: usize,
+    credit: i64,
+    /// How much had been handed over to each worker at the end of the last two turns that did so.
+    handed: [[u64; MAX_WORKERS]; 2],
+}
+
+#[derive(Debug)]
+struct Program {
+    id: u32,
     /// Those that are awake, then those that sleep.
     places: Vec<u32>,
     awake: usize,
@@ -49,33 +67,91 @@ struct Owner {
     credit: i64,
     /// A batch that is not dispatched whole yet: whose, and its first frame that is not.
     rest: Option<(u32, usize)>,
-    /// That batch. Its memory is allocated once in the life of an owner, and never for one whose batches fit.
+    /// That batch. Its memory is allocated once in the life of a program, and never for one whose batches fit.
     held: Option<Box<Batch>>,
-    /// How much had been handed over to each worker at the end of the last two turns that did so.
-    handed: [[u64; MAX_WORKERS]; 2],
 }
 
-impl Owner {
+impl User {
+    /// Whose part comes next.
+    #[inline]
+    fn next_program(&mut self) -> Option<usize> {
+        if self.next >= self.programs.len() {
+            self.next = 0;
+        }
+        self.next += 1;
+        (!self.programs.is_empty()).then(|| self.next - 1)
+    }
+}
+
+impl Program {
     fn sleepers(&self) -> usize {
         self.places.len() - self.awake
     }
 }
 
-/// What an owner's turn looks at.
+impl Program {
+    fn next(&mut self, turn: &mut Turn) -> Option<(u32, usize)> {
+        if self.credit <= 0 {
+            return None;
+        }
+        if let Some(rest) = self.rest.take() {
+            return Some(rest);
+        }
+        if turn.awake > 0 && self.awake > 0 {
+            turn.awake -= 1;
+            if self.next_awake >= self.awake {
+                self.next_awake = 0;
+            }
+            let place = self.places.get(self.next_awake).copied();
+            self.next_awake += 1;
+            return place.map(|place| (place, 0));
+        }
+        if turn.sleepers > 0 && self.sleepers() > 0 {
+            turn.sleepers -= 1;
+            if self.next_sleeper < self.awake || self.next_sleeper >= self.places.len() {
+                self.next_sleeper = self.awake;
+            }
+            let place = self.places.get(self.next_sleeper).copied();
+            self.next_sleeper += 1;
+            return place.map(|place| (place, 0));
+        }
+        None
+    }
+}
+
+/// A share more; who had nothing to spend it on keeps nothing for later.
+fn give_share(credit: &mut i64) {
+    *credit = (*credit + TURN_COST as i64).min(TURN_COST as i64);
+}
+
+/// A user's turn: at which of its programs it is, and what is left to look at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
-    owner: usize,
+    user: usize,
+    program: usize,
+    programs: usize,
     awake: usize,
     sleepers: usize,
 }
 
 impl Rota {
-    /// Puts a queue that is awake at the end of its owner's.
+    /// Puts a queue that is awake among its owner's.
     pub(crate) fn insert(&mut self, place: u32, id: OwnerId) {
         self.remove(place);
-        let owner = self.owners.iter().position(|owner| owner.id == id).unwrap_or_else(|| {
-            self.owners.push(Owner {
-                id,
+        let user = self.users.iter().position(|user| user.id == id.user).unwrap_or_else(|| {
+            self.users.push(User {
+                id: id.user,
+                programs: Vec::new(),
+                next: 0,
+                credit: 0,
+                handed: [[0; MAX_WORKERS]; 2],
+            });
+            self.users.len() - 1
+        });
+        let Some(User { programs, .. }) = self.users.get_mut(user) else { return };
+        let program = programs.iter().position(|program| program.id == id.program).unwrap_or_else(|| {
+            programs.push(Program {
+                id: id.program,
                 places: Vec::new(),
                 awake: 0,
                 next_awake: 0,
@@ -83,19 +159,18 @@ impl Rota {
                 credit: 0,
                 rest: None,
                 held: None,
-                handed: [[0; MAX_WORKERS]; 2],
             });
-            self.owners.len() - 1
+            programs.len() - 1
         });
         let index = place as usize;
         if self.seats.len() <= index {
             self.seats.resize(index + 1, None);
         }
-        let Some(entry) = self.owners.get_mut(owner) else { return };
+        let Some(entry) = programs.get_mut(program) else { return };
         entry.places.push(place);
         let position = entry.places.len() - 1;
         if let Some(seat) = self.seats.get_mut(index) {
-            *seat = Some(Seat { owner, position, empty_looks: 0 });
+            *seat = Some(Seat { user, program, position, empty_looks: 0 });
         }
         self.set_awake(place, true);
     }
@@ -104,127 +179,137 @@ impl Rota {
     pub(crate) fn remove(&mut self, place: u32) {
         self.set_awake(place, false);
         let Some(seat) = self.seats.get_mut(place as usize).and_then(Option::take) else { return };
-        let Some(owner) = self.owners.get_mut(seat.owner) else { return };
-        owner.places.swap_remove(seat.position);
-        if let Some(&moved) = owner.places.get(seat.position) {
-            self.seat(moved, |moved| moved.position = seat.position);
-        } else if owner.places.is_empty() {
-            self.owners.swap_remove(seat.owner);
-            let moved = self.owners.get(seat.owner).map(|owner| owner.places.clone()).unwrap_or_default();
-            for place in moved {
-                self.seat(place, |moved| moved.owner = seat.owner);
-            }
+        let Some(user) = self.users.get_mut(seat.user) else { return };
+        let Some(program) = user.programs.get_mut(seat.program) else { return };
+        program.places.swap_remove(seat.position);
+        if program.places.is_empty() {
+            user.programs.swap_remove(seat.program);
         }
-    }
-
-    fn seat(&mut self, place: u32, change: impl FnOnce(&mut Seat)) {
-        if let Some(Some(seat)) = self.seats.get_mut(place as usize) {
-            change(seat);
+        if user.programs.is_empty() {
+            self.users.swap_remove(seat.user);
+        }
+        // Who was last has taken the place of what is gone.
+        let Some(user) = self.users.get(seat.user) else { return };
+        for (program, entry) in user.programs.iter().enumerate() {
+            for (position, &place) in entry.places.iter().enumerate() {
+                if let Some(Some(moved)) = self.seats.get_mut(place as usize) {
+                    (moved.user, moved.program, moved.position) = (seat.user, program, position);
+                }
+            }
         }
     }
 
     /// Moves a queue among those that are awake, or among those that sleep.
     pub(crate) fn set_awake(&mut self, place: u32, awake: bool) {
         let Some(&Some(seat)) = self.seats.get(place as usize) else { return };
-        let Some(owner) = self.owners.get_mut(seat.owner) else { return };
-        if (seat.position < owner.awake) == awake {
+        let Some(program) = self.owner_of(place) else { return };
+        if (seat.position < program.awake) == awake {
             return;
         }
         // The border moves by one, and the queue changes places with the one beside it.
-        let other = if awake { owner.awake } else { owner.awake - 1 };
-        owner.awake = if awake { owner.awake + 1 } else { owner.awake - 1 };
-        owner.places.swap(seat.position, other);
-        let moved = owner.places.get(seat.position).copied();
-        if let Some(moved) = moved {
-            self.seat(moved, |moved| moved.position = seat.position);
+        let other = if awake { program.awake } else { program.awake - 1 };
+        program.awake = if awake { program.awake + 1 } else { program.awake - 1 };
+        program.places.swap(seat.position, other);
+        let moved = program.places.get(seat.position).copied();
+        if let Some(Some(moved)) = moved.and_then(|moved| self.seats.get_mut(moved as usize)) {
+            moved.position = seat.position;
         }
-        self.seat(place, |seat| (seat.position, seat.empty_looks) = (other, 0));
+        if let Some(Some(seat)) = self.seats.get_mut(place as usize) {
+            (seat.position, seat.empty_looks) = (other, 0);
+        }
     }
 
-    /// Begins the next owner's turn.
+    /// Begins the next user's turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self) -> Option<Turn> {
-        if self.next >= self.owners.len() {
+        if self.next >= self.users.len() {
             self.next = 0;
         }
-        let index = self.next;
-        let owner = self.owners.get_mut(index)?;
+        let user = self.users.get_mut(self.next)?;
+        give_share(&mut user.credit);
+        let programs = user.programs.len();
+        if user.credit <= 0
+            && let Some(program) = user.programs.iter_mut().min_by_key(|program| program.credit)
+        {
+            // The turn is lost, but its share counts: what a program spent too much is not paid twice.
+            give_share(&mut program.credit);
+        }
+        let turn = Turn { user: self.next, program: usize::MAX, programs, awake: 0, sleepers: 0 };
         self.next += 1;
-        // Who had nothing to spend it on keeps nothing for later.
-        owner.credit = (owner.credit + TURN_COST as i64).min(TURN_COST as i64);
-        Some(Turn { owner: index, awake: owner.awake, sleepers: owner.sleepers().min(SLEEPERS_PER_TURN) })
+        Some(turn)
     }
 
     /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None` where the turn is over.
     #[inline]
     pub(crate) fn next(&mut self, turn: &mut Turn) -> Option<(u32, usize)> {
-        let owner = self.owners.get_mut(turn.owner)?;
-        if owner.credit <= 0 {
-            return None;
-        }
-        if let Some(rest) = owner.rest.take() {
-            return Some(rest);
-        }
-        if turn.awake > 0 && owner.awake > 0 {
-            turn.awake -= 1;
-            if owner.next_awake >= owner.awake {
-                owner.next_awake = 0;
+        let user = self.users.get_mut(turn.user)?;
+        while user.credit > 0 {
+            if let Some(program) = user.programs.get_mut(turn.program)
+                && let Some(next) = program.next(turn)
+            {
+                return Some(next);
             }
-            let place = owner.places.get(owner.next_awake).copied();
-            owner.next_awake += 1;
-            return place.map(|place| (place, 0));
-        }
-        if turn.sleepers > 0 && owner.sleepers() > 0 {
-            turn.sleepers -= 1;
-            if owner.next_sleeper < owner.awake || owner.next_sleeper >= owner.places.len() {
-                owner.next_sleeper = owner.awake;
+            if turn.programs == 0 {
+                return None;
             }
-            let place = owner.places.get(owner.next_sleeper).copied();
-            owner.next_sleeper += 1;
-            return place.map(|place| (place, 0));
+            turn.programs -= 1;
+            turn.program = user.next_program()?;
+            let program = user.programs.get_mut(turn.program)?;
+            give_share(&mut program.credit);
+            (turn.awake, turn.sleepers) = (program.awake, program.sleepers().min(SLEEPERS_PER_TURN));
         }
         None
     }
 
-    /// Lets the turn go round its owner's queues once more, because there was something at one.
+    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes round its program's queues once more. Says
+    /// whether the queue has been quiet for so long that it may sleep while others work.
     #[inline]
-    pub(crate) fn go_on(&self, turn: &mut Turn) {
-        turn.awake = self.owners.get(turn.owner).map_or(0, |owner| owner.awake);
+    pub(crate) fn note_look(&mut self, turn: &mut Turn, place: u32, found: bool, cost: u64) -> bool {
+        let Some(user) = self.users.get_mut(turn.user) else { return false };
+        user.credit -= cost as i64;
+        let Some(program) = user.programs.get_mut(turn.program) else { return false };
+        program.credit -= cost as i64;
+        if found {
+            turn.awake = program.awake;
+        }
+        // As many as a turn looks at anyway need not sleep.
+        let may_sleep = program.awake > SLEEPERS_PER_TURN;
+        let Some(Some(seat)) = self.seats.get_mut(place as usize) else { return false };
+        seat.empty_looks = if found { 0 } else { seat.empty_looks.saturating_add(1) };
+        may_sleep && seat.empty_looks >= LOOKS_BEFORE_SLEEP
     }
 
-    /// What other workers must be done with before an owner has this turn: what it had handed over to them in its last turn but one.
+    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last turn but one.
     #[inline]
     pub(crate) fn handed_before(&self, turn: &Turn) -> &[u64; MAX_WORKERS] {
-        self.owners.get(turn.owner).map_or(&[0; MAX_WORKERS], |owner| &owner.handed[0])
+        self.users.get(turn.user).map_or(&[0; MAX_WORKERS], |user| &user.handed[0])
     }
 
     /// Notes up to where something was handed over `before` and `after` a turn.
     pub(crate) fn note_handed(&mut self, turn: &Turn, before: [u64; MAX_WORKERS], after: [u64; MAX_WORKERS]) {
-        if let Some(owner) = self.owners.get_mut(turn.owner).filter(|_| before != after) {
-            owner.handed = [owner.handed[1], after];
+        if let Some(user) = self.users.get_mut(turn.user).filter(|_| before != after) {
+            user.handed = [user.handed[1], after];
         }
     }
 
-    /// Takes `cost` from whoever the queue at `place` belongs to.
-    #[inline]
+    /// Takes `cost` from whoever the queue at `place` belongs to, outside of a turn.
     pub(crate) fn charge(&mut self, place: u32, cost: u64) {
-        if let Some(owner) = self.owner_of(place) {
-            owner.credit -= cost as i64;
+        let Some(&Some(seat)) = self.seats.get(place as usize) else { return };
+        let Some(user) = self.users.get_mut(seat.user) else { return };
+        user.credit -= cost as i64;
+        if let Some(program) = user.programs.get_mut(seat.program) {
+            program.credit -= cost as i64;
         }
     }
 
-    /// Notes whether a look found frames. Says whether the queue has been quiet for so long that it may sleep while others work.
     #[inline]
-    pub(crate) fn note_look(&mut self, place: u32, found: bool) -> bool {
-        let Some(Some(seat)) = self.seats.get_mut(place as usize) else { return false };
-        seat.empty_looks = if found { 0 } else { seat.empty_looks.saturating_add(1) };
-        seat.empty_looks >= LOOKS_BEFORE_SLEEP
+    fn owner_of(&mut self, place: u32) -> Option<&mut Program> {
+        let &Some(seat) = self.seats.get(place as usize)? else { return None };
+        self.users.get_mut(seat.user)?.programs.get_mut(seat.program)
     }
 
-    #[inline]
-    fn owner_of(&mut self, place: u32) -> Option<&mut Owner> {
-        let &Some(seat) = self.seats.get(place as usize)? else { return None };
-        self.owners.get_mut(seat.owner)
+    fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.users.iter().flat_map(|user| &user.programs)
     }
 
     /// Keeps `batch` of the queue at `place`, whose frames from `from` on are not dispatched yet, and gives an empty one for it.
@@ -258,22 +343,22 @@ impl Rota {
 
     /// Whether a batch is held.
     pub(crate) fn has_rest(&self) -> bool {
-        self.owners.iter().any(|owner| owner.rest.is_some())
+        self.programs().any(|owner| owner.rest.is_some())
     }
 
     /// The `number`th of all queues; `None` beyond the last.
     pub(crate) fn place(&self, number: usize) -> Option<u32> {
-        self.owners.iter().flat_map(|owner| &owner.places).nth(number).copied()
+        self.programs().flat_map(|owner| &owner.places).nth(number).copied()
     }
 
     /// A queue that is awake, the `skip`th.
     pub(crate) fn awake_place(&self, skip: usize) -> Option<u32> {
-        self.owners.iter().flat_map(|owner| owner.places.iter().take(owner.awake)).nth(skip).copied()
+        self.programs().flat_map(|owner| owner.places.iter().take(owner.awake)).nth(skip).copied()
     }
 
-    /// Whether some owner has more sleepers than its turns look at.
+    /// Whether some program has more sleepers than its turns look at.
     pub(crate) fn has_unwatched(&self) -> bool {
-        self.owners.iter().any(|owner| owner.sleepers() > SLEEPERS_PER_TURN)
+        self.programs().any(|owner| owner.sleepers() > SLEEPERS_PER_TURN)
     }
 }
 
@@ -281,11 +366,15 @@ impl Rota {
 mod tests {
     use super::*;
 
+    fn owner(user: u64) -> OwnerId {
+        OwnerId { user, program: 0 }
+    }
+
     fn looks(rota: &mut Rota, cost: u64) -> Vec<u32> {
         let mut turn = rota.begin_turn().unwrap();
         let mut places = Vec::new();
         while let Some((place, _)) = rota.next(&mut turn) {
-            rota.charge(place, cost);
+            rota.note_look(&mut turn, place, false, cost);
             places.push(place);
         }
         places
@@ -295,9 +384,9 @@ mod tests {
     fn owners_with_many_queues_get_no_more_than_those_with_one() {
         let mut rota = Rota::default();
         for place in 0..1000 {
-            rota.insert(place, OwnerId(1));
+            rota.insert(place, owner(1));
         }
-        rota.insert(1000, OwnerId(2));
+        rota.insert(1000, owner(2));
         let mut served = [0; 2];
         for _ in 0..200 {
             for place in looks(&mut rota, TURN_COST) {
@@ -308,10 +397,27 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_one_user_share_its_turns() {
+        let mut rota = Rota::default();
+        for place in 0..100 {
+            rota.insert(place, OwnerId { user: 1, program: 1 });
+        }
+        rota.insert(100, OwnerId { user: 1, program: 2 });
+        rota.insert(101, owner(2));
+        let mut served = [0; 3];
+        for _ in 0..400 {
+            for place in looks(&mut rota, TURN_COST) {
+                served[place.saturating_sub(99) as usize] += 1;
+            }
+        }
+        assert_eq!(served, [100, 100, 200]);
+    }
+
+    #[test]
     fn what_an_owner_spent_too_much_it_lacks_later() {
         let mut rota = Rota::default();
-        rota.insert(0, OwnerId(1));
-        rota.insert(1, OwnerId(2));
+        rota.insert(0, owner(1));
+        rota.insert(1, owner(2));
         assert_eq!(looks(&mut rota, 10 * TURN_COST), [0]);
         let mut turns = 0;
         loop {
@@ -328,7 +434,7 @@ mod tests {
     fn every_queue_of_an_owner_comes_in_turn_also_where_others_leave_sleep_and_wake() {
         let mut rota = Rota::default();
         for place in 0..100 {
-            rota.insert(place, OwnerId(u64::from(place % 3)));
+            rota.insert(place, OwnerId { user: u64::from(place % 3), program: place % 2 });
         }
         let mut is_there = [true; 100];
         let mut number = 7u32;
@@ -344,7 +450,7 @@ mod tests {
                 1 => rota.set_awake(place, false),
                 2 => rota.set_awake(place, true),
                 _ => {
-                    rota.insert(place, OwnerId(u64::from(number % 3)));
+                    rota.insert(place, OwnerId { user: u64::from(number % 3), program: number % 5 });
                     is_there[place as usize] = true;
                 }
             }
@@ -352,7 +458,8 @@ mod tests {
             all.sort_unstable();
             let expected: Vec<u32> = (0..100).filter(|&place| is_there[place as usize]).collect();
             assert_eq!(all, expected);
-            for owner in &rota.owners {
+            assert!(rota.users.iter().all(|user| !user.programs.is_empty()));
+            for owner in rota.programs() {
                 assert!(!owner.places.is_empty() && owner.awake <= owner.places.len());
             }
         }
@@ -369,8 +476,8 @@ mod tests {
     #[test]
     fn a_batch_that_is_held_comes_first_and_once() {
         let mut rota = Rota::default();
-        rota.insert(0, OwnerId(1));
-        rota.insert(1, OwnerId(1));
+        rota.insert(0, owner(1));
+        rota.insert(1, owner(1));
         rota.hold(1, 17, &mut Batch::new());
         let mut turn = rota.begin_turn().unwrap();
         assert_eq!(rota.next(&mut turn), Some((1, 17)));

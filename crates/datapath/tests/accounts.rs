@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use common::{BROADCAST, Far, Near, station};
+use common::{BROADCAST, Far, Near, station, user};
 use ringroad_datapath::engine::{Engine, EngineQueue};
 use ringroad_datapath::exchange::{Doorbell, Handoff, Target, exchange};
 use ringroad_datapath::fabric::{Fabric, Share};
@@ -20,7 +20,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_switch::{MacTableConfig, PortIndex};
 
-const USER: Share = Share::User(1);
+const USER: Share = user(1);
 
 fn sink(far: &Arc<Far>, number: u8) -> Near {
     Near::new(far, BROADCAST, station(number), 60)
@@ -50,7 +50,7 @@ fn check_churn(workers: u16) {
     let senders: Vec<_> = (1..4).map(|number| (number, Far::sending(u64::MAX))).collect();
     for (number, far) in &senders {
         let near = Near::new(far, BROADCAST, station(*number), 60);
-        fabric.attach("vale0", &format!("s{number}"), Share::User((*number).into()), near.parts()).unwrap();
+        fabric.attach("vale0", &format!("s{number}"), user((*number).into()), near.parts()).unwrap();
     }
     fabric.attach("vale0", "p", USER, sink(&got, 10).parts()).unwrap();
     for round in 0..90u64 {
@@ -75,7 +75,7 @@ fn check_churn(workers: u16) {
     // Senders get each other's frames too.
     let all_got = got.got.load(SeqCst) + senders.iter().map(|(_, far)| far.got.load(SeqCst)).sum::<u64>();
     assert_eq!(totals.delivered_frames, all_got);
-    assert_eq!(CounterSnapshot::unaccounted(&[totals.clone()]), 0);
+    assert_eq!(CounterSnapshot::unaccounted(std::slice::from_ref(&totals)), 0);
     // The account outlives the switch.
     fabric.detach("vale0", "p").unwrap();
     assert_eq!(fabric.switch_names().count(), 0);
@@ -124,7 +124,12 @@ fn handoff(target: Target) -> Handoff {
 fn what_another_worker_handed_over_goes_to_the_port_it_was_for_and_not_to_the_next_at_its_place() {
     let (mut engine, mut outbox) = engine_with_neighbour();
     let queue = |far: &Arc<Far>| {
-        EngineQueue::new(Box::new(sink(far, 2)), Forwarding::Hold, Arc::default(), OwnerId(1))
+        EngineQueue::new(
+            Box::new(sink(far, 2)),
+            Forwarding::Hold,
+            Arc::default(),
+            OwnerId { user: 1, program: 0 },
+        )
     };
     let (first, second) = (Arc::<Far>::default(), Arc::<Far>::default());
     engine.insert(0, queue(&first));

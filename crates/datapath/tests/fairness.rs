@@ -7,12 +7,14 @@ mod common;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
-use common::{BROADCAST, Far, Near, station};
-use ringroad_datapath::engine::Engine;
+use common::{BROADCAST, Far, Near, station, user};
+use ringroad_datapath::engine::{Engine, EngineQueue};
+use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
-use ringroad_datapath::rota::TURN_COST;
+use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use ringroad_datapath::rota::{OwnerId, TURN_COST};
 use ringroad_port::counters::CounterSnapshot;
-use ringroad_switch::{MAX_PORTS, MacTableConfig};
+use ringroad_switch::{MAX_PORTS, MacTable, MacTableConfig, PortIndex, SourcePort};
 
 struct Site {
     fabric: Fabric,
@@ -25,17 +27,21 @@ struct Site {
 impl Site {
     /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames of `bytes` bytes to flood.
     fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
+        Self::with(user(2), ports, queues, frames, bytes)
+    }
+
+    fn with(attacker_share: Share, ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
         let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
         let bystanders = [Far::sending(0), Far::sending(0)];
         for (number, far) in (1..).zip(&bystanders) {
             let near = Near::new(far, BROADCAST, station(number), 60);
-            fabric.attach("vale8", &format!("b{number}"), Share::User(1), near.parts()).unwrap();
+            fabric.attach("vale8", &format!("b{number}"), user(1), near.parts()).unwrap();
         }
         let attacker = Far::sending(frames);
         for port in 0..ports {
             let near = |_| QueueParts::new(Box::new(Near::new(&attacker, BROADCAST, station(port), bytes)));
             let queues = (0..queues).map(near).collect();
-            fabric.attach("vale9", &format!("e{port}"), Share::User(2), queues).unwrap();
+            fabric.attach("vale9", &format!("e{port}"), attacker_share, queues).unwrap();
         }
         Self { fabric, engine, attacker, bystanders }
     }
@@ -67,6 +73,14 @@ fn a_flood_over_thousands_of_queues_lets_a_bystander_wait_for_one_turn() {
 }
 
 #[test]
+fn so_does_a_flood_of_another_program_of_the_same_user() {
+    let site = Site::with(Share::Program { user: 1, program: 1 }, 120, 16, u64::MAX, 60);
+    for _ in 0..500 {
+        assert!(site.one_way().0 <= 2 * TURN_COST + MAX_PORTS as u64);
+    }
+}
+
+#[test]
 fn so_do_long_frames() {
     let site = Site::new(100, 1, u64::MAX, 60_000);
     for _ in 0..100 {
@@ -82,8 +96,60 @@ fn so_do_thousands_of_queues_with_nothing_in_them() {
         let (copies, looks) = site.one_way();
         assert!(copies == 0 && looks <= TURN_COST, "{looks}");
     }
-    // Meanwhile they have been put to sleep, and cost nothing.
-    assert!(site.one_way().1 <= 16);
+    // Meanwhile they have been put to sleep, and few are looked at.
+    assert!(site.one_way().1 <= 32);
+}
+
+#[test]
+fn floods_for_ports_of_another_worker_do_not_pile_up_before_a_bystanders_frame() {
+    let bells = [Doorbell::new().unwrap(), Doorbell::new().unwrap()].map(Arc::new);
+    let (outbox, inbox) = exchange(Arc::clone(&bells[1]));
+    let [mut source, mut taker] = [Engine::new(0), Engine::new(1)];
+    source.connect(vec![None, Some(outbox)], Vec::new());
+    taker.connect(vec![None, None], vec![inbox]);
+    let [attacker, flooded, bystander, other] =
+        [Far::sending(u64::MAX), Far::sending(0), Far::sending(0), Far::sending(0)];
+    // On each of two switches the first port is the first worker's, all others are the second's.
+    for (number, from, to, ports) in [(0, &attacker, &flooded, 200), (1, &bystander, &other, 1)] {
+        let (id, user) = (SwitchId(number), OwnerId { user: number.into(), program: 0 });
+        let mut topology = Topology::default();
+        let mut insert = |engine: &mut Engine, worker, place: u32, port: u8, far| {
+            topology.set(PortIndex(port), vec![QueueRef { worker, frame_cost: 1, place }]);
+            let learning = SourcePort::new(PortIndex(port));
+            let forwarding = Forwarding::Switch { switch: id, source: learning, queue: 0 };
+            let near = Near::new(far, BROADCAST, station(port), 60);
+            engine.insert(place, EngineQueue::new(Box::new(near), forwarding, Arc::default(), user));
+        };
+        insert(&mut source, 0, number.into(), 0, from);
+        for port in 1..=ports {
+            insert(&mut taker, 1, u32::from(number) * 250 + u32::from(port), port, to);
+        }
+        let table = MacTable::new(MacTableConfig::new(0)).unwrap();
+        let view = SwitchView {
+            state: Arc::new(SwitchState::new(table)),
+            topology: Arc::new(topology),
+            counters: Arc::default(),
+        };
+        source.set_switch(id, Some(view.clone()));
+        taker.set_switch(id, Some(view));
+    }
+    for _ in 0..200 {
+        // The worker that only hands over is far ahead of the one that copies.
+        for _ in 0..100 {
+            source.turn();
+        }
+        let (copies, got) = (flooded.got.load(SeqCst), other.got.load(SeqCst));
+        bystander.left.store(1, SeqCst);
+        while other.got.load(SeqCst) == got {
+            for _ in 0..100 {
+                source.turn();
+            }
+            taker.turn();
+        }
+        let copies = flooded.got.load(SeqCst) - copies;
+        assert!(copies <= 4 * TURN_COST, "{copies}");
+    }
+    assert!(flooded.got.load(SeqCst) > 0);
 }
 
 #[test]
@@ -109,14 +175,12 @@ fn two_users_with_endless_work_get_the_same_whatever_their_number_of_queues() {
 fn a_batch_in_parts_reaches_every_port_once_and_in_order() {
     let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
     let sender = Far::sending(1000);
-    fabric
-        .attach("vale0", "s", Share::User(1), Near::new(&sender, BROADCAST, station(1), 60).parts())
-        .unwrap();
+    fabric.attach("vale0", "s", user(1), Near::new(&sender, BROADCAST, station(1), 60).parts()).unwrap();
     let sinks: Vec<_> = (0..100).map(|_| Far::sending(0)).collect();
     for (number, far) in sinks.iter().enumerate() {
         far.keeps_numbers.store(true, SeqCst);
         let near = Near::new(far, BROADCAST, station(number as u8 + 2), 60);
-        fabric.attach("vale0", &format!("p{number}"), Share::User(1), near.parts()).unwrap();
+        fabric.attach("vale0", &format!("p{number}"), user(1), near.parts()).unwrap();
     }
     let mut turns = 0;
     while sender.taken.load(SeqCst) < 1000 {
@@ -159,10 +223,8 @@ fn a_port_that_leaves_amid_a_batch_leaves_exact_accounts() {
 fn a_port_that_is_closed_forwards_what_it_had_and_takes_nothing_more() {
     let (mut fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
     let (sender, got) = (Far::sending(4000), Far::sending(0));
-    fabric
-        .attach("vale0", "s", Share::User(1), Near::new(&sender, BROADCAST, station(1), 60).parts())
-        .unwrap();
-    fabric.attach("vale0", "p", Share::User(1), Near::new(&got, BROADCAST, station(2), 60).parts()).unwrap();
+    fabric.attach("vale0", "s", user(1), Near::new(&sender, BROADCAST, station(1), 60).parts()).unwrap();
+    fabric.attach("vale0", "p", user(1), Near::new(&got, BROADCAST, station(2), 60).parts()).unwrap();
     fabric.detach("vale0", "s").unwrap();
     assert!(sender.is_closed.load(SeqCst));
 }

@@ -139,7 +139,14 @@ impl Site {
     fn attach(&mut self, name: &str) -> Far {
         let far = Far { takes_unfinished: name.chars().all(char::is_uppercase), ..Far::default() };
         let near = Near { far: far.clone(), lent: VecDeque::new() };
-        self.fabric.attach("vale0", name, Share::User(0), vec![QueueParts::new(Box::new(near))]).unwrap();
+        self.fabric
+            .attach(
+                "vale0",
+                name,
+                Share::Program { user: 0, program: 0 },
+                vec![QueueParts::new(Box::new(near))],
+            )
+            .unwrap();
         far
     }
 

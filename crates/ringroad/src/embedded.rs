@@ -33,7 +33,7 @@ use crate::stepped::{DeviceSleep, Stepped};
 use crate::waiter::Binding;
 
 /// All ports are the program's own.
-const ALL: Share = Share::User(0);
+const ALL: Share = Share::Program { user: 0, program: 0 };
 
 /// A datapath of one's own: switches, pipes and devices, with no daemon.
 ///

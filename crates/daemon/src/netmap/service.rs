@@ -96,9 +96,9 @@ impl NetmapPort {
         Ok(QueueParts { port: Box::new(port), counters })
     }
 
-    /// In whose share of the workers' time the port is served.
+    /// In whose share of the workers' time the port is served: programs bind one port together, so memories stand for programs.
     pub(crate) fn share(&self) -> Share {
-        Share::User(self.memory.uid)
+        Share::Program { user: self.memory.uid, program: self.memory.id.into() }
     }
 
     /// The datapath's side of the queues that are not the host's.

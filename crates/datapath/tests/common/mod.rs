@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use ringroad_datapath::engine::Engine;
-use ringroad_datapath::fabric::QueueParts;
+use ringroad_datapath::fabric::{QueueParts, Share};
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
@@ -56,6 +56,11 @@ pub const BROADCAST: [u8; 6] = [0xff; 6];
 /// The address of the station at port `number`.
 pub fn station(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
+}
+
+/// The share of a user with one program.
+pub const fn user(user: u32) -> Share {
+    Share::Program { user, program: 0 }
 }
 
 impl Near {
