@@ -235,7 +235,8 @@ fn what_an_interface_has_accepted_is_sent_though_the_device_is_closed_at_once() 
     let arrived = || far.link("far").statistics.rx_packets;
     for device in ["xdp:near", "packet:near"] {
         let before = arrived();
-        succeeded(&run(preloaded(&daemon, &[&program, "replay", sent.to_str().unwrap(), device])));
+        let device = format!("{device}@netns={}", outside.name());
+        succeeded(&run(preloaded(&daemon, &[&program, "replay", sent.to_str().unwrap(), &device])));
         assert_eq!(arrived() - before, 3000, "{device}");
     }
 }
@@ -338,7 +339,8 @@ fn interfaces_by_name_carry_frames_both_ways() {
     let program = pcap_device(daemon.folder());
     let far = format!("packet:far@netns={}", far.name());
     for near in ["xdp:near", "packet:near"] {
-        succeeded(&run(preloaded(&daemon, &[&program, "check", "both-ways", near, &far])));
+        let near = format!("{near}@netns={}", outside.name());
+        succeeded(&run(preloaded(&daemon, &[&program, "check", "both-ways", &near, &far])));
     }
 }
 

@@ -58,7 +58,7 @@ fn interfaces_taps_and_host_rings_work_with_the_capabilities_that_the_unit_grant
         &["attach", "vale0:host", "--driver", "outer0^"],
         &["attach", "vale1:inner", "--driver", "packet:inner", "--netns", station],
     ] {
-        finished(&mut site.daemon.ringroad(arguments));
+        finished(&mut site.ringroad(arguments));
     }
 }
 
