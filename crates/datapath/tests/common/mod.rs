@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{QueueParts, Share};
@@ -48,7 +48,7 @@ pub struct Near {
     /// The frames of a batch, which stay where they are until they are released.
     memory: Vec<Vec<u8>>,
     /// Stepped when the fabric asks what the queue takes: frames move in the middle of a change.
-    steps: Option<Arc<Mutex<Engine>>>,
+    steps: Option<Weak<Mutex<Engine>>>,
 }
 
 pub const BROADCAST: [u8; 6] = [0xff; 6];
@@ -72,7 +72,7 @@ impl Near {
     }
 
     pub fn stepping(mut self, engine: &Arc<Mutex<Engine>>) -> Self {
-        self.steps = Some(Arc::clone(engine));
+        self.steps = Some(Arc::downgrade(engine));
         self
     }
 
@@ -113,7 +113,7 @@ impl PortQueue for Near {
     }
 
     fn takes_frames(&self) -> bool {
-        if let Some(engine) = &self.steps {
+        if let Some(engine) = self.steps.as_ref().and_then(Weak::upgrade) {
             engine.lock().unwrap().step();
         }
         true
