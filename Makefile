@@ -164,8 +164,8 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (10)
 	fi
 
 .PHONY: soak
-soak: build ## traffic of every kind, hostile programs and churn side by side for SOAK_SECONDS (3600); then nothing may be missing or left behind
-	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test -p ringroad-tests $(LOCKED) --test soak -- --ignored --nocapture
+soak: build ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (3600): traffic, hostile programs and churn side by side
+	RINGROAD_SOAK_SECONDS=$(SOAK_SECONDS) RINGROAD_BIN_DIR=$(BIN) cargo test -p ringroad-tests $(LOCKED) --test soak -- --nocapture
 
 .PHONY: bench
 bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`

@@ -286,7 +286,9 @@ impl Site {
                 .flatten()
                 .map(|mut deed| {
                     let name = deed.name.to_owned();
-                    let thread = scope.spawn(move || {
+                    // A deed that fails is told by its thread's name.
+                    let thread = std::thread::Builder::new().name(name.clone());
+                    let thread = thread.spawn_scoped(scope, move || {
                         let _end = EndOfAll(over);
                         let (mut done, mut round) = (0, 0);
                         while !over.load(Ordering::Relaxed) && Instant::now() < end {
@@ -295,7 +297,7 @@ impl Site {
                         }
                         done
                     });
-                    (name, thread)
+                    (name, thread.unwrap())
                 })
                 .collect();
             running.into_iter().map(|(name, thread)| (name, thread.join().unwrap())).collect()
@@ -321,7 +323,6 @@ impl Drop for EndOfAll<'_> {
 }
 
 #[test]
-#[ignore = "make soak runs it"]
 fn whatever_goes_on_side_by_side_every_frame_is_accounted_for_and_nothing_is_left_behind() {
     let seconds = std::env::var("RINGROAD_SOAK_SECONDS").map_or(60, |text| text.parse().unwrap());
     let site = Site::new();
