@@ -5,6 +5,7 @@ pub mod command;
 pub mod conservation;
 pub mod daemon;
 pub mod frames;
+pub mod netmap_register;
 pub mod network;
 pub mod passage;
 pub mod raw_port;

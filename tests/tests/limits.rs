@@ -12,11 +12,11 @@ use ringroad::control::netmap::{
 };
 use ringroad::control::{Connection, ControlError};
 use ringroad_tests::daemon::Daemon;
+use ringroad_tests::netmap_register::register_all_rings;
 use rustix::process::{Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
-/// `NR_REG_ALL_NIC`, `NR_MONITOR_RX`.
-const ALL_NIC: u32 = 1;
+/// `NR_MONITOR_RX`.
 const MONITOR_RX: u64 = 0x200;
 
 /// A program's connection; its ports live as long as it.
@@ -74,18 +74,7 @@ fn small() -> PortWish {
 
 fn register(name: &str) -> Register {
     let sizes = PortSizes { tx_slots: 64, rx_slots: 64, tx_rings: 2, rx_rings: 2, ..PortSizes::default() };
-    Register {
-        name: name.to_owned(),
-        sizes,
-        mem_id: 0,
-        ring_id: 0,
-        mode: ALL_NIC,
-        extra_buffers: 0,
-        flags: 0,
-        offsets: None,
-        external_memory: None,
-        needs_exclusive: false,
-    }
+    register_all_rings(name, sizes)
 }
 
 fn external(number: u64, memory_bytes: u64) -> Option<ExternalMemory> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -151,13 +152,18 @@ fn programs_and_interfaces_go_on_when_the_daemon_is_killed_ten_times_under_load(
     }
 }
 
-#[test]
-fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
-    let mut daemon = Daemon::start();
+fn capture_of_one_frame(daemon: &Daemon) -> PathBuf {
     let capture = daemon.folder().join("one.pcap");
     let mut writer = CaptureWriter::create(&capture, CaptureFormat::Pcap, 0).unwrap();
     writer.write_frame(0, &[0xFF; 60], 60).unwrap();
     writer.finish().unwrap();
+    capture
+}
+
+#[test]
+fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
+    let mut daemon = Daemon::start();
+    let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
     // Those that send do so seldom: no full ring tells them.
     let commands = [
@@ -186,10 +192,7 @@ fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
 #[test]
 fn each_traffic_command_goes_on_with_the_next_daemon() {
     let mut daemon = Daemon::start();
-    let capture = daemon.folder().join("one.pcap");
-    let mut writer = CaptureWriter::create(&capture, CaptureFormat::Pcap, 0).unwrap();
-    writer.write_frame(0, &[0xFF; 60], 60).unwrap();
-    writer.finish().unwrap();
+    let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
     let replay = ["replay", capture.to_str().unwrap(), "vale0:a", "--rate", "20pps", "--loop", "0"];
     let commands = [

@@ -1,21 +1,20 @@
 //! Taking the control socket: one daemon per path, stale sockets cleared, the folder safe.
 
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use ringroad_control::listening_socket::{self, ListeningSocket};
 use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketType;
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// A daemon listens there already.
-    #[error("a daemon listens at {0} already")]
-    AlreadyRunning(String),
+    /// A daemon listens there already, or something else is in the way.
+    #[error(transparent)]
+    Socket(#[from] listening_socket::ListenError),
     /// Somebody else could put a socket of his own there.
     #[error(
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
@@ -41,7 +40,7 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
     move |source| ListenError::System { step, path, source }
 }
 
-/// Listens at `path` with permission bits `mode`. The check for another daemon, the clearing of what a dead one left
+/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another daemon, the clearing of what a dead one left
 /// and the binding happen under a lock, so that of two daemons started at once one wins and the other finds it.
 ///
 /// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also to programs that find no
@@ -49,7 +48,12 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
 ///
 /// # Errors
 /// [`ListenError`].
-pub fn listen(path: &Path, mode: u32, gid: Option<u32>, managed: bool) -> Result<UnixListener, ListenError> {
+pub fn listen(
+    path: &Path,
+    mode: u32,
+    gid: Option<u32>,
+    managed: bool,
+) -> Result<ListeningSocket, ListenError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
@@ -76,45 +80,15 @@ pub fn listen(path: &Path, mode: u32, gid: Option<u32>, managed: bool) -> Result
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    let address =
-        SocketAddrUnix::new(path).map_err(|errno| failed("making an address of", path)(errno.into()))?;
-    if is_served(&address) {
-        return Err(ListenError::AlreadyRunning(path.display().to_string()));
-    }
+    // Nobody but the owner gets in before group and mode are as wanted.
+    let socket = ListeningSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
     noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(failed("removing the stale socket", path)(error));
-        }
-        _ => {}
-    }
-    let listening = |errno: rustix::io::Errno| failed("listening at", path)(errno.into());
-    let socket = bind_closed(&address, mode).map_err(listening)?;
     // As many waiting as the kernel allows.
-    rustix::net::listen(&socket, -1).map_err(listening)?;
+    rustix::net::listen(&socket, -1).map_err(|errno| failed("listening at", path)(errno.into()))?;
     set_access(path, mode, gid)?;
-    Ok(UnixListener::from(socket))
-}
-
-/// A socket whose file is born with no more bits than the owner's, whatever the umask: nobody else gets in before group and mode are as wanted.
-fn bind_closed(address: &SocketAddrUnix, mode: u32) -> rustix::io::Result<OwnedFd> {
-    let socket = new_socket()?;
-    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode & 0o600))?;
-    rustix::net::bind(&socket, address)?;
     Ok(socket)
-}
-
-fn new_socket() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-}
-
-/// Whether somebody listens there. One who is behind with accepting listens too.
-fn is_served(address: &SocketAddrUnix) -> bool {
-    let connected = new_socket().and_then(|socket| rustix::net::connect(&socket, address));
-    matches!(connected, Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 
 /// Sets permission bits and group of the socket.
@@ -148,13 +122,17 @@ fn check_folder(folder: &Path) -> Result<(), ListenError> {
 mod tests {
     use super::*;
 
+    fn is_running(listened: Result<ListeningSocket, ListenError>) -> bool {
+        matches!(listened, Err(ListenError::Socket(listening_socket::ListenError::Taken { .. })))
+    }
+
     #[test]
     fn a_second_daemon_finds_the_first_and_a_dead_one_leaves_no_trace() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sub/r.sock");
         let first = listen(&path, 0o600, None, false).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(matches!(listen(&path, 0o600, None, false), Err(ListenError::AlreadyRunning(_))));
+        assert!(is_running(listen(&path, 0o600, None, false)));
         drop(first);
         listen(&path, 0o600, None, false).unwrap();
     }
@@ -183,26 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_born_closed_to_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r.sock");
-        let _socket = bind_closed(&SocketAddrUnix::new(&path).unwrap(), 0o666).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o177, 0);
-    }
-
-    #[test]
     fn a_daemon_that_is_behind_with_accepting_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.sock");
         let first = listen(&path, 0o600, None, false).unwrap();
         rustix::net::listen(&first, 0).unwrap();
-        let address = SocketAddrUnix::new(&path).unwrap();
-        let waiting: Vec<_> = std::iter::from_fn(|| {
-            let socket = new_socket().unwrap();
-            rustix::net::connect(&socket, &address).is_ok().then_some(socket)
-        })
-        .collect();
+        let waiting: Vec<_> =
+            std::iter::from_fn(|| listening_socket::connect(&path, SocketType::STREAM).ok()).collect();
         assert!(!waiting.is_empty());
-        assert!(matches!(listen(&path, 0o600, None, false), Err(ListenError::AlreadyRunning(_))));
+        assert!(is_running(listen(&path, 0o600, None, false)));
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
+use ringroad_control::listening_socket::ListenError::Taken;
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::default_socket_path;
 use ringroad_daemon::config::Config;
@@ -117,7 +118,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let listener = match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some())
     {
         // Another was quicker: what the caller wanted is there.
-        Err(ListenError::AlreadyRunning(_)) if arguments.on_demand => return say_ready(arguments.detached),
+        Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
+            return say_ready(arguments.detached);
+        }
         other => other.map_err(|error| error.to_string())?,
     };
     let log_file = match &arguments.log_file {
@@ -132,7 +135,6 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
     let applied = reload::apply_ports(&mut ports, &config.port);
     if !applied.problems.is_empty() {
-        let _ = std::fs::remove_file(&socket);
         return Err(applied.problems.join("; "));
     }
     let started = match &service_manager {

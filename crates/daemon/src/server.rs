@@ -1,13 +1,13 @@
 //! The control socket's loop: one thread, epoll, nothing that blocks on a client.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
@@ -85,7 +85,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct ServerParts {
     /// The socket.
-    pub listener: UnixListener,
+    pub listener: ListeningSocket,
     /// Its path.
     pub socket: PathBuf,
     /// The configuration.
@@ -357,8 +357,6 @@ impl Server {
 
     /// Ends everything in order: no new connections, programs see the end of theirs, the socket goes.
     pub fn shut_down(self) {
-        // The path is removed only by the daemon that has it; a successor would have waited for the lock.
-        let _ = std::fs::remove_file(&self.parts.socket);
         self.parts.log.limit.report();
         info!("ended");
     }
@@ -383,9 +381,8 @@ impl Server {
     fn accept(&mut self) {
         for _ in 0..TURN_ACCEPTS {
             match self.parts.listener.accept() {
-                Ok((socket, _)) => self.welcome(socket),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if is_transient(&error) => {}
+                Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
+                Ok(None) => return,
                 // With one descriptor less in use the newcomer can be looked at, and let in or sent away.
                 Err(_) if self.spares.pop().is_some() => {}
                 Err(error) => {
@@ -909,11 +906,6 @@ fn parse_name(name: &str) -> Result<PortName, ErrorReply> {
     name.parse().map_err(|error: ringroad_port::port_name::PortNameError| {
         ErrorReply::new(ErrorKind::BadName, error.to_string(), "")
     })
-}
-
-/// Whether the next connection that waits may be accepted all the same.
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
 }
 
 #[cfg(test)]

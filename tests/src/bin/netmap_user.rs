@@ -5,28 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::control::message::{PortWish, Reply, Request};
-use ringroad::control::netmap::{NetmapReply, NetmapRequest, PortSizes, Register};
+use ringroad::control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad::control::{Connection, ControlError};
-
-/// `NR_REG_ALL_NIC`.
-const ALL_NIC: u32 = 1;
+use ringroad_tests::netmap_register::register_all_rings;
 
 fn bind(socket: &str, name: &str) -> (Connection, Result<String, String>) {
     let mut device = Connection::connect(socket).unwrap();
     device.hello("netmap_user").unwrap();
     let (Reply::NetmapDevice(badge), _) = device.request(&Request::NetmapOpen).unwrap() else { panic!() };
-    let register = Register {
-        name: name.to_owned(),
-        sizes: PortSizes::default(),
-        mem_id: 0,
-        ring_id: 0,
-        mode: ALL_NIC,
-        extra_buffers: 0,
-        flags: 0,
-        offsets: None,
-        external_memory: None,
-        needs_exclusive: false,
-    };
+    let register = register_all_rings(name, PortSizes::default());
     let request = Request::Netmap { device: Some(badge), request: NetmapRequest::Register(register) };
     let mut requests = Connection::connect(socket).unwrap();
     requests.hello("netmap_user").unwrap();
