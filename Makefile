@@ -171,6 +171,10 @@ soak: build ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (360
 bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(BIN)/ringroad bench $(BENCH_ARGS)
 
+.PHONY: port-names
+port-names: ## write the tables of docs/port-names.md anew from the catalogue of ports
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
+
 .PHONY: doc
 doc: ## the documentation of every crate, with no broken link allowed
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)

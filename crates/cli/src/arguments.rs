@@ -4,19 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use ringroad::{OpenOptions, Port};
+use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, link, list, macs,
-    man, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial, unlink, up, vm,
+    attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, kinds, link,
+    list, macs, man, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial, unlink, up,
+    vm,
 };
 use crate::failure::Failure;
 
 /// Packets around the kernel: ports, switches and traffic in shared memory.
 ///
-/// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), null:size=60
-/// (frames without end), pcap:FILE, eth0 (a network interface), eth0^ (its host stack) or tap:NAME. Commands that need the daemon start it.
+/// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), eth0 (a network interface),
+/// eth0^ (its host stack), or by a scheme, as in memif:SOCKET: `ringroad kinds` shows all. Commands that need the daemon start it.
 ///
 /// Exit status: 0 done, 1 failed, 2 used wrongly; that of the program with run, container and vm exec. With --json a failure is an object {"error", "advice"} on standard
 /// error.
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     Status(status::Status),
     /// List the ports
     List(list::List),
+    /// Show the kinds of port, or all about one of them
+    Kinds(kinds::Kinds),
     /// Make a port that stays until it is detached
     Attach(attach::Attach),
     /// Remove an attached port
@@ -167,7 +170,11 @@ impl PortSizes {
 
     /// The name of `device` with what is asked of devices alone.
     pub(crate) fn device(&self, device: &str) -> String {
-        let device = with_absolute_path(device);
+        // The daemon runs in another folder.
+        let device = match std::env::current_dir() {
+            Ok(folder) => PortName::text_with_absolute_paths(device, &folder),
+            Err(_) => device.to_owned(),
+        };
         let netns = self.netns.as_ref().map(|netns| format!("netns={netns}"));
         let options: Vec<_> = netns.into_iter().chain(self.force.then(|| "force".to_owned())).collect();
         if options.is_empty() {
@@ -190,18 +197,6 @@ impl PortSizes {
             buffer_bytes: self.buf_size,
             ..PortWish::default()
         }
-    }
-}
-
-/// A socket's path, which people give from where they are, as the daemon finds it, which is elsewhere.
-fn with_absolute_path(device: &str) -> String {
-    let Some((scheme @ ("vhost-user" | "virtio-user" | "memif"), path)) = device.split_once(':') else {
-        return device.to_owned();
-    };
-    match std::path::absolute(path) {
-        Ok(path) => format!("{scheme}:{}", path.display()),
-        // An empty one: the name says what is wrong.
-        Err(_) => device.to_owned(),
     }
 }
 

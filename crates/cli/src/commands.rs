@@ -12,6 +12,7 @@ pub(crate) mod down;
 pub(crate) mod fwd;
 pub(crate) mod r#gen;
 mod guests;
+pub(crate) mod kinds;
 pub(crate) mod link;
 pub(crate) mod list;
 pub(crate) mod macs;
@@ -46,6 +47,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Down(verb) => verb.run(global, output),
         Command::Status(verb) => verb.run(global, output),
         Command::List(verb) => verb.run(global, output),
+        Command::Kinds(verb) => verb.run(output),
         Command::Attach(verb) => verb.run(global, output),
         Command::Detach(verb) => verb.run(global, output),
         Command::Link(verb) => verb.run(global, output),

@@ -14,6 +14,7 @@ mod failure;
 mod forwarder;
 mod frame_options;
 mod output;
+mod port_argument;
 mod port_wait;
 mod receiver;
 mod run;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringroad_port::port_name::{PortBase, PortName};
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use serde::Deserialize;
 
 /// More memory than any machine has, MiB: its bytes are still a number.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ringroad_control::message::{ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{FabricError, QueueParts};
+use ringroad_drivers::catalogue::port_kind::DeviceName;
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
+use ringroad_drivers::catalogue::{forms, is_device, is_own_device, open_device, plan_device_in};
 use ringroad_drivers::device::{Device, DeviceError, Role};
-use ringroad_drivers::registry::{is_device, is_own_device, open_device, plan_device_in};
 use ringroad_drivers::shm::ShmRegion;
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_port::port_name::{PortBase, PortName};
 use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
@@ -113,10 +114,11 @@ impl Ports {
         if let Some(claim) = claim {
             claim.give_to(&mut device);
         }
-        if let (PortBase::Tap { interface }, Some(made)) = (&name.base, &device.interface)
-            && interface.is_empty()
+        if let (PortBase::Device(asked), Some(made)) = (&name.base, &device.interface)
+            && asked.target.is_empty()
         {
-            key = key_in(&format!("tap:{}", made.name), netns.as_ref());
+            let made = DeviceName { kind: asked.kind, target: made.name.clone() };
+            key = key_in(&made.to_string(), netns.as_ref());
         }
         let (shm, queues) = place(&home, &key)?;
         let events = shm.clone_events().map_err(region_refusal)?;
@@ -163,7 +165,7 @@ impl Ports {
             return Err(refuse(
                 ErrorKind::BadName,
                 format!("{text} is not a device"),
-                "devices are interfaces (eth0, xdp:eth0, packet:eth0, eth0^), tap:NAME, null:... and pcap:...",
+                format!("devices are {}", forms()),
             ));
         }
         let failed = |error: DeviceError| device_refusal(text, &error);

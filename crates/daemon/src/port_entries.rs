@@ -6,11 +6,11 @@ use std::sync::Arc;
 use ringroad_control::message::{AttachedPort, OpenedPort, PortWish};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::{QueueParts, Share, WireId};
+use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::QueueCounters;
-use ringroad_port::port_name::PortName;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS};
 use ringroad_ring::region::{HugePages, Region};
 

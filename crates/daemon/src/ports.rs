@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, OpenedPort, PortKind, PortWish};
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
+use ringroad_drivers::catalogue::plan_device_in;
+use ringroad_drivers::catalogue::port_kind::{DeviceName, InterfaceUse};
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName, PortNameError};
 use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::plan_device_in;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_use::uses_of;
-use ringroad_port::port_name::{Mechanism, PipeSide, PortBase, PortName, PortNameError};
 use ringroad_ring::eventfd;
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::Region;
@@ -107,7 +108,7 @@ impl Ports {
             PortBase::Pipe { parent, id, side } => {
                 self.open_pipe(name, (parent.clone(), id.clone()), *side, sizes, client)
             }
-            _ => self.open_device_port(named, wish, client),
+            PortBase::Device(_) => self.open_device_port(named, wish, client),
         }
     }
 
@@ -589,9 +590,9 @@ fn namesake(port: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> 
 
 /// The host stack's side of the interface that a device is.
 fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
-    let PortBase::Interface { interface, .. } = &device.name.base else { return None };
-    let name =
-        PortName { base: PortBase::HostStack { interface: interface.clone() }, options: Default::default() };
+    let (interface, _) = device.name.base.device()?.interface()?;
+    let base = PortBase::Device(DeviceName::host_stack_of(interface)?);
+    let name = PortName { base, options: Default::default() };
     Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
 }
 
@@ -601,10 +602,9 @@ fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
 /// The host uses the interface, and nobody has said that it is to lose it.
 fn cut_off(device: &NamedDevice, take: bool) -> Result<Option<String>, Refusal> {
     let NamedDevice { name, netns: Some(netns), spelled } = device else { return Ok(None) };
-    let interface = match &name.base {
-        PortBase::Interface { interface, mechanism: Mechanism::Best | Mechanism::Xdp }
-        | PortBase::HostStack { interface } => interface,
-        _ => return Ok(None),
+    let interface = match name.base.device().and_then(DeviceName::interface) {
+        Some((interface, InterfaceUse::Wire | InterfaceUse::HostStack)) => interface,
+        Some((_, InterfaceUse::Copies)) | None => return Ok(None),
     };
     let failed = |error| device_refusal(spelled, &error);
     let plan = plan_device_in(Some(netns), name, None).map_err(failed)?;

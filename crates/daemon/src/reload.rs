@@ -1,7 +1,7 @@
 //! A new configuration while traffic runs. Ports that both configurations have alike are not touched.
 
 use ringroad_control::message::{ErrorKind, PortWish};
-use ringroad_port::port_name::PortName;
+use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
 use crate::config::{Config, StaticPort};

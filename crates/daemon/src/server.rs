@@ -14,8 +14,8 @@ use ringroad_control::printable::printable;
 use ringroad_control::report::{ListReport, StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
-use ringroad_drivers::registry::is_device;
-use ringroad_port::port_name::PortName;
+use ringroad_drivers::catalogue::is_device;
+use ringroad_drivers::catalogue::port_name::PortName;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -677,11 +677,13 @@ impl Server {
         let standing = Standing::Free { device: is_device(&named.name.base) };
         permissions.check(client.peer, &named.key(), standing)?;
         // To take an interface from another program is more than to open it.
-        if named.name.options.device.force == Some(true) && !administers {
+        if let Some(option) = named.name.options.for_administrators()
+            && !administers
+        {
             return Err(ErrorReply::new(
                 ErrorKind::PermissionDenied,
-                format!("user {} may not take an interface by force", client.peer.uid),
-                "leave the option force out",
+                format!("user {} is no administrator and may not give the option {option}", client.peer.uid),
+                "leave the option out",
             ));
         }
         Ok(named)
@@ -903,7 +905,7 @@ fn tick_length(config: &Config) -> Duration {
 }
 
 fn parse_name(name: &str) -> Result<PortName, ErrorReply> {
-    name.parse().map_err(|error: ringroad_port::port_name::PortNameError| {
+    name.parse().map_err(|error: ringroad_drivers::catalogue::port_name::PortNameError| {
         ErrorReply::new(ErrorKind::BadName, error.to_string(), "")
     })
 }

@@ -10,11 +10,11 @@ use ringroad_control::report::{
     WorkerReport, WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
+use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::device::Device;
-use ringroad_drivers::registry;
+use ringroad_drivers::nic::link_of;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_name::PipeSide;
 use ringroad_ring::control_block::Filled;
 use ringroad_switch::{MacEntry, PortIndex};
 
@@ -67,7 +67,7 @@ pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
 /// The interface behind a device, as it is now.
 pub(crate) fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
-    let (link, speed_bps) = registry::link_of(interface)?;
+    let (link, speed_bps) = link_of(interface)?;
     Some(LinkReport {
         interface: link.name,
         netns: interface

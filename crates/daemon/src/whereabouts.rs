@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use ringroad_control::ServerConnection;
 use ringroad_control::message::ErrorKind;
-use ringroad_drivers::registry::is_of_a_namespace;
+use ringroad_drivers::catalogue::port_name::PortName;
+use ringroad_drivers::catalogue::{NETNS, is_of_a_namespace};
 use ringroad_netdev::namespace::{HeldNamespace, Namespace};
-use ringroad_port::port_name::PortName;
 
 use crate::refusal::{Refusal, refuse};
 
@@ -63,7 +63,7 @@ impl<'a> Whereabouts<'a> {
         if !is_of_a_namespace(&name.base) {
             return Ok(None);
         }
-        let Some(text) = &name.options.device.netns else { return self.home().map(Some) };
+        let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
         let bad = |why: &dyn Display| refuse(ErrorKind::BadName, why.to_string(), "");
         let namespace: Namespace = text.parse().map_err(|error| bad(&error))?;
         // Numbers and paths would show what a user cannot see, and a path can lead to a file system that never answers.

@@ -110,17 +110,9 @@ pub enum DeviceError {
     },
     /// The name is not a device's.
     #[error(
-        "{0} is not a device: devices are interfaces (eth0), tap:, vhost-user:, virtio-user:, memif:, sze2:, szedata:, null: and pcap: ports"
+        "{0} is not a device: devices are {forms}", forms = crate::catalogue::forms()
     )]
     NotADevice(String),
-    /// The driver cannot do what the name wishes.
-    #[error("{name} cannot have {what}")]
-    NotDone {
-        /// The port.
-        name: String,
-        /// What it cannot have, and what to do about it.
-        what: &'static str,
-    },
     /// The driver has no such number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
     Queues {

@@ -7,21 +7,192 @@ use std::sync::Arc;
 
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::TcxProgram;
-use ringroad_netdev::ethtool::real_queue_count;
+use ringroad_netdev::ethtool::{link_speed, real_queue_count};
 use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
-use ringroad_port::device_options::{DeviceOptions, TimestampSource};
-use ringroad_port::port_name::Mechanism;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
-use crate::af_packet::{PacketDevice, PacketWish};
-use crate::af_xdp::{DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::af_packet::{Fanout, PacketDevice, PacketWish, TimestampSource};
+use crate::af_xdp::{self, DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::catalogue::port_kind::{
+    Access, DeviceName, InterfaceUse, Opening, Planning, PortKind, Spelling, Target,
+};
+use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DeviceInterface, DevicePlan, InterfaceSide, Role};
 use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
+
+/// `netns=` of every kind of interface.
+pub const NETNS: PortOption = PortOption::new(
+    "netns",
+    ValueKind::Text { most_bytes: 4096 },
+    "the program's",
+    "network namespace of the interface: a name, a PID or a file; users other than administrators give names only",
+);
+const MODE: PortOption = PortOption::new(
+    "mode",
+    ValueKind::Word(&["auto", "zero-copy", "native", "generic"]),
+    "auto",
+    "mode of AF_XDP; `auto` is the best that works",
+);
+const MODES: [af_xdp::XdpMode; 4] =
+    [af_xdp::XdpMode::Auto, af_xdp::XdpMode::ZeroCopy, af_xdp::XdpMode::Native, af_xdp::XdpMode::Generic];
+const RING_SIZE: PortOption = PortOption::new(
+    "ring-size",
+    ValueKind::PowerOfTwo { least: 64, most: 32768 },
+    "2048",
+    "descriptors of each of the kernel's rings",
+);
+const NEED_WAKEUP: PortOption = PortOption::new(
+    "need-wakeup",
+    ValueKind::Flag,
+    "1",
+    "0 calls the kernel for every batch, also where AF_XDP did not ask for it",
+);
+const BUSY_POLL: PortOption = PortOption::new(
+    "busy-poll",
+    ValueKind::Number { least: 0, most: i32::MAX as u64 },
+    "0: it does not",
+    "the kernel polls the interface in the caller's context, for so many µs (AF_XDP)",
+);
+const FORCE: PortOption = PortOption {
+    for_administrators: true,
+    ..PortOption::new("force", ValueKind::Flag, "0", "replace an XDP program that somebody else attached")
+};
+const PROMISC: PortOption =
+    PortOption::new("promisc", ValueKind::Flag, "1 on a switch, else 0", "receive frames for other stations");
+const TIMESTAMPS: PortOption = PortOption::new(
+    "timestamps",
+    ValueKind::Word(&["kernel", "hardware"]),
+    "kernel, for programs",
+    "what notes when a frame came (AF_PACKET)",
+);
+const TIMESTAMP_SOURCES: [TimestampSource; 2] = [TimestampSource::Kernel, TimestampSource::Hardware];
+const FANOUT: PortOption = PortOption::new(
+    "fanout",
+    ValueKind::Word(&["hash", "cpu", "rr", "queue"]),
+    "hash",
+    "how AF_PACKET spreads frames over queues; `hash` is by flow",
+);
+const FANOUTS: [Fanout; 4] = [Fanout::Hash, Fanout::Cpu, Fanout::RoundRobin, Fanout::Queue];
+const IMMEDIATE: PortOption = PortOption::new(
+    "immediate",
+    ValueKind::Flag,
+    "0 for programs that open `packet:`, else 1",
+    "1 shows each frame at once, in a slot of 2 KiB or more (AF_PACKET). 0 packs many short frames into the same memory, and shows \
+     them when a block of it is full, after 4 to 16 ms at most",
+);
+const PERSIST: PortOption =
+    PortOption::new("persist", ValueKind::Flag, "0", "the interface stays when the port goes");
+const VNET_HDR: PortOption = PortOption::new(
+    "vnet-hdr",
+    ValueKind::Flag,
+    "0",
+    "a virtio-net header stands in front of each frame between kernel and port",
+);
+const MTU: PortOption = PortOption::new(
+    "mtu",
+    ValueKind::Number { least: 68, most: 65521 },
+    "the kernel's",
+    "MTU of the interface, bytes",
+);
+const MAC: PortOption = PortOption::new("mac", ValueKind::Mac, "the kernel's", "address of the interface");
+
+/// Network interfaces, their host stacks and TAPs.
+pub(crate) const KINDS: &[PortKind] = &[
+    PortKind {
+        driver: "af_xdp or af_packet",
+        spelling: Spelling::Bare,
+        form: "eth0",
+        about: "a network interface by the best mechanism that works: AF_XDP (zero-copy, native, generic), else AF_PACKET",
+        page: None,
+        target: Target::Interface(InterfaceUse::Wire),
+        options: &[
+            &NETNS,
+            &MODE,
+            &RING_SIZE,
+            &NEED_WAKEUP,
+            &BUSY_POLL,
+            &FORCE,
+            &PROMISC,
+            &TIMESTAMPS,
+            &FANOUT,
+            &IMMEDIATE,
+        ],
+        access: Access::Daemon,
+        plan: plan_xdp_or_packet,
+        open: |opening| open_interface(opening, Mechanism::Best),
+    },
+    PortKind {
+        driver: "af_xdp",
+        spelling: Spelling::Scheme("xdp"),
+        form: "xdp:eth0",
+        about: "the same by AF_XDP or not at all",
+        page: None,
+        target: Target::Interface(InterfaceUse::Wire),
+        options: &[&NETNS, &MODE, &RING_SIZE, &NEED_WAKEUP, &BUSY_POLL, &FORCE, &PROMISC],
+        access: Access::Daemon,
+        plan: plan_xdp,
+        open: |opening| open_interface(opening, Mechanism::Xdp),
+    },
+    PortKind {
+        driver: "af_packet",
+        spelling: Spelling::Scheme("packet"),
+        form: "packet:eth0",
+        about: "the same by AF_PACKET: the host stack gets the frames too",
+        page: None,
+        target: Target::Interface(InterfaceUse::Copies),
+        options: &[&NETNS, &RING_SIZE, &PROMISC, &TIMESTAMPS, &FANOUT, &IMMEDIATE],
+        access: Access::Daemon,
+        plan: plan_packet,
+        open: |opening| open_interface(opening, Mechanism::Packet),
+    },
+    PortKind {
+        driver: "host",
+        spelling: Spelling::Suffix('^'),
+        form: "eth0^",
+        about: "the host stack's side of an interface: what the host sends there, and frames that it takes as received there",
+        page: None,
+        target: Target::Interface(InterfaceUse::HostStack),
+        options: &[&NETNS],
+        access: Access::Daemon,
+        plan: plan_host_stack,
+        open: open_host_stack,
+    },
+    PortKind {
+        driver: "tap",
+        spelling: Spelling::Scheme("tap"),
+        form: "tap:t0",
+        about: "a TAP interface, made with the port; `tap:` lets the kernel choose a name",
+        page: None,
+        target: Target::NewInterface,
+        options: &[&NETNS, &PERSIST, &VNET_HDR, &MTU, &MAC],
+        access: Access::Daemon,
+        plan: |planning| Ok(DevicePlan { netns: planning.netns.cloned(), ..planning.any_queues()? }),
+        open: open_tap,
+    },
+];
+
+impl DeviceName {
+    /// The host stack's side of an interface.
+    #[must_use]
+    pub fn host_stack_of(interface: &str) -> Option<Self> {
+        let kind = KINDS.iter().find(|kind| kind.target == Target::Interface(InterfaceUse::HostStack))?;
+        Some(Self { kind, target: interface.to_owned() })
+    }
+}
+
+/// How the frames of an interface are had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mechanism {
+    /// AF_XDP, else AF_PACKET.
+    Best,
+    Xdp,
+    Packet,
+}
 
 /// Ethernet header and one VLAN tag, bytes.
 const ETHERNET_OVERHEAD_BYTES: u32 = 18;
@@ -35,6 +206,17 @@ pub(crate) fn within<T: Send>(
         Some(netns) => netns.run(f)?,
         None => f(),
     }
+}
+
+/// Looks at a device's interface, and at its speed in bit/s where it has one; `None` where the interface is gone.
+#[must_use]
+pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
+    let look = || {
+        let link = link_by_name(&interface.name)?;
+        let speed = link_speed(&interface.name).ok().and_then(|speed| speed.bits_per_s);
+        Ok((link, speed))
+    };
+    within(interface.netns.as_ref(), look).ok()
 }
 
 /// The side of the interface with number `index` that a port is to have.
@@ -57,43 +239,36 @@ fn boxed<Q: PortQueue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn PortQueue>> {
     queues.into_iter().map(|queue| Box::new(queue) as Box<dyn PortQueue>).collect()
 }
 
-/// Looks at what a port of an interface needs.
-pub(crate) fn plan_interface(
-    interface: &str,
-    mechanism: Mechanism,
-    options: &DeviceOptions,
-    netns: Option<&HeldNamespace>,
-    asked: Option<u16>,
-) -> Result<DevicePlan, DeviceError> {
-    let (index, has) = within(netns, || Ok((link_by_name(interface)?.index, real_queue_count(interface)?)))?;
+fn plan_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let Planning { target, netns, .. } = *planning;
+    let (index, has) = within(netns, || Ok((link_by_name(target)?.index, real_queue_count(target)?)))?;
     let has = u16::try_from(has).unwrap_or(u16::MAX).clamp(1, MAX_QUEUES);
-    let queues = asked.unwrap_or(has);
-    let region_buffers = match mechanism {
-        Mechanism::Packet => 0,
-        Mechanism::Best | Mechanism::Xdp => {
-            if mechanism == Mechanism::Xdp && queues > has {
-                return Err(DeviceError::InterfaceQueues {
-                    interface: interface.to_owned(),
-                    has,
-                    asked: queues,
-                });
-            }
-            u32::from(queues) * 2 * ring_size(options)
-        }
-    };
     let side = side_of(netns, index, false);
-    Ok(DevicePlan { queues, region_buffers, netns: netns.cloned(), side })
+    let queues = planning.queues.unwrap_or(has);
+    Ok(DevicePlan { queues, region_buffers: 0, netns: netns.cloned(), side })
 }
 
-/// Looks at what a port of the host stack's side of an interface needs.
-pub(crate) fn plan_host_stack(
-    interface: &str,
-    netns: Option<&HeldNamespace>,
-    asked: Option<u16>,
-) -> Result<DevicePlan, DeviceError> {
-    let index = within(netns, || Ok(link_by_name(interface)?.index))?;
+fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let plan = plan_packet(planning)?;
+    let region_buffers = u32::from(plan.queues) * 2 * ring_size(&planning.options.device);
+    Ok(DevicePlan { region_buffers, ..plan })
+}
+
+fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let has = plan_packet(&Planning { queues: None, ..*planning })?.queues;
+    match planning.queues {
+        Some(asked) if asked > has => {
+            Err(DeviceError::InterfaceQueues { interface: planning.target.to_owned(), has, asked })
+        }
+        _ => plan_xdp_or_packet(planning),
+    }
+}
+
+fn plan_host_stack(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let netns = planning.netns;
+    let index = within(netns, || Ok(link_by_name(planning.target)?.index))?;
     let side = side_of(netns, index, true);
-    Ok(DevicePlan { netns: netns.cloned(), side, ..DevicePlan::queues(asked.unwrap_or(1)) })
+    Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
 }
 
 /// Longest frame of an interface whose packets have up to `mtu` bytes.
@@ -101,19 +276,13 @@ fn max_frame_bytes(mtu: u32) -> u32 {
     mtu.saturating_add(ETHERNET_OVERHEAD_BYTES)
 }
 
-fn ring_size(options: &DeviceOptions) -> u32 {
-    options.ring_size.unwrap_or(DEFAULT_RING_SIZE)
+fn ring_size(options: &OptionValues) -> u32 {
+    options.number(&RING_SIZE).unwrap_or(DEFAULT_RING_SIZE)
 }
 
-/// Opens an interface.
-pub(crate) fn open_interface(
-    interface: &str,
-    mechanism: Mechanism,
-    options: &DeviceOptions,
-    plan: DevicePlan,
-    role: Role,
-    home: Option<&Arc<ShmRegion>>,
-) -> Result<Device, DeviceError> {
+fn open_interface(opening: Opening<'_>, mechanism: Mechanism) -> Result<Device, DeviceError> {
+    let Opening { target: interface, options, plan, role, home } = opening;
+    let options = &options.device;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         let mut device = match mechanism {
@@ -138,7 +307,7 @@ pub(crate) fn open_interface(
 
 fn open_xdp(
     link: &LinkInfo,
-    options: &DeviceOptions,
+    options: &OptionValues,
     plan: &DevicePlan,
     role: Role,
     home: Option<&Arc<ShmRegion>>,
@@ -150,11 +319,11 @@ fn open_xdp(
         ifindex: link.index,
         mtu: link.mtu,
         queues: plan.queues,
-        mode: options.mode.unwrap_or_default(),
+        mode: options.word(&MODE, &MODES).unwrap_or_default(),
         ring_size: ring_size(options),
-        need_wakeup: options.need_wakeup.unwrap_or(true),
-        busy_poll_us: options.busy_poll_us.unwrap_or(0),
-        force: options.force.unwrap_or(false),
+        need_wakeup: options.flag(&NEED_WAKEUP).unwrap_or(true),
+        busy_poll_us: options.number(&BUSY_POLL).unwrap_or(0),
+        force: options.flag(&FORCE).unwrap_or(false),
         multi_buffer: true,
     };
     let each = wish.buffers_per_queue();
@@ -195,10 +364,10 @@ fn is_generic(interface: &str) -> Result<bool, DeviceError> {
 /// A port of a switch hears all stations, unless it is told otherwise.
 fn promiscuity(
     link: &LinkInfo,
-    options: &DeviceOptions,
+    options: &OptionValues,
     role: Role,
 ) -> Result<Option<Promiscuous>, DeviceError> {
-    if !options.promiscuous.unwrap_or(role == Role::SwitchPort) {
+    if !options.flag(&PROMISC).unwrap_or(role == Role::SwitchPort) {
         return Ok(None);
     }
     Ok(Some(Promiscuous::set(&link.name, link.index)?))
@@ -207,7 +376,7 @@ fn promiscuity(
 /// `alone`: the host stack is to get none of the frames.
 fn open_packet(
     link: &LinkInfo,
-    options: &DeviceOptions,
+    options: &OptionValues,
     plan: &DevicePlan,
     role: Role,
     alone: bool,
@@ -219,10 +388,12 @@ fn open_packet(
         queues: plan.queues,
         slots: ring_size(options),
         // Who passes frames on, or answers, has no use for the kernel's waiting; who looks on has one for its packing.
-        immediate: options.immediate.unwrap_or(role == Role::SwitchPort || alone),
+        immediate: options.flag(&IMMEDIATE).unwrap_or(role == Role::SwitchPort || alone),
         // A switch has no use for them.
-        timestamps: options.timestamps.or((role == Role::Program).then_some(TimestampSource::Kernel)),
-        fanout: options.fanout.unwrap_or_default(),
+        timestamps: options
+            .word(&TIMESTAMPS, &TIMESTAMP_SOURCES)
+            .or((role == Role::Program).then_some(TimestampSource::Kernel)),
+        fanout: options.word(&FANOUT, &FANOUTS).unwrap_or_default(),
         ignore_marked: Some(HOST_MARK),
     };
     // First of all the sockets: they say best what is missing.
@@ -253,8 +424,8 @@ fn open_packet(
     })
 }
 
-/// Opens the host stack's side of an interface.
-pub(crate) fn open_host_stack(interface: &str, plan: DevicePlan) -> Result<Device, DeviceError> {
+fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target: interface, plan, .. } = opening;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
@@ -278,19 +449,16 @@ pub(crate) fn open_host_stack(interface: &str, plan: DevicePlan) -> Result<Devic
     })
 }
 
-/// Opens a TAP.
-pub(crate) fn open_tap(
-    interface: &str,
-    options: &DeviceOptions,
-    plan: DevicePlan,
-) -> Result<Device, DeviceError> {
+fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target: interface, options, plan, .. } = opening;
+    let options = &options.device;
     let wish = TapWish {
         name: interface.to_owned(),
         queues: plan.queues,
-        persistent: options.persistent.unwrap_or(false),
-        mtu: options.mtu,
-        mac: options.mac,
-        vnet_hdr: options.vnet_hdr.unwrap_or(false),
+        persistent: options.flag(&PERSIST).unwrap_or(false),
+        mtu: options.number(&MTU),
+        mac: options.mac(&MAC),
+        vnet_hdr: options.flag(&VNET_HDR).unwrap_or(false),
         up: true,
     };
     let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open(&wish)?))?;
@@ -306,9 +474,8 @@ pub(crate) fn open_tap(
 
 #[cfg(test)]
 mod tests {
-    use ringroad_port::port_name::PortName;
-
-    use crate::registry::{open_device, plan_device};
+    use crate::catalogue::port_name::PortName;
+    use crate::catalogue::{open_device, plan_device};
     use crate::test_network::{in_own_namespace, ip, until};
 
     use super::*;

@@ -6,10 +6,49 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
+use crate::device::{Device, DeviceError};
 
 /// EtherType for local experiments (IEEE 802): nobody takes these frames for something else.
 const LOCAL_EXPERIMENTAL: [u8; 2] = [0x88, 0xB5];
+
+const SIZE: PortOption = PortOption::new(
+    "size",
+    ValueKind::Number { least: 14, most: 65535 },
+    "60",
+    "length of every frame it gives, bytes without FCS",
+);
+const COPY: PortOption =
+    PortOption::new("copy", ValueKind::Flag, "0", "copy the bytes, as the driver of a card would");
+const NO_RX: PortOption = PortOption::new("no-rx", ValueKind::Flag, "0", "give no frames, only take them");
+
+/// Null ports.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "null",
+    spelling: Spelling::Scheme("null"),
+    form: "null:size=60,copy=0,no-rx=0",
+    about: "gives frames without end and takes everything, to measure what the rest costs",
+    page: None,
+    target: Target::Settings,
+    options: &[&SIZE, &COPY, &NO_RX],
+    access: Access::Program,
+    plan: |planning| planning.any_queues(),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let options = &opening.options.device;
+    let size_bytes = options.number(&SIZE).unwrap_or(60);
+    let copy = options.flag(&COPY).unwrap_or(false);
+    let no_rx = options.flag(&NO_RX).unwrap_or(false);
+    let queue = |_| Box::new(NullQueue::new(size_bytes, copy, no_rx)) as Box<dyn PortQueue>;
+    let mode = format!("null, {size_bytes} B frames, {}", if copy { "copied" } else { "not copied" });
+    let capabilities = Capabilities { driver: "null", mode, max_frame_bytes: 65535 };
+    Ok(Device::new((0..opening.plan.queues).map(queue).collect(), capabilities))
+}
 
 /// One queue of a null port.
 #[derive(Debug)]

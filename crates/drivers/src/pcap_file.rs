@@ -4,14 +4,18 @@
 //! for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
 #![allow(unsafe_code)]
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::device::{Device, DeviceError};
 
 /// Bytes of frames borrowed at a time.
 const ARENA_BYTES: usize = 1 << 20;
@@ -19,6 +23,76 @@ const ARENA_BYTES: usize = 1 << 20;
 const MAX_FRAME_BYTES: usize = 65535;
 /// Longest frame kept whole in output files, bytes.
 const SNAPLEN_BYTES: u32 = 65535;
+
+/// Capture files.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "pcap",
+    spelling: Spelling::Scheme("pcap"),
+    form: "pcap:FILE",
+    about: "the frames of a capture file (pcap, pcapng); `pcap:in=FILE,out=FILE` writes frames into another one, and either part alone will do",
+    page: None,
+    target: Target::CaptureFiles,
+    options: &[],
+    access: Access::Program,
+    plan: |planning| planning.queues_up_to(1, "pcap"),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let files = CaptureFiles::read(opening.target).unwrap_or_default();
+    let queue = PcapQueue::open(files.input.as_deref(), files.output.as_deref())?;
+    let part = |word: &str, path: &Option<PathBuf>| {
+        path.as_ref().map(|path| format!("{word} {}", path.display())).unwrap_or_default()
+    };
+    let mode = format!("{} {}", part("from", &files.input), part("to", &files.output));
+    let capabilities = Capabilities {
+        driver: "pcap",
+        mode: mode.trim().to_owned(),
+        max_frame_bytes: MAX_FRAME_BYTES as u32,
+    };
+    Ok(Device::new(vec![Box::new(queue)], capabilities))
+}
+
+/// The files that a name gives: `FILE`, `in=FILE,out=FILE`, `in=FILE` or `out=FILE`.
+#[derive(Debug, Default)]
+pub(crate) struct CaptureFiles {
+    /// Frames come from here.
+    pub(crate) input: Option<PathBuf>,
+    /// Frames go there.
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl CaptureFiles {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let file = |path: &str| match path {
+            "" => Err("the file is missing".to_owned()),
+            path => Ok(Some(PathBuf::from(path))),
+        };
+        if let Some(output) = text.strip_prefix("out=") {
+            return Ok(Self { input: None, output: file(output)? });
+        }
+        match text.strip_prefix("in=").unwrap_or(text).split_once(",out=") {
+            Some((input, output)) if text.starts_with("in=") => {
+                Ok(Self { input: file(input)?, output: file(output)? })
+            }
+            _ => Ok(Self { input: file(text.strip_prefix("in=").unwrap_or(text))?, output: None }),
+        }
+    }
+
+    pub(crate) fn map(self, f: impl Fn(PathBuf) -> PathBuf) -> Self {
+        Self { input: self.input.map(&f), output: self.output.map(&f) }
+    }
+}
+
+impl fmt::Display for CaptureFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part =
+            |key: &str, path: &Option<PathBuf>| path.as_ref().map(|path| format!("{key}={}", path.display()));
+        let parts: Vec<_> =
+            [part("in", &self.input), part("out", &self.output)].into_iter().flatten().collect();
+        f.write_str(&parts.join(","))
+    }
+}
 
 /// The only queue of a capture-file port.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ringroad_port::port_name::PipeSide;
+use crate::catalogue::port_name::PipeSide;
 use ringroad_ring::control_block::Filled;
 use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::FIRST_BUFFER;

@@ -6,7 +6,6 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
-use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
@@ -17,6 +16,8 @@ use ringroad_sze2::client::Card;
 use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES, align};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 use crate::peer::wake_set::WakeSet;
 
@@ -25,16 +26,35 @@ const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
 /// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
 
-/// Opens `queues` channels of the card at `path`.
-///
-/// # Errors
-/// [`DeviceError`]: there is no card, or the channels are not to be had.
-pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+const CHANNEL: PortOption = PortOption::new(
+    "channel",
+    ValueKind::Number { least: 0, most: u16::MAX as u64 },
+    "0",
+    "first channel: queue n has the receive and the transmit channel `channel` + n",
+);
+
+/// Channels of capture cards.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "szedata",
+    spelling: Spelling::Scheme("szedata"),
+    form: "szedata:SOCKET",
+    about: "channels of an SZE2 capture card, as a program has them",
+    page: None,
+    target: Target::Socket,
+    options: &[&CHANNEL],
+    access: Access::Program,
+    plan: |planning| planning.any_queues(),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target, options, plan, .. } = opening;
+    let (path, queues) = (Path::new(target), plan.queues);
     let failed = |source: std::io::Error| DeviceError::Connection {
         name: format!("szedata:{}", path.display()),
         source,
     };
-    let first = wishes.channel.unwrap_or(0);
+    let first = options.device.number(&CHANNEL).unwrap_or(0_u16);
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     for number in 0..queues {
         let channel = first.saturating_add(number);

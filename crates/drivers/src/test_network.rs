@@ -10,6 +10,9 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::catalogue::port_name::PortName;
+use crate::catalogue::{open_device, plan_device};
+use crate::device::{Device, Role};
 use crate::interface::{checked, owned};
 
 /// Runs `test` on a thread in a network namespace of its own, which vanishes with all that is in it.
@@ -26,6 +29,12 @@ pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Opens the device of this name for a program, with one queue and no region.
+pub(crate) fn open(name: &str) -> Device {
+    let name: PortName = name.parse().unwrap();
+    open_device(&name, plan_device(&name, None).unwrap(), Role::Program, None).unwrap()
 }
 
 fn enter_own_namespace() {

@@ -1,10 +1,11 @@
 //! Which ports a client may have the server open. The server may well be root, and its client a program on another machine: files,
 //! sockets and network interfaces are for the command line to allow.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use ringroad::{PortBase, PortName};
+use ringroad::PortName;
+use ringroad::catalogue::{self, Target};
 
 use crate::server::ServerError;
 
@@ -40,17 +41,17 @@ impl Locations {
     /// Why not.
     pub(crate) fn check(&self, location: &str) -> Result<(), String> {
         let name: PortName = location.parse().map_err(|error| format!("{error}"))?;
-        let (what, paths): (&str, Vec<&PathBuf>) = match &name.base {
-            PortBase::Switch { .. } | PortBase::Pipe { .. } | PortBase::Null { .. } => return Ok(()),
-            PortBase::Pcap { input, output } => ("files", input.iter().chain(output).collect()),
-            PortBase::Socket { path, .. } => ("sockets", vec![path]),
-            // Interfaces in their kinds.
-            _ => ("network interfaces", Vec::new()),
+        let Some(device) = name.base.device() else { return Ok(()) };
+        let what = match device.kind.target {
+            Target::Settings => return Ok(()),
+            Target::CaptureFiles => "files",
+            Target::Socket => "sockets",
+            Target::Interface(_) | Target::NewInterface => "network interfaces",
         };
-        if paths.iter().any(|path| leads_up(path)) {
+        if device.paths().iter().any(|path| leads_up(path)) {
             return Err("a path with .. is not taken: give it without".to_owned());
         }
-        let shown = match &name.options.device.netns {
+        let shown = match name.options.device.text(&catalogue::NETNS) {
             Some(netns) => format!("{}{NETNS}{netns}", name.base),
             None => name.base.to_string(),
         };

@@ -2,17 +2,15 @@
 //!
 //! A port is anything packets enter and leave by; it has one or more *queues*, each a pair of directions served by one
 //! worker. [`port_queue::PortQueue`] is the contract between a driver and the datapath; [`frame`] and [`batch`] are what
-//! crosses it, borrowed where the frames lie; [`counters`] and [`drop_cause`] account for every frame; [`port_name`] is
-//! the one grammar in which people name ports; [`clock`] is the only way by which the datapath learns the time; [`impairment`]
+//! crosses it, borrowed where the frames lie; [`counters`] and [`drop_cause`] account for every frame;
+//! [`clock`] is the only way by which the datapath learns the time; [`impairment`]
 //! makes any queue a bad one; [`offload`] finishes frames that their sender left to a card.
 
 pub mod batch;
 pub mod clock;
 pub mod counters;
-pub mod device_options;
 pub mod drop_cause;
 pub mod frame;
 pub mod impairment;
 pub mod offload;
-pub mod port_name;
 pub mod port_queue;

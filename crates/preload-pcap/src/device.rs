@@ -1,9 +1,7 @@
 //! Which device names are Ringroad's, and what opening them asks for.
 
-use ringroad::{Mechanism, OpenOptions, PortBase, PortName};
-
-/// Beginnings of names that no interface has: where the rest of such a name is wrong, Ringroad says what.
-const SCHEMES: [&str; 6] = ["netmap:", "xdp:", "packet:", "null:", "pcap:", "tap:"];
+use ringroad::catalogue::{Access, DeviceName, InterfaceUse, Spelling, kinds};
+use ringroad::{OpenOptions, PortName};
 
 /// Bytes of a slot's buffer unless a name says otherwise.
 const BUFFER_BYTES: u32 = 2048;
@@ -20,11 +18,14 @@ pub(crate) fn is_ours(name: &str) -> bool {
     match name.parse::<PortName>() {
         Ok(parsed) => {
             let plain = !name.starts_with("netmap:") && !name.contains('@');
-            !(plain && matches!(parsed.base, PortBase::Interface { mechanism: Mechanism::Best, .. }))
+            !(plain && parsed.base.device().is_some_and(|device| device.kind.spelling == Spelling::Bare))
         }
         Err(_) => {
-            let switch = name.split_once(':').is_some_and(|(switch, _)| switch.starts_with("vale"));
-            switch || SCHEMES.iter().any(|scheme| name.starts_with(scheme))
+            // The rest of such a name is wrong, and Ringroad says what.
+            let Some((scheme, _)) = name.split_once(':') else { return false };
+            scheme == "netmap"
+                || scheme.starts_with("vale")
+                || kinds().any(|kind| matches!(kind.spelling, Spelling::Scheme(own) if own == scheme))
         }
     }
 }
@@ -44,18 +45,19 @@ pub(crate) struct Wishes {
 /// its own.
 pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
-    let PortBase::Interface { mechanism, .. } = &parsed.base else { return name.to_owned() };
-    let device = &parsed.options.device;
-    let mut options = Vec::new();
-    if wishes.promiscuous && device.promiscuous.is_none() {
-        options.push("promisc=1");
-    }
-    if wishes.immediate && device.immediate.is_none() && *mechanism != Mechanism::Xdp {
-        options.push("immediate=1");
-    }
-    if device.ring_size.is_none() && *mechanism != Mechanism::Packet {
-        options.push(INTERFACE_DESCRIPTORS);
-    }
+    let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };
+    let takes_away = matches!(device.interface(), Some((_, InterfaceUse::Wire)));
+    let wishes = [
+        (wishes.promiscuous, "promisc", "promisc=1"),
+        (wishes.immediate, "immediate", "immediate=1"),
+        (takes_away, "ring-size", INTERFACE_DESCRIPTORS),
+    ];
+    let missing = |key| device.kind.has_option(key) && !parsed.options.device.has(key);
+    let options: Vec<_> = wishes
+        .into_iter()
+        .filter(|(wish, key, _)| *wish && missing(key))
+        .map(|(.., option)| option)
+        .collect();
     if options.is_empty() {
         return name.to_owned();
     }
@@ -66,7 +68,7 @@ pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
 /// How the port of a device is opened.
 pub(crate) fn open_options(name: &str, wishes: Wishes) -> OpenOptions {
     let parsed = name.parse::<PortName>();
-    let interface = parsed.is_ok_and(|parsed| matches!(parsed.base, PortBase::Interface { .. }));
+    let interface = parsed.is_ok_and(|parsed| parsed.base.device().is_some_and(is_wire));
     let slots = wishes.buffer_bytes.map(|bytes| {
         let slots = bytes.div_ceil(BUFFER_BYTES).checked_next_power_of_two().unwrap_or(SLOTS.1);
         slots.clamp(SLOTS.0, SLOTS.1)
@@ -77,20 +79,20 @@ pub(crate) fn open_options(name: &str, wishes: Wishes) -> OpenOptions {
 /// Whether a port lives in the program that opens it, so that no daemon knows of it.
 pub(crate) fn is_without_daemon(name: &str) -> bool {
     let parsed = name.parse::<PortName>();
-    parsed.is_ok_and(|parsed| matches!(parsed.base, PortBase::Null { .. } | PortBase::Pcap { .. }))
+    parsed
+        .is_ok_and(|parsed| parsed.base.device().is_some_and(|device| device.kind.access == Access::Program))
+}
+
+/// Whether a device is an interface's side to the wire.
+fn is_wire(device: &DeviceName) -> bool {
+    matches!(device.interface(), Some((_, InterfaceUse::Wire | InterfaceUse::Copies)))
 }
 
 /// The interface of this network namespace behind a device, if it has one.
 pub(crate) fn interface(name: &str) -> Option<String> {
     let parsed: PortName = name.parse().ok()?;
-    match parsed.base {
-        PortBase::Interface { interface, .. } | PortBase::HostStack { interface }
-            if parsed.options.device.netns.is_none() =>
-        {
-            Some(interface)
-        }
-        _ => None,
-    }
+    let (interface, _) = parsed.base.device()?.interface()?;
+    (!parsed.options.device.has("netns")).then(|| interface.to_owned())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ringroad_control::Connection;
 use ringroad_control::connection::{DEFAULT_TIMEOUT, Introduction};
 use ringroad_control::message::{OpenedPort, PortKind, PortWish, Reply, Request};
+use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::shm::QueueEvents;
-use ringroad_port::port_name::PortName;
 use ringroad_ring::region::Region;
 
 use crate::daemon_start::ensure_daemon;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share, WireId};
 use ringroad_datapath::worker::WorkerConfig;
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
+use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::Role;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::registry::{open_device, plan_device};
 use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
-use ringroad_port::port_name::{PipeSide, PortBase, PortName};
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, PortPlacement};
@@ -207,7 +207,7 @@ impl Embedded {
             PortBase::Pipe { parent, id, side } => {
                 self.open_pipe(name, &format!("{parent}/{id}"), *side, &sizes, options)
             }
-            _ => self.open_device(name, &sizes, options, impairment),
+            PortBase::Device(_) => self.open_device(name, &sizes, options, impairment),
         }
     }
 

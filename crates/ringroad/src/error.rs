@@ -2,9 +2,9 @@
 
 use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;
+use ringroad_drivers::catalogue::port_name::PortNameError;
 use ringroad_drivers::device::DeviceError;
 use ringroad_port::impairment::PlanError;
-use ringroad_port::port_name::PortNameError;
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;
 use ringroad_ring::violation::RingViolation;

@@ -55,10 +55,21 @@ pub use queue::{Interest, Queue};
 pub use ring::{Forwarded, RxRing, TxRing};
 
 pub use ringroad_control as control;
+
+/// The kinds of port, as their drivers describe them.
+pub mod catalogue {
+    pub use ringroad_drivers::catalogue::port_kind::{
+        Access, DeviceName, InterfaceUse, PortKind, Spelling, Target,
+    };
+    pub use ringroad_drivers::catalogue::port_name::COMMON_OPTIONS;
+    pub use ringroad_drivers::catalogue::port_option::{OptionValues, PortOption, ValueKind};
+    pub use ringroad_drivers::catalogue::{NETNS, kinds};
+}
+
+pub use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortNameError};
 pub use ringroad_port::clock::Clock;
 pub use ringroad_port::drop_cause::DropCause;
 pub use ringroad_port::impairment;
-pub use ringroad_port::port_name::{Mechanism, PortBase, PortName, PortNameError};
 pub use ringroad_ring::layout::{Slot, slot_flags};
 pub use ringroad_ring::region::HugePages;
 pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringroad_port::port_name::PortName;
+use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_ring::region::HugePages;
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ impl Port {
     /// [`OpenError`].
     pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, OpenError> {
         let parsed: PortName = name.parse()?;
-        if ringroad_drivers::registry::is_own_device(&parsed.base) {
+        if ringroad_drivers::catalogue::is_own_device(&parsed.base) {
             return crate::embedded::open_device_port(&parsed, options);
         }
         crate::attach::open(name, parsed, options)

@@ -7,6 +7,7 @@ use ringroad_control::{Reply, Request};
 use crate::arguments::{Global, PortSizes};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::port_argument::PortArgument;
 
 /// Make a port that stays until it is detached
 ///
@@ -18,9 +19,9 @@ pub(crate) struct Attach {
     /// Name of the port, such as vale0:a
     #[arg(value_name = "PORT")]
     name: String,
-    /// What serves the port, such as xdp:eth0@mode=native, tap:t0, null:size=60 or pcap:FILE [default: the interface of the
-    /// port's name]
-    #[arg(long, value_name = "DRIVER")]
+    /// What serves the port, such as xdp:eth0@mode=native, tap:t0 or memif:SOCKET; `ringroad kinds` shows all [default:
+    /// the interface of the port's name]
+    #[arg(long, value_name = "DRIVER", value_parser = PortArgument, hide_possible_values = true)]
     driver: Option<String>,
     /// Let the port wait for a program to open it
     #[arg(long, conflicts_with_all = ["driver", "host", "take", "netns", "force"])]

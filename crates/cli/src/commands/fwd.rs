@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::forwarder::{Direction, DirectionCounts, DirectionMode, Junction};
 use crate::output::Output;
 use crate::output::rates::{frame_rate, grouped};
+use crate::port_argument::PortArgument;
 use crate::port_wait::{Demand, Idleness, wait_for_either};
 use crate::run::{Progress, Run, pin};
 
@@ -22,10 +23,10 @@ use crate::run::{Progress, Run, pin};
 #[derive(Debug, Args)]
 pub(crate) struct Fwd {
     /// First port
-    #[arg(value_name = "A")]
+    #[arg(value_name = "A", value_parser = PortArgument, hide_possible_values = true)]
     first: String,
     /// Second port
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", value_parser = PortArgument, hide_possible_values = true)]
     second: String,
     /// What to do with frames, in testpmd's words
     #[arg(long, value_enum, default_value_t = Mode::Io)]

@@ -18,6 +18,7 @@ use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::output::{Output, json};
+use crate::port_argument::PortArgument;
 use crate::run::StopFlag;
 use crate::session_arguments::SessionArguments;
 
@@ -40,10 +41,10 @@ const DRAIN_S: f64 = 0.5;
 #[derive(Debug, Args)]
 pub(crate) struct Gen {
     /// Port to send from
-    #[arg(value_name = "PORT", required_unless_present = "plan")]
+    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true, required_unless_present = "plan")]
     port: Option<String>,
     /// Port where the frames should arrive; may be given several times
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     to: Vec<String>,
     /// Send from each port of --to back to PORT too, with the addresses exchanged
     #[arg(long, requires = "to")]

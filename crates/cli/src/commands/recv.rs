@@ -13,6 +13,7 @@ use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
+use crate::port_argument::PortArgument;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
 
@@ -39,7 +40,7 @@ pub(crate) struct Recv {
 #[derive(Debug, Args)]
 pub(crate) struct Reception {
     /// Port to receive from
-    #[arg(value_name = "PORT")]
+    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     pub(super) port: String,
     /// End after so many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count)]

@@ -19,6 +19,7 @@ use crate::arguments::{Global, PortSizes, RunLimits};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
+use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 
@@ -40,7 +41,7 @@ pub(crate) struct Replay {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Port to send from
-    #[arg(value_name = "PORT")]
+    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     port: String,
     /// Timing: original, max, or a multiple of the original speed such as 2 or 0.5x
     #[arg(long, default_value = "original", conflicts_with = "rate")]

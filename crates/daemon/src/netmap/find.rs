@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ringroad_control::netmap::{ExternalMemory, PortSizes};
-use ringroad_drivers::registry::plan_device_in;
+use ringroad_drivers::catalogue::plan_device_in;
+use ringroad_drivers::catalogue::port_name::{PortName, check_plain_name};
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_port::port_name::{PortName, check_plain_name};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
 use rustix::io::Errno;
 

@@ -1,11 +1,11 @@
 //! What the name in a request means, and under which key a port is kept.
 //!
-//! Names follow the grammar of [`ringroad_port::port_name`], as far as netmap has such ports: what a stranger can call a port, all can print.
+//! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports: what a stranger can call a port, all can print.
 
 use std::fmt;
 
-use ringroad_port::device_options::check_interface_name;
-use ringroad_port::port_name::{check_pipe_id, split_switch_port};
+use ringroad_drivers::catalogue::port_kind::check_interface_name;
+use ringroad_drivers::catalogue::port_name::{check_pipe_id, split_switch_port};
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringroad_control::message::PortWish;
 use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad_datapath::fabric::QueueParts;
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions, check_plain_name};
 use ringroad_drivers::patch::PatchQueue;
-use ringroad_port::port_name::{PortBase, PortName, PortOptions, check_plain_name};
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
 use rustix::io::Errno;
 

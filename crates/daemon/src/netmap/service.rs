@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share, WireId};
+use ringroad_drivers::catalogue::port_kind::{DeviceName, InterfaceUse};
+use ringroad_drivers::catalogue::port_name::PortName;
+use ringroad_drivers::catalogue::{open_device, plan_device, plan_device_in};
 use ringroad_drivers::device::{Device, Role};
-use ringroad_drivers::registry::{open_device, plan_device, plan_device_in};
 use ringroad_drivers::shm::{ShmQueue, Watch};
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_port::port_name::PortName;
 use ringroad_ring::datapath_end::{RxPutEnd, SlotRule, TxTakeEnd};
 use ringroad_ring::layout::Direction;
 use rustix::io::Errno;
@@ -196,7 +197,8 @@ impl NetmapPort {
                     info!(visited = %self.name, "{note}");
                 }
                 let queues = parts(&mut device);
-                let host = matches!(name.base, ringroad_port::port_name::PortBase::HostStack { .. });
+                let host = name.base.device().and_then(DeviceName::interface);
+                let host = matches!(host, Some((_, InterfaceUse::HostStack)));
                 let own = match host {
                     false => self.queue_parts()?,
                     true => {

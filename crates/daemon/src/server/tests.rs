@@ -1,5 +1,6 @@
 //! The loop, one turn at a time, with peers that do as they please. Everything runs in one thread.
 
+use std::io;
 use std::io::{Read, Write};
 
 use ringroad_control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};

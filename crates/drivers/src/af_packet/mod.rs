@@ -24,8 +24,6 @@ use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringroad_port::device_options::{Fanout, TimestampSource};
-
 pub use queue::PacketQueue;
 
 use crate::interface::Interfaces;
@@ -37,6 +35,30 @@ use slots::SlotRing;
 
 /// Ethernet header and two VLAN tags, bytes.
 const LINK_HEADER_BYTES: usize = 22;
+
+/// How AF_PACKET spreads frames over several queues (`PACKET_FANOUT`, packet(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Fanout {
+    /// By flow.
+    #[default]
+    Hash,
+    /// By the processor that the frame came in on.
+    Cpu,
+    /// In turn.
+    RoundRobin,
+    /// By the interface's own queue.
+    Queue,
+}
+
+/// Where timestamps of received frames come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TimestampSource {
+    /// The kernel, when it first sees the frame.
+    #[default]
+    Kernel,
+    /// The interface, where it can; else the kernel.
+    Hardware,
+}
 
 /// What is asked of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]

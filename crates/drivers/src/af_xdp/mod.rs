@@ -26,7 +26,6 @@ use ringroad_bpf::attached::detach_xdp;
 use ringroad_bpf::link::{Link, XdpMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
-use ringroad_port::device_options::XdpMode;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
@@ -35,6 +34,20 @@ pub use queue::XdpQueue;
 use carrier::CarrierProbe;
 use socket::{Binding, XdpSocket};
 use umem::Umem;
+
+/// Which mode of AF_XDP to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum XdpMode {
+    /// The best that the interface offers: zero-copy, else copy in native mode, else generic.
+    #[default]
+    Auto,
+    /// The driver's own memory is the region: fails where it cannot.
+    ZeroCopy,
+    /// One copy by the kernel, in the driver.
+    Native,
+    /// One copy by the kernel, after the driver: works with every interface.
+    Generic,
+}
 
 /// Default number of descriptors of each ring.
 pub const DEFAULT_RING_SIZE: u32 = 2048;

@@ -27,12 +27,13 @@ mod transmit_ring;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringroad_port::device_options::SocketRole;
-use ringroad_port::port_name::PortOptions;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
+use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
@@ -72,9 +73,6 @@ pub enum MemifError {
         /// Path of the socket.
         path: PathBuf,
     },
-    /// A ring that memif cannot have.
-    #[error("rings of {0} descriptors: memif has at most {most}", most = 1u32 << MAX_LOG2_SIZE)]
-    RingSize(u32),
     /// Buffers that cannot be.
     #[error("buffers of {0} bytes: choose from 64 to 65536")]
     BufferBytes(u32),
@@ -95,15 +93,42 @@ fn program_name() -> String {
     concat!("Ringroad ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
-/// Opens a port with `queues` queues at the socket `path`.
-///
-/// # Errors
-/// [`DeviceError`]: the socket cannot be had, the options make no sense, or the kernel has no descriptors or threads left.
-pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, DeviceError> {
-    let wishes = &options.device;
-    let id = wishes.id.unwrap_or(0);
-    let secret = wishes.secret.clone().unwrap_or_default().into_bytes();
-    let log2_ring_size = wishes.ring_size.map(log2_of).transpose()?;
+const ID: PortOption = PortOption::new(
+    "id",
+    ValueKind::Number { least: 0, most: u32::MAX as u64 },
+    "0",
+    "which of the interfaces of one socket",
+);
+/// memif.h, MEMIF_SECRET_SIZE.
+const SECRET: PortOption =
+    PortOption::new("secret", ValueKind::Text { most_bytes: 24 }, "none", "what a client has to know");
+const RING_SIZE: PortOption = PortOption::new(
+    "ring-size",
+    ValueKind::PowerOfTwo { least: 64, most: 1 << MAX_LOG2_SIZE },
+    "1024; of a server 16384",
+    "descriptors of each ring; of a server the most that it takes",
+);
+
+/// memif.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "memif",
+    spelling: Spelling::Scheme("memif"),
+    form: "memif:SOCKET",
+    about: "a program that speaks memif (DPDK's `net_memif`, VPP, libmemif); `buf-size` is of a client's buffers",
+    page: Some("memif.md"),
+    target: Target::Socket,
+    options: &[&ROLE_SERVER, &SOCKET_MODE, &ID, &SECRET, &RING_SIZE],
+    access: Access::Program,
+    plan: |planning| planning.queues_up_to(MAX_QUEUES, "memif"),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target, options, plan, .. } = opening;
+    let (path, queues, wishes) = (Path::new(target), plan.queues, &options.device);
+    let id = wishes.number(&ID).unwrap_or(0);
+    let secret = wishes.text(&SECRET).unwrap_or_default().as_bytes().to_vec();
+    let log2_ring_size = wishes.number(&RING_SIZE).map(|size: u32| size.ilog2() as u8);
     let interface = format!("ringroad/{id}");
 
     let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
@@ -121,12 +146,12 @@ pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, D
     }
     let connections =
         Connections { queues: desks, watch: Arc::clone(&watch), line: Arc::clone(&line), stop: stop.clone() };
-    let role = wishes.role.unwrap_or_default();
+    let role = role(wishes).unwrap_or(SocketRole::Server);
     let (thread, place) = match role {
         SocketRole::Server => {
             let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
             let door = Door::new(Limits { queues, max_log2_ring_size, secret }, line);
-            let place = Place::take(path, id, wishes.socket_mode, Arc::clone(&door))?;
+            let place = Place::take(path, id, socket_mode(wishes), Arc::clone(&door))?;
             let run = move || connections.serve(&door, id, &interface);
             (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(place))
         }
@@ -150,11 +175,6 @@ pub fn open(path: &Path, options: &PortOptions, queues: u16) -> Result<Device, D
     device.peer = Some(watch);
     device.keep = Some(Box::new(MemifPort { _place: place, _thread: thread }));
     Ok(device)
-}
-
-fn log2_of(size: u32) -> Result<u8, MemifError> {
-    let log2 = size.ilog2() as u8;
-    if log2 > MAX_LOG2_SIZE { Err(MemifError::RingSize(size)) } else { Ok(log2) }
 }
 
 fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), MemifError> {

@@ -17,14 +17,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_sze2::card::settings::MAX_CHANNELS;
 use ringroad_sze2::memory::{ChannelGeometry, MemoryError};
 use ringroad_sze2::segment::MAX_FRAME_BYTES;
 use rustix::net::SocketType;
 
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
+use crate::peer::options::{SOCKET_MODE, socket_mode};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
@@ -48,32 +50,56 @@ pub enum Sze2Error {
     /// Its buffers.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A number of channels that it cannot have.
-    #[error("{0} channels: a card has 1 to {MAX_CHANNELS}")]
-    Channels(u16),
 }
 
-/// Makes a card with the socket `path`, served by `queues` queues.
-///
-/// # Errors
-/// [`DeviceError`]: the socket cannot be had, the options make no sense, or the kernel has no descriptors or threads left.
-pub fn open(path: &Path, wishes: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
-    let channels = wishes.channels.unwrap_or(DEFAULT_CHANNELS);
-    if !(1..=MAX_CHANNELS).contains(&channels) {
-        return Err(Sze2Error::Channels(channels).into());
-    }
-    let buffer_bytes = wishes.buffer_bytes.unwrap_or(DEFAULT_BUFFER_BYTES);
-    let block_bytes = wishes.block_bytes.unwrap_or(DEFAULT_BLOCK_BYTES.min(buffer_bytes));
+const CHANNELS: PortOption = PortOption::new(
+    "channels",
+    ValueKind::Number { least: 1, most: MAX_CHANNELS as u64 },
+    "8",
+    "channels in each direction",
+);
+const BUFFER: PortOption = PortOption::new("buffer", ValueKind::Size, "32M", "buffer of each channel, bytes");
+const BLOCK: PortOption =
+    PortOption::new("block", ValueKind::Size, "4M", "blocks of which such a buffer consists, bytes");
+const METADATA: PortOption =
+    PortOption::new("metadata", ValueKind::Flag, "0", "note for each frame when it came, and where");
+const MAC: PortOption = PortOption::new("mac", ValueKind::Mac, "from the path", "the card's address");
+
+/// Capture cards in software.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "sze2",
+    spelling: Spelling::Scheme("sze2"),
+    form: "sze2:SOCKET",
+    about: "an SZE2 capture card in software, which programs open at a UNIX socket",
+    page: Some("sze2.md"),
+    target: Target::Socket,
+    options: &[&SOCKET_MODE, &CHANNELS, &BUFFER, &BLOCK, &METADATA, &MAC],
+    access: Access::Program,
+    plan: |planning| planning.any_queues(),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target, options, plan, .. } = opening;
+    let (path, queues, wishes) = (Path::new(target), plan.queues, &options.device);
+    let channels = wishes.number(&CHANNELS).unwrap_or(DEFAULT_CHANNELS);
+    let buffer_bytes = wishes.number(&BUFFER).unwrap_or(DEFAULT_BUFFER_BYTES);
+    let block_bytes = wishes.number(&BLOCK).unwrap_or(DEFAULT_BLOCK_BYTES.min(buffer_bytes));
     let geometry = ChannelGeometry { buffer_bytes, block_bytes };
     geometry.check().map_err(Sze2Error::from)?;
     let failed = |source| DeviceError::Connection { name: format!("sze2:{}", path.display()), source };
 
-    let address = wishes.mac.unwrap_or_else(|| address_of(path));
-    let card =
-        Card::new(path.display().to_string(), channels, geometry, address, wishes.metadata.unwrap_or(false));
+    let address = wishes.mac(&MAC).unwrap_or_else(|| address_of(path));
+    let card = Card::new(
+        path.display().to_string(),
+        channels,
+        geometry,
+        address,
+        wishes.flag(&METADATA).unwrap_or(false),
+    );
     let card = Arc::new(card);
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
-    let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, wishes.socket_mode)?;
+    let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, socket_mode(wishes))?;
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     let mut wakes = Vec::new();
     for number in 0..queues {

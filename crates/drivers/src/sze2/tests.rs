@@ -5,11 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::catalogue::port_name::{PortName, PortNameError};
 use proptest::prelude::*;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_name::PortName;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_sze2::ChannelState;
@@ -20,8 +20,8 @@ use ringroad_sze2::client::{Card, CardError, Wanted};
 use ringroad_sze2::message::{CardStatus, Request};
 use tempfile::TempDir;
 
+use crate::catalogue::{open_device, plan_device};
 use crate::device::{Device, Role};
-use crate::registry::{open_device, plan_device};
 
 /// A card.
 struct Site {
@@ -422,7 +422,11 @@ fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
 fn cards_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let try_open = |options: &str| {
-        let name: PortName = format!("sze2:{}{options}", folder.path().join("c").display()).parse().unwrap();
+        let name = format!("sze2:{}{options}", folder.path().join("c").display()).parse();
+        let name: PortName = match name {
+            Ok(name) => name,
+            Err(error) => return PortNameError::to_string(&error),
+        };
         let plan = plan_device(&name, None).unwrap();
         open_device(&name, plan, Role::SwitchPort, None).unwrap_err().to_string()
     };

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::device_options::SocketRole;
 use rustix::net::{RecvFlags, SocketType};
 use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut};
 
@@ -15,6 +14,7 @@ use super::back_end::BackEnd;
 use super::vring::Vring;
 use crate::device::DeviceError;
 use crate::peer::handover::Closer;
+use crate::peer::options::SocketRole;
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::watch::PeerWatch;

@@ -7,14 +7,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ringroad_port::device_options::{DeviceOptions, SocketRole};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 
 use self::back_end::{BackEnd, RingDesk};
 use self::connection::Connection;
 use self::queue::VhostQueue;
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
+use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
@@ -29,11 +31,32 @@ mod vring;
 /// Longest frame that a guest's card takes, bytes: what it can leave to be cut.
 const MAX_FRAME_BYTES: u32 = 65535 + 14;
 
-/// Opens the port of a guest whose front end is at `path`, or will be, with up to `queues` pairs of queues.
-///
-/// # Errors
-/// The socket cannot be had, or the system has no descriptors or threads left.
-pub(crate) fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+const OFFLOADS: PortOption = PortOption::new(
+    "offloads",
+    ValueKind::Flag,
+    "1",
+    "offer checksum and segmentation offloads: frames may come unfinished",
+);
+const PACKED: PortOption = PortOption::new("packed", ValueKind::Flag, "1", "offer packed rings");
+
+/// Guests' cards.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "vhost_user",
+    spelling: Spelling::Scheme("vhost-user"),
+    form: "vhost-user:SOCKET",
+    about: "the virtio network card of a guest (QEMU, DPDK's `net_virtio_user`)",
+    page: Some("vhost-user.md"),
+    target: Target::Socket,
+    options: &[&ROLE_SERVER, &SOCKET_MODE, &OFFLOADS, &PACKED],
+    access: Access::Program,
+    plan: |planning| planning.any_queues(),
+    open,
+}];
+
+/// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are planned.
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target, options, plan, .. } = opening;
+    let (path, options, queues) = (Path::new(target), &options.device, plan.queues);
     let name = format!("vhost-user:{}", path.display());
     let failed = |source: std::io::Error| DeviceError::Connection { name: name.clone(), source };
     let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
@@ -48,12 +71,16 @@ pub(crate) fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<
         desks.push(RingDesk { desk: from_desk, wake: Arc::clone(&wake) });
         ports.push(Box::new(VhostQueue::new(wake, from_guest, to_guest)));
     }
-    let offered = features::offered(queues, options.offloads.unwrap_or(true), options.packed.unwrap_or(true));
+    let offered = features::offered(
+        queues,
+        options.flag(&OFFLOADS).unwrap_or(true),
+        options.flag(&PACKED).unwrap_or(true),
+    );
     let watch = Arc::<PeerWatch>::default();
     let back_end = BackEnd::new(offered, desks, Arc::clone(&watch));
-    let role = options.role.unwrap_or_default();
+    let role = role(options).unwrap_or(SocketRole::Server);
     let connection =
-        Connection::start(path, role, options.socket_mode, back_end, closers, Arc::clone(&watch), failed)?;
+        Connection::start(path, role, socket_mode(options), back_end, closers, Arc::clone(&watch), failed)?;
     let side = match role {
         SocketRole::Server => "listens at",
         SocketRole::Client => "connects to",

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::thread;
 
 use ringroad_port::batch::Batch;
-use ringroad_port::device_options::DeviceOptions;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
@@ -74,7 +73,8 @@ fn ring_place(ring: u64, flags: u32) -> VringConfigData {
 impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut device = super::open(&folder.path().join("s"), &DeviceOptions::default(), 1).unwrap();
+        let mut device =
+            crate::test_network::open(&format!("vhost-user:{}", folder.path().join("s").display()));
         let queue = device.queues.pop().unwrap();
         Self { folder, device, queue, front: None, file: memory(MEMORY_BYTES), calls: Vec::new() }
     }

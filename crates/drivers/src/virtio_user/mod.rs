@@ -11,13 +11,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::device_options::{DeviceOptions, SocketRole};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
-use crate::device::{Device, DeviceError};
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_option::{PortOption, ValueKind};
+use crate::device::{Device, DeviceError, DevicePlan};
 use crate::peer::handover::handover;
+use crate::peer::options::{ROLE_CLIENT, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
@@ -35,23 +37,56 @@ mod send_ring;
 mod tests;
 
 /// Entries of each ring where the name does not say.
-const DEFAULT_RING_ENTRIES: u32 = 1024;
+const DEFAULT_RING_ENTRIES: u16 = 1024;
 
-/// Opens a card of `queues` queues for the back end at `path`. It connects when that is there; until then, and in between, there is no room in it
+const OFFLOADS: PortOption = PortOption::new(
+    "offloads",
+    ValueKind::Flag,
+    "0",
+    "accept checksum and segmentation offloads: frames may come unfinished",
+);
+const RING_SIZE: PortOption = PortOption::new(
+    "ring-size",
+    ValueKind::PowerOfTwo { least: 64, most: 32768 },
+    "1024",
+    "entries of each ring",
+);
+const MAC: PortOption = PortOption::new(
+    "mac",
+    ValueKind::Mac,
+    "none",
+    "the card's address, for reports: frames for others are received too",
+);
+
+/// Cards for vhost-user back ends.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "virtio_user",
+    spelling: Spelling::Scheme("virtio-user"),
+    form: "virtio-user:SOCKET",
+    about: "a virtio network card without a machine around it, for a vhost-user switch (OVS-DPDK, testpmd, `vhost-user:` ports); \
+            needs no daemon. The back end must have as many queues",
+    page: None,
+    target: Target::Socket,
+    options: &[&ROLE_CLIENT, &SOCKET_MODE, &OFFLOADS, &RING_SIZE, &MAC],
+    access: Access::Program,
+    plan: |planning| planning.any_queues(),
+    open,
+}];
+
+/// Opens a card for the back end at the target. It connects when that is there; until then, and in between, there is no room in it
 /// for frames, and what a switch sends to it is dropped as `not_bound`.
-///
-/// # Errors
-/// [`DeviceError`]: the socket cannot be had, or the kernel has nothing left.
-pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device, DeviceError> {
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target, options, plan: DevicePlan { queues, .. }, .. } = opening;
+    let (path, options) = (Path::new(target), &options.device);
     let failed = |source: std::io::Error| DeviceError::Connection {
         name: format!("virtio-user:{}", path.display()),
         source,
     };
-    let role = options.role.unwrap_or(SocketRole::Client);
+    let role = role(options).unwrap_or(SocketRole::Client);
     let meeting = match role {
         SocketRole::Client => Meeting::Connect(path.to_owned()),
         SocketRole::Server => {
-            Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, options.socket_mode)?)
+            Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, socket_mode(options))?)
         }
     };
     let watch = Arc::new(PeerWatch::default());
@@ -66,19 +101,19 @@ pub fn open(path: &Path, options: &DeviceOptions, queues: u16) -> Result<Device,
         ports.push(Box::new(VirtioUserQueue::new(held, wakes, Arc::clone(&watch), Arc::clone(&name))));
     }
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
-    let entries = options.ring_size.unwrap_or(DEFAULT_RING_ENTRIES) as u16;
+    let entries = options.number(&RING_SIZE).unwrap_or(DEFAULT_RING_ENTRIES);
     let connection = Connection {
         meeting,
         queues: desks,
         entries,
-        offloads: options.offloads.unwrap_or(false),
+        offloads: options.flag(&OFFLOADS).unwrap_or(false),
         watch: Arc::clone(&watch),
         stop: stop.clone(),
         fault_bell: Arc::new(eventfd::create().map_err(|error| failed(error.into()))?),
     };
     let thread = PeerThread::start("virtio-user", stop, closers, move || connection.run()).map_err(failed)?;
     let side = if role == SocketRole::Server { "server" } else { "client" };
-    let address = options.mac.map(|mac| {
+    let address = options.mac(&MAC).map(|mac| {
         let bytes = mac.map(|byte| format!("{byte:02x}"));
         format!(", mac {}", bytes.join(":"))
     });

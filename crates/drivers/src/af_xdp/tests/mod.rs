@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::af_xdp::XdpMode;
 use ringroad_port::batch::{Batch, Custody};
-use ringroad_port::device_options::XdpMode;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};

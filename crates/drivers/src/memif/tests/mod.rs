@@ -7,16 +7,16 @@ mod hostile_servers;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::catalogue::port_name::PortName;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_name::PortName;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use tempfile::TempDir;
 
+use crate::catalogue::{open_device, plan_device};
 use crate::device::{Device, Role};
 use crate::peer::watch::PeerStatus;
-use crate::registry::{open_device, plan_device};
 
 /// Only a failure waits so long.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,117 @@
+//! `ringroad kinds`.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use ringroad::catalogue::{Access, COMMON_OPTIONS, PortKind, PortOption, Spelling, kinds};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::table::Columns;
+
+/// Show the kinds of port, or all about one of them
+#[derive(Debug, Args)]
+pub(crate) struct Kinds {
+    /// The kind: what stands before the colon of its names, or "interface" or "host"
+    #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(kinds().map(name_of)))]
+    kind: Option<String>,
+}
+
+/// What people call the kind on this command line.
+fn name_of(kind: &PortKind) -> &'static str {
+    match kind.spelling {
+        Spelling::Scheme(scheme) => scheme,
+        Spelling::Bare => "interface",
+        Spelling::Suffix(_) => "host",
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct KindReport {
+    kind: &'static str,
+    driver: &'static str,
+    form: &'static str,
+    about: &'static str,
+    needs_daemon: bool,
+    options: Vec<OptionReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct OptionReport {
+    key: &'static str,
+    values: String,
+    default: &'static str,
+    about: &'static str,
+    for_administrators: bool,
+}
+
+impl OptionReport {
+    fn of(option: &PortOption) -> Self {
+        Self {
+            key: option.key,
+            values: option.value.to_string(),
+            default: option.default,
+            about: option.help,
+            for_administrators: option.for_administrators,
+        }
+    }
+}
+
+impl KindReport {
+    fn of(kind: &PortKind) -> Self {
+        Self {
+            kind: name_of(kind),
+            driver: kind.driver,
+            form: kind.form,
+            about: kind.about,
+            needs_daemon: kind.access == Access::Daemon,
+            options: kind.options.iter().copied().map(OptionReport::of).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let place = if self.needs_daemon { "the daemon opens it" } else { "programs open it in themselves" };
+        let common: Vec<_> = COMMON_OPTIONS.into_iter().map(OptionReport::of).collect();
+        format!(
+            "{}: {}\n\nDriver {}; {place}, or an administrator attaches it to a switch.\n\n{}\n\nEvery port has:\n\n{}",
+            self.form,
+            self.about,
+            self.driver,
+            options_table(&self.options).trim_end(),
+            options_table(&common)
+        )
+    }
+}
+
+fn options_table(options: &[OptionReport]) -> String {
+    let mut columns = Columns::new(&["option", "values", "default", "meaning"]);
+    for option in options {
+        columns.row([
+            option.key.to_owned(),
+            option.values.clone(),
+            option.default.to_owned(),
+            option.about.to_owned(),
+        ]);
+    }
+    columns.lines_or("It has no options of its own.")
+}
+
+impl Kinds {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+        if let Some(wanted) = &self.kind
+            && let Some(kind) = kinds().find(|kind| name_of(kind) == wanted)
+        {
+            return output.result(&KindReport::of(kind), KindReport::text);
+        }
+        let all: Vec<_> = kinds().map(KindReport::of).collect();
+        output.result(&all, |all| {
+            let mut columns = Columns::new(&["name", "port"]);
+            columns.row(["vale0:a".to_owned(), "port a of the learning switch vale0".to_owned()]);
+            columns.row(["x{1 and x}1".to_owned(), "the two ends of a pipe between programs".to_owned()]);
+            for kind in all {
+                columns.row([kind.form.to_owned(), kind.about.to_owned()]);
+            }
+            columns.lines_or("")
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! The kinds of port. Each driver says what its kinds are ([`PortKind`]); names, help, documentation and checks follow from that.
+//!
+//! Adding a kind of port is a folder (or file) with a `KINDS` in it, and a line in [`KINDS`] here.
+
+use ringroad_netdev::namespace::{HeldNamespace, Namespace};
+use ringroad_ring::eventfd;
+
+use self::port_kind::{Access, Opening, Planning, PortKind, Target};
+use self::port_name::{PortBase, PortName};
+use crate::device::{Device, DeviceError, DevicePlan, Role};
+use crate::shm::ShmRegion;
+use crate::{memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
+
+pub mod documentation;
+pub mod port_kind;
+pub mod port_name;
+pub mod port_option;
+
+pub use crate::nic::NETNS;
+
+/// The kinds of each driver, in the order in which people read of them.
+static KINDS: &[&[PortKind]] = &[
+    nic::KINDS,
+    vhost_user::KINDS,
+    virtio_user::KINDS,
+    memif::KINDS,
+    sze2::KINDS,
+    szedata::KINDS,
+    null::KINDS,
+    pcap_file::KINDS,
+];
+
+/// All kinds of port that a device serves.
+pub fn kinds() -> impl Iterator<Item = &'static PortKind> {
+    KINDS.iter().flat_map(|kinds| kinds.iter())
+}
+
+/// How the names of devices look, for messages.
+#[must_use]
+pub fn forms() -> String {
+    kinds().map(|kind| kind.form).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
+#[must_use]
+pub fn is_device(base: &PortBase) -> bool {
+    base.device().is_some()
+}
+
+/// Whether `base` names a device that a program opens in itself.
+#[must_use]
+pub fn is_own_device(base: &PortBase) -> bool {
+    base.device().is_some_and(|device| device.kind.access == Access::Program)
+}
+
+/// Whether `base` names an interface: a name that means another thing in each network namespace.
+#[must_use]
+pub fn is_of_a_namespace(base: &PortBase) -> bool {
+    base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
+}
+
+/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues` is how many are
+/// asked for where the name does not say.
+///
+/// # Errors
+/// [`DeviceError`] where it is plain now that it cannot be opened.
+pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, DeviceError> {
+    let named = name.options.device.text(&NETNS);
+    let netns = named.map(|text| text.parse::<Namespace>()?.hold()).transpose()?;
+    plan_device_in(netns.as_ref(), name, queues)
+}
+
+/// The same, an interface being found in `netns` whatever its name says.
+///
+/// # Errors
+/// As [`plan_device`].
+pub fn plan_device_in(
+    netns: Option<&HeldNamespace>,
+    name: &PortName,
+    queues: Option<u16>,
+) -> Result<DevicePlan, DeviceError> {
+    let device = name.base.device().ok_or_else(|| DeviceError::NotADevice(name.base.to_string()))?;
+    let queues = name.options.queues.or(queues);
+    (device.kind.plan)(&Planning { target: &device.target, options: &name.options, netns, queues })
+}
+
+/// Opens the device that `name` names, as planned; `home` is the region that it shares with its program or with others.
+///
+/// # Errors
+/// [`DeviceError`].
+pub fn open_device(
+    name: &PortName,
+    plan: DevicePlan,
+    role: Role,
+    home: Option<&std::sync::Arc<ShmRegion>>,
+) -> Result<Device, DeviceError> {
+    let device = name.base.device().ok_or_else(|| DeviceError::NotADevice(name.base.to_string()))?;
+    if device.kind.target == Target::Socket {
+        eventfd::prepare().map_err(DeviceError::NoWaking)?;
+    }
+    (device.kind.open)(Opening { target: &device.target, options: &name.options, plan, role, home })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_have_one_spelling_and_no_option_hides_a_common_one() {
+        let mut spellings = HashSet::new();
+        for kind in kinds() {
+            assert!(spellings.insert(format!("{:?}", kind.spelling)), "{}", kind.form);
+            let mut keys: HashSet<_> = port_name::COMMON_OPTIONS.iter().map(|option| option.key).collect();
+            for option in kind.options {
+                assert!(keys.insert(option.key), "{}: {}", kind.form, option.key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_of_each_kind_is_a_name_of_that_kind() {
+        for kind in kinds() {
+            let name: PortName = kind.form.parse().unwrap();
+            assert_eq!(name.base.device().unwrap().kind, kind);
+        }
+    }
+}

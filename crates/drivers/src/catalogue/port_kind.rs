@@ -1,0 +1,267 @@
+//! What a driver says of a kind of port. Names, help, documentation and checks follow from it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringroad_netdev::namespace::HeldNamespace;
+
+use super::port_name::PortOptions;
+use super::port_option::PortOption;
+use crate::device::{Device, DeviceError, DevicePlan, Role};
+use crate::pcap_file::CaptureFiles;
+use crate::shm::ShmRegion;
+
+/// Longest name of an interface, bytes (IFNAMSIZ without its NUL, linux/if.h).
+pub const MAX_INTERFACE_BYTES: usize = 15;
+
+/// A kind of port that a device serves. Each driver has one for each way to name its ports.
+pub struct PortKind {
+    /// Name of the driver in reports and metrics.
+    pub driver: &'static str,
+    /// How its names are told from others.
+    pub spelling: Spelling,
+    /// How its names look, such as `memif:SOCKET`.
+    pub form: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// The page of the documentation that tells more, below `docs/`.
+    pub page: Option<&'static str>,
+    /// What its names name.
+    pub target: Target,
+    /// The options that it has beside those of every port.
+    pub options: &'static [&'static PortOption],
+    /// Who opens it.
+    pub access: Access,
+    /// Looks at what a port needs.
+    pub(crate) plan: fn(&Planning<'_>) -> Result<DevicePlan, DeviceError>,
+    /// Opens a port as planned.
+    pub(crate) open: fn(Opening<'_>) -> Result<Device, DeviceError>,
+}
+
+/// How the names of a kind are told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// A scheme and a colon stand before the target.
+    Scheme(&'static str),
+    /// The target stands alone.
+    Bare,
+    /// A character stands behind the target.
+    Suffix(char),
+}
+
+/// What the names of a kind name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Nothing outside of the program: the kind's own options stand in its place.
+    Settings,
+    /// Capture files.
+    CaptureFiles,
+    /// A network interface that exists.
+    Interface(InterfaceUse),
+    /// A network interface that is made with the port. The kernel chooses a name where there is none.
+    NewInterface,
+    /// The path of a UNIX socket.
+    Socket,
+}
+
+/// What a port takes of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterfaceUse {
+    /// Copies of frames; the host stack keeps the interface.
+    Copies,
+    /// The frames from the wire, which the host stack gets no more.
+    Wire,
+    /// The frames that the host stack sends and receives.
+    HostStack,
+}
+
+/// Who opens the ports of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The program that wants one, in itself: it needs no privilege, and nobody else has a use for it.
+    Program,
+    /// The daemon, for users who are permitted to have one.
+    Daemon,
+}
+
+/// What a driver plans a port by.
+pub(crate) struct Planning<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) options: &'a PortOptions,
+    /// Where an interface is found; `None` for the namespace of this thread.
+    pub(crate) netns: Option<&'a HeldNamespace>,
+    /// Queues asked for, if any number was.
+    pub(crate) queues: Option<u16>,
+}
+
+impl Planning<'_> {
+    /// A port with as many queues as are asked for, else one.
+    pub(crate) fn any_queues(&self) -> Result<DevicePlan, DeviceError> {
+        Ok(DevicePlan::queues(self.queues.unwrap_or(1)))
+    }
+
+    /// The same, where the driver has up to `most`.
+    pub(crate) fn queues_up_to(&self, most: u16, driver: &'static str) -> Result<DevicePlan, DeviceError> {
+        match self.queues.unwrap_or(1) {
+            queues if (1..=most).contains(&queues) => Ok(DevicePlan::queues(queues)),
+            asked => Err(DeviceError::Queues { driver, most, asked }),
+        }
+    }
+}
+
+/// What a driver opens a port by.
+pub(crate) struct Opening<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) options: &'a PortOptions,
+    pub(crate) plan: DevicePlan,
+    pub(crate) role: Role,
+    /// The region that the device shares with its program or with others.
+    pub(crate) home: Option<&'a Arc<ShmRegion>>,
+}
+
+impl PortKind {
+    /// Whether its ports have the option `key` of their own.
+    #[must_use]
+    pub fn has_option(&self, key: &str) -> bool {
+        self.options.iter().any(|option| option.key == key)
+    }
+
+    /// The keys of its options, for people.
+    pub(crate) fn option_keys(&self) -> String {
+        let keys: Vec<_> = self.options.iter().map(|option| option.key).collect();
+        if keys.is_empty() { "none of its own".to_owned() } else { keys.join(", ") }
+    }
+
+    /// What people call a port of this kind.
+    pub(crate) fn noun(&self) -> String {
+        match self.spelling {
+            Spelling::Scheme(scheme) => format!("{scheme} port"),
+            Spelling::Bare | Spelling::Suffix(_) => format!("port like {}", self.form),
+        }
+    }
+}
+
+impl PartialEq for PortKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.spelling == other.spelling
+    }
+}
+
+impl Eq for PortKind {}
+
+impl fmt::Debug for PortKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.form)
+    }
+}
+
+impl Target {
+    /// Checks what stands for the target in a name, and spells it in its one way.
+    pub(crate) fn read(self, text: &str) -> Result<String, String> {
+        match self {
+            Self::CaptureFiles => return Ok(CaptureFiles::read(text)?.to_string()),
+            Self::Interface(_) => check_interface_name(text)?,
+            Self::NewInterface if !text.is_empty() => check_interface_name(text)?,
+            Self::Socket if text.is_empty() => return Err("the path of the socket is missing".into()),
+            // Settings are read as options.
+            Self::Settings | Self::NewInterface | Self::Socket => {}
+        }
+        Ok(text.to_owned())
+    }
+
+    /// Whether it is an interface, whose name means another one in each network namespace.
+    #[must_use]
+    pub fn is_of_a_namespace(self) -> bool {
+        matches!(self, Self::Interface(_) | Self::NewInterface)
+    }
+}
+
+/// A name of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceName {
+    /// What kind of port it is.
+    pub kind: &'static PortKind,
+    /// What it names, as [`PortKind::target`] says.
+    pub target: String,
+}
+
+impl DeviceName {
+    /// The interface that it names, if it names one that exists.
+    #[must_use]
+    pub fn interface(&self) -> Option<(&str, InterfaceUse)> {
+        match self.kind.target {
+            Target::Interface(of_it) => Some((&self.target, of_it)),
+            _ => None,
+        }
+    }
+
+    /// The files and sockets that it names.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match self.kind.target {
+            Target::Socket => vec![self.target.clone().into()],
+            Target::CaptureFiles => {
+                let files = CaptureFiles::read(&self.target).unwrap_or_default();
+                files.input.into_iter().chain(files.output).collect()
+            }
+            Target::Settings | Target::Interface(_) | Target::NewInterface => Vec::new(),
+        }
+    }
+
+    /// The same name with its paths as they are seen from `folder`.
+    #[must_use]
+    pub fn with_absolute_paths(&self, folder: &Path) -> Self {
+        let target = match self.kind.target {
+            Target::Socket => folder.join(&self.target).display().to_string(),
+            Target::CaptureFiles => {
+                CaptureFiles::read(&self.target).unwrap_or_default().map(|path| folder.join(path)).to_string()
+            }
+            Target::Settings | Target::Interface(_) | Target::NewInterface => self.target.clone(),
+        };
+        Self { kind: self.kind, target }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind.spelling {
+            Spelling::Scheme(scheme) => write!(f, "{scheme}:{}", self.target),
+            Spelling::Bare => f.write_str(&self.target),
+            Spelling::Suffix(suffix) => write!(f, "{}{suffix}", self.target),
+        }
+    }
+}
+
+/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in names.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn check_interface_name(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("the interface is missing".into());
+    }
+    if name.len() > MAX_INTERFACE_BYTES {
+        return Err(format!("the interface {name:?} is longer than {MAX_INTERFACE_BYTES} bytes"));
+    }
+    if name == "." || name == ".." {
+        return Err(format!("no interface can be called {name:?}"));
+    }
+    match name.chars().find(|&c| c.is_whitespace() || c.is_control() || "/:@{}^*".contains(c)) {
+        Some(odd) => Err(format!("the interface {name:?} holds {odd:?}")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_interface_has_are_refused() {
+        for name in ["", "..", "a b", "a/b", "abcdefghijklmnop", "x^"] {
+            assert!(check_interface_name(name).is_err(), "{name:?}");
+        }
+        assert_eq!(check_interface_name("enp3s0f1np1.100"), Ok(()));
+    }
+}

@@ -1,0 +1,478 @@
+//! The grammar of port names, one for library, CLI and daemon.
+//!
+//! ```text
+//! name    := base { "@" option { "," option } }
+//! base    := "vale" ID ":" PORT        port PORT of switch valeID
+//!          | PARENT "{" ID             master end of a pipe        (also netmap:PARENT{ID)
+//!          | PARENT "}" ID             slave end of the same pipe
+//!          | SCHEME ":" TARGET         a device, as the catalogue has its kind
+//!          | [ "netmap:" ] IFACE       a network interface
+//!          | [ "netmap:" ] IFACE "^"   the host stack's side of it
+//! option  := [ "conf:" ] KEY [ "=" VALUE ]
+//! ID      := letters, digits, underscore (empty for the switch "vale:")
+//! ```
+//!
+//! Which keys a port has says [`COMMON_OPTIONS`], and its kind for devices.
+//!
+//! Names are netmap's where netmap has them: a switch name and a port name have at most 15 bytes each.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use ringroad_ring::geometry::{BUFFER_BYTES_RANGE, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
+
+use super::port_kind::{DeviceName, PortKind, Spelling, Target};
+use super::port_option::{OptionValues, PortOption, ValueKind};
+use super::{forms, kinds};
+
+/// Longest switch, port or pipe name, bytes.
+pub const MAX_NAME_BYTES: usize = 15;
+
+/// Side of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PipeSide {
+    /// `{`
+    Master,
+    /// `}`
+    Slave,
+}
+
+impl PipeSide {
+    /// The other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Master => Self::Slave,
+            Self::Slave => Self::Master,
+        }
+    }
+}
+
+/// What kind of port a name means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortBase {
+    /// A port of a switch.
+    Switch {
+        /// Switch, with its `vale` prefix.
+        switch: String,
+        /// Port on the switch.
+        port: String,
+    },
+    /// An end of a pipe.
+    Pipe {
+        /// Name before the brace.
+        parent: String,
+        /// Identifier behind it.
+        id: String,
+        /// Which end.
+        side: PipeSide,
+    },
+    /// A device.
+    Device(DeviceName),
+}
+
+/// Wishes that a name can carry; `None` leaves the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PortOptions {
+    /// Name of a port whose region this one shares, so that buffers can be exchanged between them.
+    pub share: Option<String>,
+    /// Number of queues.
+    pub queues: Option<u16>,
+    /// Slots per ring.
+    pub slots: Option<u32>,
+    /// Size of a buffer, bytes.
+    pub buffer_bytes: Option<u32>,
+    /// Buffers besides those in slots.
+    pub extra_buffers: Option<u32>,
+    /// The options that its kind alone has.
+    pub device: OptionValues,
+}
+
+/// A parsed port name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortName {
+    /// The port.
+    pub base: PortBase,
+    /// Wishes.
+    pub options: PortOptions,
+}
+
+const QUEUES: PortOption = PortOption::new(
+    "queues",
+    ValueKind::Number { least: 1, most: MAX_QUEUES as u64 },
+    "1; of an interface as many as it has",
+    "ring pairs; `rings` is the same",
+);
+const SLOTS: PortOption = PortOption::new(
+    "slots",
+    ValueKind::Number { least: *SLOTS_RANGE.start() as u64, most: *SLOTS_RANGE.end() as u64 },
+    "1024",
+    "slots of each ring; one always stays unused",
+);
+const BUFFER_BYTES: PortOption = PortOption::new(
+    "buf-size",
+    ValueKind::Number { least: *BUFFER_BYTES_RANGE.start() as u64, most: *BUFFER_BYTES_RANGE.end() as u64 },
+    "2048",
+    "bytes of a buffer, a multiple of 64; a longer frame takes several slots, 64 at most",
+);
+const EXTRA_BUFFERS: PortOption = PortOption::new(
+    "extra-bufs",
+    ValueKind::Number { least: 0, most: MAX_EXTRA_BUFFERS as u64 },
+    "0",
+    "buffers beside those in slots",
+);
+const SHARE: PortOption = PortOption::new(
+    "share",
+    ValueKind::Text { most_bytes: 4096 },
+    "a region of its own",
+    "lie in the region of this port, which is open and which the user may have: the two ports can exchange buffers. A region has \
+     room for four ports, for one where memory ran short",
+);
+
+/// The options that every port has.
+pub const COMMON_OPTIONS: [&PortOption; 5] = [&QUEUES, &SLOTS, &BUFFER_BYTES, &EXTRA_BUFFERS, &SHARE];
+
+/// Why a name does not parse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("port name {name:?}: {problem}")]
+pub struct PortNameError {
+    /// The name as given.
+    pub name: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FromStr for PortName {
+    type Err = PortNameError;
+
+    fn from_str(text: &str) -> Result<Self, PortNameError> {
+        Self::parse(text).map_err(|problem| PortNameError { name: text.to_owned(), problem })
+    }
+}
+
+impl PortName {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('\0') {
+            return Err("it holds a NUL byte".into());
+        }
+        // A file name may hold anything.
+        let takes_options = scheme_of(text).is_none_or(|(kind, _)| kind.target != Target::CaptureFiles);
+        let (base, options) = match text.split_once('@').filter(|_| takes_options) {
+            Some((base, options)) => (parse_base(base).map_err(with_forms)?, Some(options)),
+            None => (parse_base(text).map_err(with_forms)?, None),
+        };
+        let kind = match &base {
+            PortBase::Device(device) => Some(device),
+            PortBase::Switch { .. } | PortBase::Pipe { .. } => None,
+        };
+        let settings = kind.filter(|device| device.kind.target == Target::Settings);
+        let settings = settings.map(|device| device.target.as_str());
+        let mut all = PortOptions::default();
+        for part in settings.into_iter().chain(options).flat_map(|text| text.split('@')) {
+            for item in part.strip_prefix("conf:").unwrap_or(part).split(',') {
+                // `null:` has no settings, which is no option without a name.
+                if !(item.is_empty() && settings.is_some()) {
+                    all.set(item, kind.map(|device| device.kind))?;
+                }
+            }
+        }
+        Ok(Self { base, options: all })
+    }
+
+    /// The same name with the paths of files and sockets as they are seen from `folder`, and the same options.
+    #[must_use]
+    pub fn text_with_absolute_paths(text: &str, folder: &Path) -> String {
+        let Ok(Self { base: PortBase::Device(device), .. }) = text.parse() else { return text.to_owned() };
+        let absolute = device.with_absolute_paths(folder);
+        if device == absolute {
+            return text.to_owned();
+        }
+        let options = text.split_once('@').filter(|_| device.kind.target != Target::CaptureFiles);
+        match options {
+            Some((_, options)) => format!("{absolute}@{options}"),
+            None => absolute.to_string(),
+        }
+    }
+}
+
+impl PortOptions {
+    /// Takes an option of a port of this kind; `None` is a port without a device.
+    fn set(&mut self, item: &str, kind: Option<&PortKind>) -> Result<(), String> {
+        let item = item.replacen("share:port=", "share=", 1);
+        let (key, value) = match item.split_once('=') {
+            Some((key, value)) => (key.replace('_', "-"), Some(value)),
+            None => (item.replace('_', "-"), None),
+        };
+        let key = if key == "rings" { QUEUES.key } else { key.as_str() };
+        if let Some(option) = COMMON_OPTIONS.iter().find(|option| option.key == key) {
+            let mut given = OptionValues::default();
+            given.set(option, value)?;
+            self.queues = given.number(&QUEUES).or(self.queues);
+            self.slots = given.number(&SLOTS).or(self.slots);
+            self.buffer_bytes = given.number(&BUFFER_BYTES).or(self.buffer_bytes);
+            self.extra_buffers = given.number(&EXTRA_BUFFERS).or(self.extra_buffers);
+            if let Some(port) = given.text(&SHARE) {
+                self.share = Some(port.to_owned());
+            }
+            return Ok(());
+        }
+        let own = kind.map(|kind| kind.options).unwrap_or_default();
+        if let Some(option) = own.iter().find(|option| option.key == key) {
+            return self.device.set(option, value);
+        }
+        let (noun, keys) = match kind {
+            Some(kind) => (kind.noun(), kind.option_keys()),
+            None => ("port without a device".to_owned(), "none of its own".to_owned()),
+        };
+        let common = COMMON_OPTIONS.map(|option| option.key).join(", ");
+        let elsewhere: Vec<_> = kinds().filter(|kind| kind.has_option(key)).map(|kind| kind.form).collect();
+        let elsewhere = match elsewhere.as_slice() {
+            [] => String::new(),
+            forms => format!("; {key} is an option of {}", forms.join(", ")),
+        };
+        Err(format!("a {noun} has no option {key}{elsewhere}; it has {keys}, and like every port {common}"))
+    }
+
+    /// The first option that is given and that the daemon takes from administrators only.
+    #[must_use]
+    pub fn for_administrators(&self) -> Option<&'static str> {
+        let options = kinds().flat_map(|kind| kind.options).filter(|option| option.for_administrators);
+        options.map(|option| option.key).find(|key| self.device.has(key))
+    }
+}
+
+impl PortBase {
+    /// The device that it names, if it names one.
+    #[must_use]
+    pub fn device(&self) -> Option<&DeviceName> {
+        match self {
+            Self::Device(device) => Some(device),
+            Self::Switch { .. } | Self::Pipe { .. } => None,
+        }
+    }
+}
+
+/// The kind whose scheme stands at the beginning of a name, and what follows it.
+fn scheme_of(text: &str) -> Option<(&'static PortKind, &str)> {
+    let (scheme, target) = text.split_once(':')?;
+    let kind = kinds().find(|kind| matches!(kind.spelling, Spelling::Scheme(own) if own == scheme))?;
+    Some((kind, target))
+}
+
+/// The problem of a name whose base is wrong, with what names look like.
+fn with_forms(problem: String) -> String {
+    format!("{problem}; names look like vale0:a, x{{1, x}}1, {}", forms())
+}
+
+fn device(kind: &'static PortKind, target: &str) -> Result<PortBase, String> {
+    Ok(PortBase::Device(DeviceName { kind, target: kind.target.read(target)? }))
+}
+
+fn parse_base(text: &str) -> Result<PortBase, String> {
+    if let Some((kind, target)) = scheme_of(text) {
+        return device(kind, target);
+    }
+    let plain = text.strip_prefix("netmap:").unwrap_or(text);
+    if let Some(brace) = plain.find(['{', '}']) {
+        let (parent, rest) = plain.split_at(brace);
+        let side = if rest.starts_with('{') { PipeSide::Master } else { PipeSide::Slave };
+        let id = rest.get(1..).unwrap_or("");
+        check_identifier("the name before the brace", parent, ":.-")?;
+        check_pipe_id(id)?;
+        return Ok(PortBase::Pipe { parent: parent.to_owned(), id: id.to_owned(), side });
+    }
+    if let Some((scheme, _)) = plain.split_once(':') {
+        if !scheme.starts_with("vale") {
+            return Err(format!("there is no scheme {scheme:?}"));
+        }
+        let (switch, port) = split_switch_port(plain)?;
+        return Ok(PortBase::Switch { switch: switch.to_owned(), port: port.to_owned() });
+    }
+    let by_suffix = kinds().find_map(|kind| match kind.spelling {
+        Spelling::Suffix(suffix) => plain.strip_suffix(suffix).map(|target| (kind, target)),
+        Spelling::Bare | Spelling::Scheme(_) => None,
+    });
+    let bare = || kinds().find(|kind| kind.spelling == Spelling::Bare).map(|kind| (kind, plain));
+    let (kind, target) = by_suffix.or_else(bare).ok_or("no kind of port has such a name")?;
+    device(kind, target)
+}
+
+/// Switch and port of a name such as `vale0:a`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
+    let (switch, port) = text.split_once(':').ok_or("a port of a switch is valeID:PORT")?;
+    if !switch.starts_with("vale") {
+        return Err(format!("the switch {switch:?} does not begin with vale"));
+    }
+    check_identifier("the switch", switch, "")?;
+    // An interface attached with its host stack has two ports, eth0 and eth0^.
+    check_identifier("the port", port, ".-^")?;
+    Ok((switch, port))
+}
+
+/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_plain_name(name: &str) -> Result<(), String> {
+    check_identifier("the port", name, ".-")
+}
+
+/// Checks what stands behind the brace of a pipe's name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_pipe_id(id: &str) -> Result<(), String> {
+    check_identifier("the pipe's id", id, "")
+}
+
+fn check_identifier(what: &str, text: &str, besides: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err(format!("{what} is empty"));
+    }
+    if text.len() > MAX_NAME_BYTES {
+        return Err(format!("{what} {text:?} is longer than {MAX_NAME_BYTES} bytes"));
+    }
+    match text.chars().find(|&c| !(c.is_ascii_alphanumeric() || c == '_' || besides.contains(c))) {
+        Some(odd) => Err(format!("{what} {text:?} holds {odd:?}")),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Display for PortBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch { switch, port } => write!(f, "{switch}:{port}"),
+            Self::Pipe { parent, id, side: PipeSide::Master } => write!(f, "{parent}{{{id}"),
+            Self::Pipe { parent, id, side: PipeSide::Slave } => write!(f, "{parent}}}{id}"),
+            Self::Device(device) => write!(f, "{device}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn base(text: &str) -> PortBase {
+        text.parse::<PortName>().unwrap().base
+    }
+
+    #[test]
+    fn names_of_every_kind_parse() {
+        assert_eq!(base("vale0:a"), PortBase::Switch { switch: "vale0".into(), port: "a".into() });
+        assert_eq!(
+            base("netmap:x}1"),
+            PortBase::Pipe { parent: "x".into(), id: "1".into(), side: PipeSide::Slave }
+        );
+        for (text, form, target) in [
+            ("eth0", "eth0", "eth0"),
+            ("netmap:eth0", "eth0", "eth0"),
+            ("netmap:eth0^", "eth0^", "eth0"),
+            ("xdp:eth0", "xdp:eth0", "eth0"),
+            ("packet:eth0@fanout=cpu", "packet:eth0", "eth0"),
+            ("tap:", "tap:t0", ""),
+            ("null:size=1514,copy=1", "null:size=60,copy=0,no-rx=0", "size=1514,copy=1"),
+            ("pcap:in=a,b.pcap,out=c@d.pcapng", "pcap:FILE", "in=a,b.pcap,out=c@d.pcapng"),
+            ("vhost-user:/run/a:b.sock", "vhost-user:SOCKET", "/run/a:b.sock"),
+            ("virtio-user:s", "virtio-user:SOCKET", "s"),
+            ("memif:/s@id=3", "memif:SOCKET", "/s"),
+            ("sze2:/s", "sze2:SOCKET", "/s"),
+            ("szedata:/s", "szedata:SOCKET", "/s"),
+        ] {
+            let PortBase::Device(device) = base(text) else { panic!("{text}") };
+            assert_eq!((device.kind.form, device.target.as_str()), (form, target), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_are_options_of_their_kind() {
+        let name: PortName = "null:size=100,copy@queues=2".parse().unwrap();
+        assert!(name.options.device.has("size") && name.options.device.has("copy"));
+        assert_eq!(name.options.queues, Some(2));
+        assert_eq!("null:".parse::<PortName>().unwrap().options, PortOptions::default());
+    }
+
+    #[test]
+    fn paths_of_files_and_sockets_become_absolute_and_nothing_else_changes() {
+        let folder = Path::new("/here");
+        for (text, absolute) in [
+            ("sze2:card.sock", "sze2:/here/card.sock"),
+            ("memif:m@role=client", "memif:/here/m@role=client"),
+            ("vhost-user:/s", "vhost-user:/s"),
+            ("pcap:a@b", "pcap:in=/here/a@b"),
+            ("pcap:in=a,out=/b", "pcap:in=/here/a,out=/b"),
+            ("eth0@netns=blue", "eth0@netns=blue"),
+            ("vale0:a", "vale0:a"),
+            ("memif:", "memif:"),
+        ] {
+            assert_eq!(PortName::text_with_absolute_paths(text, folder), absolute);
+        }
+    }
+
+    #[test]
+    fn options_that_take_something_from_others_are_known() {
+        let of = |text: &str| text.parse::<PortName>().unwrap().options.for_administrators();
+        assert_eq!(of("eth0@force,promisc=0"), Some("force"));
+        assert_eq!(of("eth0@promisc=0"), None);
+    }
+
+    #[test]
+    fn options_are_read_in_netmaps_spelling_too() {
+        for text in
+            ["vale1:p@conf:rings=4,slots=256@share=vale1:q", "vale1:p@share=vale1:q,rings=4,slots=256"]
+        {
+            let name: PortName = text.parse().unwrap();
+            assert_eq!(name.options.queues, Some(4), "{text}");
+            assert_eq!(name.options.slots, Some(256), "{text}");
+            assert_eq!(name.options.share.as_deref(), Some("vale1:q"), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_names_say_what_is_wrong() {
+        for (text, part) in [
+            ("", "the interface is missing"),
+            ("an interface", "' '"),
+            ("xdp:", "interface is missing"),
+            ("xdp:eth0^", "'^'"),
+            ("eth0@mode=fast", "mode"),
+            ("vale0:a@promisc", "promisc"),
+            ("eth0@mac=02:00", "mac"),
+            ("memif:", "path"),
+            ("vhost-user:/s@id=1", "vhost-user port has no option id"),
+            ("eth0@role=client", "memif"),
+            ("vale0:a@secret=x", "memif"),
+            ("bridge:a", "bridge"),
+            ("vale0:", "the port is empty"),
+            ("vale0:a b", "' '"),
+            ("vale0:abcdefghijklmnopq", "longer"),
+            ("x{", "id is empty"),
+            ("{1", "before the brace"),
+            ("null:size=3", "size"),
+            ("pcap:", "file"),
+            ("vale0:a@slots=many", "number"),
+            ("vale0:a@colour=3", "colour"),
+        ] {
+            let error = text.parse::<PortName>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?} gave {error:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".*") {
+            let _ = text.parse::<PortName>();
+        }
+
+        #[test]
+        fn what_is_shown_parses_to_the_same(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9}|(vhost-user|virtio-user|memif):[a-z/.:]{1,9})") {
+            let name: PortName = text.parse().unwrap();
+            prop_assert_eq!(name.base.to_string().parse::<PortName>().unwrap(), name);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Options of port names: what each option is, how its value reads, and the values that one name gives.
+
+use std::fmt;
+
+/// One option that a kind of port has, such as `ring-size=N`.
+#[derive(Debug)]
+pub struct PortOption {
+    /// What stands before the `=`.
+    pub key: &'static str,
+    /// Which values it takes.
+    pub value: ValueKind,
+    /// What holds where a name does not give it, for people.
+    pub default: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// Whether the daemon takes it from administrators only.
+    pub for_administrators: bool,
+}
+
+impl PortOption {
+    /// An option that every user may give.
+    #[must_use]
+    pub const fn new(key: &'static str, value: ValueKind, default: &'static str, help: &'static str) -> Self {
+        Self { key, value, default, help, for_administrators: false }
+    }
+}
+
+/// Which values an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueKind {
+    /// 0 or 1; the key alone means 1.
+    Flag,
+    /// A whole number in a range.
+    Number {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// A power of two in a range.
+    PowerOfTwo {
+        /// The smallest.
+        least: u64,
+        /// The largest.
+        most: u64,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any text that is not empty, of so many bytes at most.
+    Text {
+        /// The longest, bytes.
+        most_bytes: usize,
+    },
+    /// A unicast Ethernet address.
+    Mac,
+    /// Permissions of a file, in octal.
+    Permissions,
+    /// Bytes; K, M and G stand for powers of 1024.
+    Size,
+}
+
+impl fmt::Display for ValueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => write!(f, "0 or 1"),
+            Self::Number { least, most } if *most >= u64::from(u32::MAX) => write!(f, "from {least}"),
+            Self::Number { least, most } => write!(f, "{least} to {most}"),
+            Self::PowerOfTwo { least, most } => write!(f, "a power of two from {least} to {most}"),
+            Self::Word(words) => write!(f, "{}", words.join(", ")),
+            Self::Text { most_bytes } => write!(f, "text of up to {most_bytes} bytes"),
+            Self::Mac => write!(f, "six bytes, like 02:00:00:00:00:01, the first one even"),
+            Self::Permissions => write!(f, "permissions in octal, like 660"),
+            Self::Size => write!(f, "a size, like 32M"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Value {
+    /// A flag, a number, a size, permissions, or the place of a word in its list.
+    Number(u64),
+    Text(String),
+    Mac([u8; 6]),
+}
+
+/// The options that one name gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct OptionValues(Vec<(&'static str, Value)>);
+
+impl OptionValues {
+    /// Takes an option with its value from a name. The last of several values counts.
+    ///
+    /// # Errors
+    /// What is wrong with the value, for people.
+    pub(crate) fn set(&mut self, option: &PortOption, value: Option<&str>) -> Result<(), String> {
+        let value = read(option, value)?;
+        match self.0.binary_search_by_key(&option.key, |(key, _)| key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (option.key, value)),
+        }
+        Ok(())
+    }
+
+    fn get(&self, option: &PortOption) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| *key == option.key).map(|(_, value)| value)
+    }
+
+    /// Whether the name gives the option `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(given, _)| *given == key)
+    }
+
+    /// The value of a flag.
+    #[must_use]
+    pub fn flag(&self, option: &PortOption) -> Option<bool> {
+        self.number(option).map(|number: u64| number != 0)
+    }
+
+    /// The value of a number, of a size (bytes), or of permissions.
+    #[must_use]
+    pub fn number<T: TryFrom<u64>>(&self, option: &PortOption) -> Option<T> {
+        match self.get(option)? {
+            Value::Number(number) => T::try_from(*number).ok(),
+            Value::Text(_) | Value::Mac(_) => None,
+        }
+    }
+
+    /// What the word that is given stands for: `meanings` has one entry for each word of the option, in their order.
+    #[must_use]
+    pub fn word<T: Copy>(&self, option: &PortOption, meanings: &[T]) -> Option<T> {
+        meanings.get(self.number::<usize>(option)?).copied()
+    }
+
+    /// The value of a text.
+    #[must_use]
+    pub fn text(&self, option: &PortOption) -> Option<&str> {
+        match self.get(option)? {
+            Value::Text(text) => Some(text),
+            Value::Number(_) | Value::Mac(_) => None,
+        }
+    }
+
+    /// The value of an address.
+    #[must_use]
+    pub fn mac(&self, option: &PortOption) -> Option<[u8; 6]> {
+        match self.get(option)? {
+            Value::Mac(mac) => Some(*mac),
+            Value::Number(_) | Value::Text(_) => None,
+        }
+    }
+}
+
+fn read(option: &PortOption, given: Option<&str>) -> Result<Value, String> {
+    let key = option.key;
+    let text = || given.filter(|text| !text.is_empty()).ok_or_else(|| format!("option {key} needs a value"));
+    let bad = || {
+        let given = given.unwrap_or_default();
+        match option.value {
+            ValueKind::Flag | ValueKind::Word(_) => {
+                format!("option {key} is {given:?}: choose {}", option.value)
+            }
+            _ => format!("option {key} is {given:?}: write {}", option.value),
+        }
+    };
+    let number = |in_range: &dyn Fn(u64) -> bool| -> Result<u64, String> {
+        let number: Option<u64> = text()?.parse().ok();
+        number.filter(|number| in_range(*number)).ok_or_else(|| {
+            format!("option {key} is {:?}: write a number, {}", given.unwrap_or_default(), option.value)
+        })
+    };
+    Ok(match option.value {
+        ValueKind::Flag => match given {
+            None | Some("1") => Value::Number(1),
+            Some("0") => Value::Number(0),
+            Some(_) => return Err(bad()),
+        },
+        ValueKind::Number { least, most } => Value::Number(number(&|n| (least..=most).contains(&n))?),
+        ValueKind::PowerOfTwo { least, most } => {
+            Value::Number(number(&|n| n.is_power_of_two() && (least..=most).contains(&n))?)
+        }
+        ValueKind::Word(words) => {
+            let text = text()?;
+            Value::Number(words.iter().position(|word| *word == text).ok_or_else(bad)? as u64)
+        }
+        ValueKind::Text { most_bytes } => match text()? {
+            // It may be a secret.
+            text if text.len() > most_bytes => {
+                return Err(format!("option {key} has more than {most_bytes} bytes"));
+            }
+            text => Value::Text(text.to_owned()),
+        },
+        ValueKind::Mac => Value::Mac(mac_address(text()?).ok_or_else(bad)?),
+        ValueKind::Permissions => {
+            let mode = u64::from_str_radix(text()?, 8).ok().filter(|mode| *mode <= 0o777);
+            Value::Number(mode.ok_or_else(bad)?)
+        }
+        ValueKind::Size => Value::Number(size(text()?).ok_or_else(bad)?),
+    })
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.char_indices().next_back()? {
+        (at, 'K') => (text.get(..at)?, 1 << 10),
+        (at, 'M') => (text.get(..at)?, 1 << 20),
+        (at, 'G') => (text.get(..at)?, 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn mac_address(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split([':', '-']);
+    for byte in &mut mac {
+        // A sign would pass for a digit.
+        let is_octet = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        *byte = u8::from_str_radix(parts.next().filter(is_octet)?, 16).ok()?;
+    }
+    (parts.next().is_none() && mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(value: ValueKind) -> PortOption {
+        PortOption::new("key", value, "", "")
+    }
+
+    const RING: ValueKind = ValueKind::PowerOfTwo { least: 64, most: 32768 };
+    const WORDS: ValueKind = ValueKind::Word(&["auto", "fast"]);
+    const TEXT: ValueKind = ValueKind::Text { most_bytes: 8 };
+
+    #[test]
+    fn values_read_as_their_kind_says() {
+        for (kind, given, value) in [
+            (ValueKind::Flag, None, Value::Number(1)),
+            (ValueKind::Flag, Some("0"), Value::Number(0)),
+            (ValueKind::Number { least: 1, most: 9 }, Some("9"), Value::Number(9)),
+            (RING, Some("512"), Value::Number(512)),
+            (WORDS, Some("fast"), Value::Number(1)),
+            (TEXT, Some("sesame"), Value::Text("sesame".into())),
+            (ValueKind::Mac, Some("02:00:00:00:00:0a"), Value::Mac([2, 0, 0, 0, 0, 10])),
+            (ValueKind::Permissions, Some("660"), Value::Number(0o660)),
+            (ValueKind::Size, Some("32M"), Value::Number(32 << 20)),
+            (ValueKind::Size, Some("100"), Value::Number(100)),
+        ] {
+            assert_eq!(read(&option(kind), given), Ok(value), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        for (kind, given) in [
+            (ValueKind::Flag, Some("yes")),
+            (ValueKind::Number { least: 1, most: 9 }, Some("10")),
+            (ValueKind::Number { least: 0, most: 9 }, Some("-1")),
+            (ValueKind::Number { least: 0, most: 9 }, None),
+            (RING, Some("100")),
+            (RING, Some("65536")),
+            (WORDS, Some("")),
+            (WORDS, Some("slow")),
+            (TEXT, None),
+            (TEXT, Some("nine byte")),
+            (ValueKind::Mac, Some("01:00:00:00:00:00")),
+            (ValueKind::Mac, Some("02:00:00:00:00")),
+            (ValueKind::Mac, Some("02:00:00:00:00:+1")),
+            (ValueKind::Permissions, Some("999")),
+            (ValueKind::Size, Some("99999999999G")),
+            (ValueKind::Size, Some("K")),
+        ] {
+            assert!(read(&option(kind), given).is_err(), "{kind:?} {given:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_value_of_an_option_counts() {
+        let (ring, flag) = (option(RING), PortOption::new("flag", ValueKind::Flag, "", ""));
+        let mut values = OptionValues::default();
+        for value in ["64", "128"] {
+            values.set(&ring, Some(value)).unwrap();
+        }
+        values.set(&flag, None).unwrap();
+        assert_eq!(values.number::<u32>(&ring), Some(128));
+        assert_eq!(values.number::<u8>(&ring), Some(128));
+        assert_eq!(values.flag(&flag), Some(true));
+        assert!(values.has("key") && !values.has("other"));
+    }
+}
