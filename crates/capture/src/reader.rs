@@ -77,6 +77,14 @@ impl CaptureReader {
         }
     }
 
+    /// Reads a capture from a file that is open, and its header at once; `path` is its name in messages.
+    ///
+    /// # Errors
+    /// Those of [`CaptureReader::from_read`].
+    pub fn from_file(file: File, path: impl Into<PathBuf>) -> Result<Self, CaptureError> {
+        Self::new(path.into(), Source::file(file))
+    }
+
     /// Reads a capture from any byte source, and its header at once. Buffered here: the source need not be.
     /// For pcapng this reads on to the first interface description or packet.
     ///

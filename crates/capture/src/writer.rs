@@ -69,6 +69,13 @@ pub struct CaptureWriter {
     ended: bool,
 }
 
+impl Sink {
+    fn of_file(file: File) -> io::Result<Self> {
+        let is_regular = file.metadata()?.is_file();
+        Ok(if is_regular { Self::File(file) } else { Self::Stream(Box::new(file)) })
+    }
+}
+
 impl CaptureWriter {
     /// Creates the file at `path`, or overwrites it, and writes the header; `-` is standard output.
     ///
@@ -90,15 +97,28 @@ impl CaptureWriter {
                 .try_clone_to_owned()
                 .map(|stdout| (PathBuf::from("standard output"), Sink::Stream(Box::new(File::from(stdout)))))
         } else {
-            File::create(path).and_then(|file| {
-                let regular = file.metadata()?.is_file();
-                let sink = if regular { Sink::File(file) } else { Sink::Stream(Box::new(file)) };
-                Ok((path.to_owned(), sink))
-            })
+            File::create(path).and_then(Sink::of_file).map(|sink| (path.to_owned(), sink))
         };
         match opened {
             Ok((path, sink)) => Self::new(path, sink, format, snaplen_bytes),
             Err(source) => Err(CaptureError::Create { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Writes a capture to a file that is open and empty, and its header at once; `path` is its name in messages.
+    ///
+    /// # Errors
+    /// [`CaptureError::Create`] and [`CaptureError::Write`].
+    pub fn in_file(
+        file: File,
+        path: impl Into<PathBuf>,
+        format: CaptureFormat,
+        snaplen_bytes: u32,
+    ) -> Result<Self, CaptureError> {
+        let path = path.into();
+        match Sink::of_file(file) {
+            Ok(sink) => Self::new(path, sink, format, snaplen_bytes),
+            Err(source) => Err(CaptureError::Create { path, source }),
         }
     }
 

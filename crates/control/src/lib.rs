@@ -17,12 +17,13 @@
 //! - [`message`], [`report`]: what is said; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text of strangers.
-//! - [`listening_socket`]: a socket's file, for whoever serves one.
+//! - [`listening_socket`]: a socket's file, for whoever serves one; [`guarded_file`]: files at paths where others may write.
 
 pub mod codec;
 pub mod connection;
 pub mod error;
 pub mod fd_passing;
+pub mod guarded_file;
 pub mod listening_socket;
 pub mod message;
 pub mod netmap;

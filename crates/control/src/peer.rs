@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
@@ -47,10 +48,10 @@ pub(crate) enum PeerProcess {
 impl PeerProcess {
     /// The process at the other end of `socket`, which was accepted just now.
     pub(crate) fn of(socket: impl AsFd, peer: PeerCredentials) -> Self {
-        match getsockopt(&socket, sockopt::PeerPidfd) {
-            Err(Errno::ENOPROTOOPT) => Self::Found(found(peer)),
-            _ => Self::InSocket,
-        }
+        // Kernels before 6.5 do not keep it. Asking makes a descriptor, so the kernel is asked once.
+        static IS_IN_SOCKETS: OnceLock<bool> = OnceLock::new();
+        let ask = || !matches!(getsockopt(&socket, sockopt::PeerPidfd), Err(Errno::ENOPROTOOPT));
+        if *IS_IN_SOCKETS.get_or_init(ask) { Self::InSocket } else { Self::Found(found(peer)) }
     }
 
     /// A descriptor of it (pidfd).

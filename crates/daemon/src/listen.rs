@@ -8,6 +8,10 @@ use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
 
+/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and closes without end
+/// fills it: so it is short, and the next newcomer waits in the kernel, where every process has one place.
+const BACKLOG: i32 = 128;
+
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -85,8 +89,7 @@ pub fn listen(
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
     noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
-    // As many waiting as the kernel allows.
-    rustix::net::listen(&socket, -1).map_err(|errno| failed("listening at", path)(errno.into()))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(|errno| failed("listening at", path)(errno.into()))?;
     set_access(path, mode, gid)?;
     Ok(socket)
 }

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
 
+use ringroad_control::guarded_file::{self, Purpose};
 use ringroad_control::printable::is_printable;
-use rustix::fs::{Mode, OFlags};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -70,31 +69,10 @@ pub fn start(config: &Log, file: Option<&Path>) -> Result<RunningLog, String> {
     Ok(RunningLog { level, limit })
 }
 
-/// Opens the log file for appending. Nobody else may choose where the daemon's lines go: a symbolic link in place of the file, a file of another user
-/// and what is no file are refused. `/dev/null` and its like are root's.
+/// Opens the log file for appending. Nobody else may choose where the daemon's lines go.
 fn open(path: &Path) -> Result<File, String> {
-    let failed = |what: &str| format!("opening the log file {}: {what}", path.display());
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    let safe = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file =
-        rustix::fs::open(path, flags | safe, Mode::from_raw_mode(0o640)).map_err(|errno| match errno {
-            rustix::io::Errno::LOOP => failed("it is a symbolic link; name the file itself"),
-            errno => failed(&errno.to_string()),
-        })?;
-    let file = File::from(file);
-    let status = file.metadata().map_err(|error| failed(&error.to_string()))?;
-    // A device such as /dev/null is nobody's file, whoever it belongs to.
-    if rustix::fs::FileType::from_raw_mode(status.mode()).is_char_device() {
-        return Ok(file);
-    }
-    if !status.is_file() {
-        return Err(failed("it is no file; name another"));
-    }
-    let own = rustix::process::geteuid().as_raw();
-    if status.uid() != own && status.uid() != 0 {
-        return Err(failed(&format!("it belongs to user {}; remove it or name another", status.uid())));
-    }
-    Ok(file)
+    guarded_file::open(path, Purpose::Append(0o640))
+        .map_err(|error| format!("opening the log file {}: {error}", path.display()))
 }
 
 /// Writes lines in which nothing but their end acts on a terminal or begins another line.

@@ -219,6 +219,13 @@ impl Ports {
         Ok(Opened::new(reply, region, events))
     }
 
+    /// The user whose program has this port open.
+    fn owner_of(&self, port: &str) -> Option<u32> {
+        let on_switch = self.on_switches.get(port).and_then(|entry| entry.owner.as_ref());
+        let device = || self.devices.get(port).map(|entry| &entry.owner);
+        on_switch.or_else(device).map(|owner| owner.peer.uid)
+    }
+
     /// The region of another port, for those who may have that port: who shares a region sees everything in it.
     pub(crate) fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
         let on_switch =
@@ -293,8 +300,10 @@ impl Ports {
     ) -> Result<Opened, Refusal> {
         let full_name = name.base.to_string();
         let known = self.pipes.get(&key);
-        if let Some(entry) = known {
-            self.permissions.check(client.peer, &full_name, Standing::Of(entry.uid))?;
+        // A new pipe hangs on whatever port has the name before the brace.
+        let uid = known.map(|entry| entry.uid).or_else(|| self.owner_of(&key.0));
+        if let Some(uid) = uid {
+            self.permissions.check(client.peer, &full_name, Standing::Of(uid))?;
         }
         if let Some(owner) = known.and_then(|entry| entry.owners[side as usize].as_ref()) {
             return Err(refuse(

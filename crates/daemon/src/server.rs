@@ -44,8 +44,8 @@ const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// A turn ends after so many requests, or after so much time: whoever else waits is served before the next.
 const TURN_REQUESTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_millis(1);
-/// Most connections accepted between two turns.
-const TURN_ACCEPTS: usize = 32;
+/// How long connections are accepted between two turns: long enough to empty the queue of those that wait.
+const ACCEPT_TIME: Duration = Duration::from_millis(2);
 /// How long nothing is accepted where the kernel has nothing left for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors kept to let administrators in where all others are taken.
@@ -379,9 +379,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        for _ in 0..TURN_ACCEPTS {
+        let begin = Instant::now();
+        while begin.elapsed() < ACCEPT_TIME {
             match self.parts.listener.accept() {
                 Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
+                // Nothing waits any more, or one newcomer was gone already.
                 Ok(None) => return,
                 // With one descriptor less in use the newcomer can be looked at, and let in or sent away.
                 Err(_) if self.spares.pop().is_some() => {}

@@ -1,9 +1,11 @@
 //! A device as the composition roots hold it: what it needs, what it is, and why it cannot be had.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringroad_bpf::error::BpfError;
+use ringroad_control::guarded_file::GuardedFileError;
 use ringroad_control::listening_socket::ListenError;
 use ringroad_netdev::error::NetdevError;
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError, NamespaceId};
@@ -33,6 +35,14 @@ pub enum DeviceError {
     /// The capture file.
     #[error(transparent)]
     Capture(#[from] ringroad_capture::CaptureError),
+    /// A capture file that is not safe to open.
+    #[error("opening the capture file {}: {source}", path.display())]
+    CaptureFile {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: GuardedFileError,
+    },
     /// The region that the device shares.
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
+use ringroad_control::guarded_file::{self, Purpose};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, Role};
 
 /// Bytes of frames borrowed at a time.
 const ARENA_BYTES: usize = 1 << 20;
@@ -40,7 +41,11 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let files = CaptureFiles::read(opening.target).unwrap_or_default();
-    let queue = PcapQueue::open(files.input.as_deref(), files.output.as_deref())?;
+    let queue = match opening.role {
+        Role::Program => PcapQueue::open(files.input.as_deref(), files.output.as_deref())?,
+        // What serves a switch has other privileges than those who may write beside the files.
+        Role::SwitchPort => PcapQueue::open_guarded(files.input.as_deref(), files.output.as_deref())?,
+    };
     let part = |word: &str, path: &Option<PathBuf>| {
         path.as_ref().map(|path| format!("{word} {}", path.display())).unwrap_or_default()
     };
@@ -120,15 +125,38 @@ impl PcapQueue {
             }
             None => None,
         };
-        Ok(Self {
-            input: input.map(CaptureReader::open).transpose()?,
+        Ok(Self::new(input.map(CaptureReader::open).transpose()?, output))
+    }
+
+    /// The same for paths at which others may have put links, pipes or files of their own.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and what [`guarded_file`] refuses.
+    fn open_guarded(input: Option<&Path>, output: Option<&Path>) -> Result<Self, DeviceError> {
+        let guarded = |path: &Path, purpose| {
+            guarded_file::open(path, purpose)
+                .map_err(|source| DeviceError::CaptureFile { path: path.to_owned(), source })
+        };
+        let read = |path: &Path| {
+            Ok::<_, DeviceError>(CaptureReader::from_file(guarded(path, Purpose::Read)?, path)?)
+        };
+        let write = |path: &Path| -> Result<_, DeviceError> {
+            let format = ringroad_capture::CaptureFormat::from_path(path);
+            Ok(CaptureWriter::in_file(guarded(path, Purpose::Replace)?, path, format, SNAPLEN_BYTES)?)
+        };
+        Ok(Self::new(input.map(read).transpose()?, output.map(write).transpose()?))
+    }
+
+    fn new(input: Option<CaptureReader>, output: Option<CaptureWriter>) -> Self {
+        Self {
+            input,
             output,
             arena: Vec::with_capacity(ARENA_BYTES),
             borrowed: 0,
             gathered: Vec::new(),
             input_fault: None,
             output_fault: None,
-        })
+        }
     }
 
     /// Copies the next frame of the file into the arena; `None` at the end.

@@ -217,7 +217,7 @@ impl Netmap {
             (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
-            (None, 0) => self.memory.for_interface(&payer)?,
+            (None, 0) => self.memory.global(&payer)?,
             _ => self.memory_for(ports, asker, wish, &sizes)?,
         };
         let kind = Kind::Interface { interface: plain.to_owned(), netns };

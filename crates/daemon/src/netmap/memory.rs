@@ -218,37 +218,37 @@ pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
 /// All regions; each lives as long as somebody has a port in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// By id; the regions of all interfaces, one for each user, by user.
     regions: BTreeMap<u16, Weak<MemoryRegion>>,
+    globals: BTreeMap<u32, Weak<MemoryRegion>>,
     next: u16,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { regions: BTreeMap::new(), next: GLOBAL + 1 }
+        Self { regions: BTreeMap::new(), globals: BTreeMap::new(), next: GLOBAL + 1 }
     }
 }
 
 impl Memory {
     /// The region that a program names, not 0. `payer`, here and below: who asks, and pays where a region is made.
     pub(crate) fn named(&mut self, id: u16, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
-        if let Some(region) = self.regions.get(&id).and_then(Weak::upgrade) {
-            return match region.uid == payer.user() {
-                true => Ok(region),
-                false => Err(fail(Errno::ACCESS, format!("memory {id} belongs to another user"))),
-            };
+        if id == GLOBAL {
+            return self.global(payer);
         }
-        match id {
-            GLOBAL => self.make(GLOBAL, payer, global_geometry(), None),
-            _ => Err(fail(Errno::INVAL, format!("there is no memory {id}"))),
+        match self.regions.get(&id).and_then(Weak::upgrade) {
+            Some(region) if region.uid == payer.user() => Ok(region),
+            Some(_) => Err(fail(Errno::ACCESS, format!("memory {id} belongs to another user"))),
+            None => Err(fail(Errno::INVAL, format!("there is no memory {id}"))),
         }
     }
 
-    /// The region of all interfaces, or one of the user's own where another user has that.
-    pub(crate) fn for_interface(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
-        match self.named(GLOBAL, payer) {
-            Err(failure) if failure.errno == Errno::ACCESS => self.private(payer, global_geometry()),
-            result => result,
+    /// The region of all interfaces that the user has open. Each user has one, so that nobody can take it from another.
+    pub(crate) fn global(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
+        if let Some(region) = self.globals.get(&payer.user()).and_then(Weak::upgrade) {
+            return Ok(region);
         }
+        self.make(GLOBAL, payer, global_geometry(), None)
     }
 
     /// A new region.
@@ -289,7 +289,15 @@ impl Memory {
         let home = ShmRegion::of_geometry(geometry, Some(payer))?;
         let region =
             Arc::new(MemoryRegion { id, home, uid: payer.user(), external, leaving: Mutex::default() });
-        self.regions.insert(id, Arc::downgrade(&region));
+        match id {
+            GLOBAL => {
+                self.globals.retain(|_, region| region.strong_count() > 0);
+                self.globals.insert(payer.user(), Arc::downgrade(&region));
+            }
+            _ => {
+                self.regions.insert(id, Arc::downgrade(&region));
+            }
+        }
         Ok(region)
     }
 

@@ -33,7 +33,7 @@ use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use crate::whereabouts::Whereabouts;
 use failure::{Failure, fail};
-use memory::{Memory, MemoryRegion};
+use memory::{GLOBAL, Memory, MemoryRegion};
 use name::PortKey;
 use port::{Kind, NetmapPort};
 
@@ -233,7 +233,8 @@ impl Netmap {
         asker: Asker<'_>,
         id: u16,
     ) -> Result<Arc<MemoryRegion>, Failure> {
-        match self.ports.values().map(|port| &port.memory).find(|memory| memory.id == id) {
+        let others = self.ports.values().map(|port| &port.memory);
+        match others.filter(|memory| memory.id != GLOBAL).find(|memory| memory.id == id) {
             Some(memory) => self.check_memory(asker, memory).map(|()| Arc::clone(memory)),
             None => self.memory.named(id, &ports.quotas.memory_payer(asker.client)),
         }

@@ -206,12 +206,26 @@ fn a_pipe_of_a_free_name_is_for_its_maker_and_gone_with_its_last_user() {
 #[test]
 fn an_administrator_that_names_memory_gets_no_new_port_into_a_strangers() {
     let mut site = Site::new(&[]);
-    // Memory 1 is whose interface comes first; nobody may wait there for the frames of root.
-    let (_squatter, bound) = site.register(STRANGER, Register { mem_id: 1, ..plain("vale1:squat") }).unwrap();
-    assert_eq!(bound.mem_id, 1);
-    let wish = Register { mem_id: 1, ..plain("vale0:mine") };
+    let (_squatter, bound) = site.register(STRANGER, plain("vale1:squat")).unwrap();
+    let wish = Register { mem_id: bound.mem_id, ..plain("vale0:mine") };
     assert_eq!(site.register(ROOT, wish).unwrap_err(), Errno::ACCESS);
     assert_eq!(site.keys(), ["vale1:squat"]);
+}
+
+#[test]
+fn each_user_has_a_memory_1_that_nobody_can_take() {
+    let mut site = Site::new(&[]);
+    let memory_1 = |name: &str| Register { mem_id: 1, ..plain(name) };
+    let (_squatter, theirs) = site.register(STRANGER, memory_1("vale1:squat")).unwrap();
+    let (_first, own) = site.register(ROOT, memory_1("vale0:a")).unwrap();
+    let (_second, same) = site.register(ROOT, memory_1("vale0:b")).unwrap();
+    assert_eq!([theirs.mem_id, own.mem_id, same.mem_id], [1, 1, 1]);
+    let memory = |key: &str| {
+        let port = site.netmap.ports.iter().find(|(name, _)| name.to_string() == key);
+        Arc::as_ptr(&port.unwrap().1.memory)
+    };
+    assert_eq!(memory("vale0:a"), memory("vale0:b"));
+    assert_ne!(memory("vale0:a"), memory("vale1:squat"));
 }
 
 #[test]

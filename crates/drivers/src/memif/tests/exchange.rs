@@ -170,12 +170,11 @@ fn several_interfaces_share_a_socket_and_who_has_no_business_there_is_told_why()
 #[test]
 fn sizes_that_cannot_be_are_refused_with_a_reason() {
     let (_folder, path) = socket();
-    for (options, why) in [("role=client,queues=16,ring-size=16384,buf-size=65536", "4 GiB")] {
-        let name: PortName = format!("memif:{}@{options}", path.display()).parse().unwrap();
-        let plan = plan_device(&name, None).unwrap();
-        let error = open_device(&name, plan, Role::SwitchPort, None).unwrap_err();
-        assert!(error.to_string().contains(why), "{options}: {error}");
-    }
+    let all = "role=client,queues=16,ring-size=16384,buf-size=65536";
+    let name: PortName = format!("memif:{}@{all}", path.display()).parse().unwrap();
+    let plan = plan_device(&name, None).unwrap();
+    let error = open_device(&name, plan, Role::SwitchPort, None).unwrap_err();
+    assert!(error.to_string().contains("4 GiB"), "{error}");
     for (options, why) in
         [("ring-size=32768", "to 16384"), ("buf-size=65600", "64 to 65536"), ("queues=17", "1 to 16")]
     {

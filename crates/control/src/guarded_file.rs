@@ -1,0 +1,134 @@
+//! Files that a privileged process opens by a path which an administrator gave, perhaps in a folder where others may write.
+//!
+//! Nobody else chooses what is opened, and opening never waits: no link is followed, and pipes and files of other users are refused.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read it. It may be another user's: who names the file wants what is in it.
+    Read,
+    /// To write behind what is in it; others may read it as far as the mode says.
+    Append(u32),
+    /// To write it anew, for this user's eyes only.
+    Replace,
+}
+
+/// Why a file is not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardedFileError {
+    /// A link could lead anywhere.
+    #[error("it is a symbolic link; name the file itself")]
+    Link,
+    /// A folder, a pipe or a socket.
+    #[error("it is no file; name another")]
+    NotAFile,
+    /// Another user could read what is written, or has chosen what is overwritten.
+    #[error("it belongs to user {0}; remove it or name another")]
+    OtherUser(u32),
+    /// It has a second name, which another user may have given it.
+    #[error("it has several names (hard links); remove it or name another")]
+    SecondName,
+    /// The kernel refused.
+    #[error("{0}")]
+    System(#[from] Errno),
+}
+
+/// Opens `path`. Devices such as `/dev/null` are opened too, but never to read: reading one may wait.
+///
+/// # Errors
+/// [`GuardedFileError`].
+pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
+    let safe = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let (flags, mode) = match purpose {
+        Purpose::Read => (OFlags::RDONLY, 0),
+        Purpose::Append(mode) => (OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE, mode),
+        Purpose::Replace => (OFlags::WRONLY | OFlags::CREATE, 0o600),
+    };
+    let file = rustix::fs::open(path, flags | safe, Mode::from_raw_mode(mode));
+    let file = File::from(file.map_err(|errno| match errno {
+        Errno::LOOP => GuardedFileError::Link,
+        // A pipe that nobody reads, or a socket.
+        Errno::NXIO => GuardedFileError::NotAFile,
+        errno => errno.into(),
+    })?);
+    let status = rustix::fs::fstat(&file)?;
+    let kind = FileType::from_raw_mode(status.st_mode);
+    if purpose != Purpose::Read && kind.is_char_device() {
+        return Ok(file);
+    }
+    if !kind.is_file() {
+        return Err(GuardedFileError::NotAFile);
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if purpose != Purpose::Read && status.st_uid != own && status.st_uid != 0 {
+        return Err(GuardedFileError::OtherUser(status.st_uid));
+    }
+    if purpose == Purpose::Replace {
+        if status.st_nlink > 1 {
+            return Err(GuardedFileError::SecondName);
+        }
+        rustix::fs::ftruncate(&file, 0)?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_put_at_a_path_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("target"), "mine").unwrap();
+        std::os::unix::fs::symlink(at("target"), at("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), Mode::RWXU).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        for purpose in [Purpose::Read, Purpose::Append(0o640), Purpose::Replace] {
+            assert!(matches!(open(&at("link"), purpose), Err(GuardedFileError::Link)), "{purpose:?}");
+            assert!(matches!(open(&at("fifo"), purpose), Err(GuardedFileError::NotAFile)), "{purpose:?}");
+            assert!(open(&at("folder"), purpose).is_err(), "{purpose:?}");
+        }
+        std::fs::hard_link(at("target"), at("second")).unwrap();
+        assert!(matches!(open(&at("second"), Purpose::Replace), Err(GuardedFileError::SecondName)));
+        assert_eq!(std::fs::read(at("target")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_file_that_is_written_anew_is_empty_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        drop(open(&path, Purpose::Replace).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o077, 0);
+        std::fs::write(&path, "old").unwrap();
+        assert_eq!(open(&path, Purpose::Replace).unwrap().metadata().unwrap().len(), 0);
+        assert!(open(Path::new("/dev/null"), Purpose::Replace).is_ok());
+        assert!(matches!(open(Path::new("/dev/zero"), Purpose::Read), Err(GuardedFileError::NotAFile)));
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_read_and_not_written() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs");
+        std::fs::write(&path, "theirs").unwrap();
+        std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+        assert!(open(&path, Purpose::Read).is_ok());
+        for purpose in [Purpose::Append(0o640), Purpose::Replace] {
+            assert!(matches!(open(&path, purpose), Err(GuardedFileError::OtherUser(12345))));
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
+}
