@@ -68,16 +68,15 @@ impl ListenError {
     }
 }
 
-/// A listening socket with the file by which it is found; the file goes when it does.
+/// A socket with the file by which it is found; the file goes when the socket does.
 #[derive(Debug)]
-pub struct ListeningSocket {
+pub struct BoundSocket {
     socket: OwnedFd,
     file: SocketFile,
 }
 
-impl ListeningSocket {
-    /// Listens at `path`. A socket file that this user left there and nobody serves any more is replaced; anything else
-    /// stays as it is. `mode` are the permissions of the file, whatever the process's mask takes from new files.
+impl BoundSocket {
+    /// Makes a socket with a file at `path`, by the same rules as [`ListeningSocket::bind`], and does not listen: a socket for datagrams.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -96,8 +95,36 @@ impl ListeningSocket {
         let taken = || ListenError::Taken { path: path.to_owned() };
         let this = Self { socket, file: SocketFile::open(path)?.ok_or_else(taken)? };
         this.file.allow(mode)?;
-        rustix::net::listen(&this.socket, 16).map_err(ListenError::system("listening on", path))?;
         Ok(this)
+    }
+}
+
+impl AsFd for BoundSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        let _ = self.file.remove();
+    }
+}
+
+/// A listening socket with the file by which it is found; the file goes when it does.
+#[derive(Debug)]
+pub struct ListeningSocket(BoundSocket);
+
+impl ListeningSocket {
+    /// Listens at `path`. A socket file that this user left there and nobody serves any more is replaced; anything else
+    /// stays as it is. `mode` are the permissions of the file, whatever the process's mask takes from new files.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListenError> {
+        let bound = BoundSocket::bind(path, kind, mode)?;
+        rustix::net::listen(&bound, 16).map_err(ListenError::system("listening on", path))?;
+        Ok(Self(bound))
     }
 
     /// A connection that waits, if one does.
@@ -105,7 +132,7 @@ impl ListeningSocket {
     /// # Errors
     /// The kernel's (out of descriptors).
     pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
-        match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+        match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
             Ok(connection) => Ok(Some(connection)),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(error) => Err(error.into()),
@@ -115,13 +142,7 @@ impl ListeningSocket {
 
 impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl Drop for ListeningSocket {
-    fn drop(&mut self) {
-        let _ = self.file.remove();
+        self.0.as_fd()
     }
 }
 
