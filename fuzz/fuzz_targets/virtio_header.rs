@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringroad_datapath::finishing::Finisher;
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{HEADER_ROOM_BYTES, MAX_SEGMENTS, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
                 place == 0,
             );
         }
-        batch.push_unfinished(*unfinished);
+        batch.describe(FrameMeta { unfinished: *unfinished, ..FrameMeta::default() });
         given += 1;
     }
     let longest = messages.iter().map(|(_, frame)| frame.len()).max().unwrap_or(0);

@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::PortQueue;
+use ringroad_port::port_queue::{Lend, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_switch::{DropReason, FrameHeader, MAX_PORTS, PortIndex, SourcePort, Verdict, classify};
 use rustix::event::epoll;
@@ -46,7 +46,7 @@ const FINISHING_COST: usize = 4;
 struct PendingRelease {
     slots: usize,
     positions: [u64; MAX_WORKERS],
-    /// What [`PortQueue::returned`] of the wire's other end must reach.
+    /// What [`ringroad_port::port_queue::Lend::returned`] of the wire's other end must reach.
     lent: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct EngineQueue {
     forwarding: Forwarding,
     counters: Arc<QueueCounters>,
     owner: OwnerId,
-    frame_cost: u16,
+    properties: QueueProperties,
     /// Frames of which the taking alone costs a turn.
     affordable: usize,
     pending: VecDeque<PendingRelease>,
@@ -75,23 +75,30 @@ impl EngineQueue {
     /// A queue whose frames go where `forwarding` says, in the time of `owner`; `counters` is its account.
     #[must_use]
     pub fn new(
-        port: Box<dyn PortQueue>,
+        mut port: Box<dyn PortQueue>,
         forwarding: Forwarding,
         counters: Arc<QueueCounters>,
         owner: OwnerId,
     ) -> Self {
-        let frame_cost = port.frame_cost().max(1);
+        let mut properties = port.properties();
+        properties.frame_cost = properties.frame_cost.max(1);
         Self {
             port,
             forwarding,
             counters,
             owner,
-            frame_cost,
-            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(frame_cost)).max(1),
+            properties,
+            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.frame_cost)).max(1),
             pending: VecDeque::new(),
             dirty: false,
             asleep: false,
         }
+    }
+
+    /// What never changes of it.
+    #[must_use]
+    pub fn properties(&self) -> QueueProperties {
+        self.properties
     }
 
     /// Ends the driver's part and gives the account, to which nothing is added any more.
@@ -105,14 +112,29 @@ impl EngineQueue {
     /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
     /// the engine is about to sleep.
     fn sleeps_alone(&self) -> bool {
-        self.port.sleeps_alone() && !matches!(self.forwarding, Forwarding::Wire(_))
+        self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
     }
 
     fn has_work(&mut self) -> bool {
         match self.forwarding {
             Forwarding::Hold => !self.pending.is_empty(),
-            _ => !self.pending.is_empty() || self.port.has_waiting(),
+            _ => !self.pending.is_empty() || self.has_waiting(),
         }
+    }
+
+    /// Whether frames wait, or may wait that nothing would tell of.
+    fn has_waiting(&mut self) -> bool {
+        self.port.sleeper().is_none_or(Sleep::has_waiting)
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        if let Some(sleeper) = self.port.sleeper() {
+            sleeper.prepare_sleep(sleeping);
+        }
+    }
+
+    fn wake_descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        self.port.sleeper()?.wake_descriptor()
     }
 }
 
@@ -178,8 +200,8 @@ impl Scratch {
     fn take_over(&mut self, handoff: &Handoff, first: bool) -> bool {
         self.batch.push(handoff.fragment, first);
         let whole = !handoff.fragment.has_more();
-        if whole && let Some(unfinished) = handoff.unfinished {
-            self.batch.push_unfinished(unfinished);
+        if whole && handoff.meta != FrameMeta::default() {
+            self.batch.describe(handoff.meta);
         }
         whole
     }
@@ -231,7 +253,7 @@ impl Engine {
         self.rota.insert(place, queue.owner);
         if let Some(entry) = self.queues.get_mut(index) {
             let queue = entry.insert(Box::new(queue));
-            if let (Some(set), Some(descriptor)) = (&self.wakes, queue.port.wake_descriptor())
+            if let (Some(set), Some(descriptor)) = (&self.wakes, queue.wake_descriptor())
                 && epoll::add(set, descriptor, epoll::EventData::new_u64(place.into()), BY_EDGE).is_err()
             {
                 self.wakes = None;
@@ -265,7 +287,7 @@ impl Engine {
             std::hint::spin_loop();
         }
         queue.port.flush();
-        if let (Some(set), Some(descriptor)) = (&self.wakes, queue.port.wake_descriptor()) {
+        if let (Some(set), Some(descriptor)) = (&self.wakes, queue.wake_descriptor()) {
             // The program has a duplicate, which would keep it in the set.
             let _ = epoll::delete(set, descriptor);
         }
@@ -286,8 +308,8 @@ impl Engine {
 
     /// Lets the queue at `place` take nothing that its program publishes from now on.
     pub fn close(&mut self, place: u32) {
-        if let Some(queue) = self.queue_mut(place) {
-            queue.close();
+        if let Some(program) = self.queue_mut(place).and_then(PortQueue::program) {
+            program.close();
         }
     }
 
@@ -324,13 +346,15 @@ impl Engine {
         }
     }
 
-    /// The devices at the ends of wires. Programs' queues tell their own program what is wrong with them.
-    pub fn wired_devices(&self) -> impl Iterator<Item = &dyn PortQueue> {
-        let queues = self.queues.iter().flatten();
-        queues
-            .filter(|queue| matches!(queue.forwarding, Forwarding::Wire(_)))
-            .map(|queue| queue.port.as_ref() as &dyn PortQueue)
-            .filter(|port| port.wake_descriptor().is_none())
+    /// Why the queue at `place` has stopped frames that go `way`, for people; `None` while it has not.
+    pub fn failure(&mut self, place: u32, way: Way) -> Option<String> {
+        self.queue_mut(place)?.diagnosis()?.failure(way)
+    }
+
+    /// How many queues have stopped frames.
+    pub fn failures(&mut self) -> usize {
+        let places = 0..self.queues.len() as u32;
+        places.filter(|&place| self.failure(place, Way::Either).is_some()).count()
     }
 
     /// Changes where the frames of the queue at `place` go.
@@ -407,9 +431,10 @@ impl Engine {
 
     /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes some.
     fn sleeps_until_room(&mut self, place: u32, destination: u32) -> bool {
-        let Some(Some(source)) = self.queues.get(place as usize) else { return false };
-        let longest = source.port.longest_frame_bytes();
-        self.queue_mut(destination).is_some_and(|queue| queue.room(longest) == 0 && queue.await_room())
+        let Some(source) = self.queue_mut(place) else { return false };
+        let longest = source.longest_frame_bytes();
+        let behind = self.queue_mut(destination).and_then(PortQueue::backpressure);
+        behind.is_some_and(|behind| behind.room(longest) == 0 && behind.await_room())
     }
 
     /// Lets a queue announce its sleep, unless it does not sleep alone. `false`: it has work.
@@ -418,9 +443,9 @@ impl Engine {
         if queue.asleep || !queue.sleeps_alone() {
             return true;
         }
-        queue.port.prepare_sleep(true);
+        queue.prepare_sleep(true);
         if queue.has_work() {
-            queue.port.prepare_sleep(false);
+            queue.prepare_sleep(false);
             return false;
         }
         queue.asleep = true;
@@ -434,7 +459,7 @@ impl Engine {
             && queue.asleep
         {
             queue.asleep = false;
-            queue.port.prepare_sleep(false);
+            queue.prepare_sleep(false);
             self.rota.set_awake(place, true);
         }
     }
@@ -461,7 +486,7 @@ impl Engine {
             let Some(&place) = self.restless.get(turn) else { break };
             let Some(Some(queue)) = self.queues.get_mut(place as usize) else { continue };
             if let Forwarding::Wire(destination) = queue.forwarding
-                && queue.port.has_waiting()
+                && queue.has_waiting()
             {
                 self.sleeps_until_room(place, destination);
             }
@@ -472,7 +497,7 @@ impl Engine {
             let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return false };
             match queue.forwarding {
                 Forwarding::Wire(destination) => {
-                    queue.port.has_waiting() && !self.sleeps_until_room(place, destination)
+                    queue.has_waiting() && !self.sleeps_until_room(place, destination)
                 }
                 _ => queue.has_work(),
             }
@@ -487,7 +512,7 @@ impl Engine {
     fn announce(&mut self, sleeping: bool) {
         for &place in &self.restless {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
-                queue.port.prepare_sleep(sleeping);
+                queue.prepare_sleep(sleeping);
             }
         }
     }
@@ -505,18 +530,20 @@ impl Engine {
 
     /// How long until some queue has something to do that no descriptor announces; `None` where there is no such thing.
     #[must_use]
-    pub fn due_in(&self) -> Option<Duration> {
-        self.restless_queues().filter_map(|queue| queue.port.due_in()).min()
+    pub fn due_in(&mut self) -> Option<Duration> {
+        let Self { restless, queues, .. } = self;
+        let due = |place: &u32| queues.get_mut(*place as usize)?.as_mut()?.port.due_in();
+        restless.iter().filter_map(due).min()
     }
 
     /// Tells the programs whose devices have ended.
     pub fn end_wires(&mut self) {
         for turn in 0..self.restless.len() {
             let Some(&place) = self.restless.get(turn) else { break };
-            if let Some(Some(queue)) = self.queues.get(place as usize)
+            if let Some(Some(queue)) = self.queues.get_mut(place as usize)
                 && let Forwarding::Wire(destination) = queue.forwarding
-                && queue.port.is_gone()
-                && let Some(program) = self.queue_mut(destination)
+                && queue.port.diagnosis().is_some_and(|diagnosis| diagnosis.is_gone())
+                && let Some(program) = self.queue_mut(destination).and_then(PortQueue::program)
             {
                 program.end();
             }
@@ -526,11 +553,12 @@ impl Engine {
     /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
-            let missed = queue.port.missed_frames();
+            let Some(diagnosis) = queue.port.diagnosis() else { continue };
+            let missed = diagnosis.missed_frames();
             if missed != 0 {
                 queue.counters.missed(missed);
             }
-            queue.counters.violations(queue.port.violations());
+            queue.counters.violations(diagnosis.violations());
         }
     }
 
@@ -543,8 +571,8 @@ impl Engine {
         if self.wakes.is_none() {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             epoll::add(&set, bell, epoll::EventData::new_u64(BELL), BY_EDGE)?;
-            for (place, queue) in (0u64..).zip(&self.queues) {
-                if let Some(descriptor) = queue.as_ref().and_then(|queue| queue.port.wake_descriptor()) {
+            for (place, queue) in (0u64..).zip(&mut self.queues) {
+                if let Some(descriptor) = queue.as_mut().and_then(|queue| queue.wake_descriptor()) {
                     epoll::add(&set, descriptor, epoll::EventData::new_u64(place), BY_EDGE)?;
                 }
             }
@@ -556,10 +584,10 @@ impl Engine {
     /// Wakes the queue that an event of the wake set names. Says whether it was a queue's.
     pub fn woken(&mut self, event: u64) -> bool {
         let Ok(place) = u32::try_from(event) else { return false };
-        let Some(queue) = self.queue_mut(place) else { return false };
-        queue.drain_wake();
-        // A device that fails has no descriptor any more: what is in the set would be readable for ever.
-        if queue.wake_descriptor().is_none() {
+        let Some(sleeper) = self.queue_mut(place).and_then(PortQueue::sleeper) else { return false };
+        sleeper.drain_wake();
+        // A device that has ended has no descriptor any more: what is in the set would be readable for ever.
+        if sleeper.wake_descriptor().is_none() {
             self.wakes = None;
             self.end_wires();
         }
@@ -577,8 +605,8 @@ impl Engine {
     /// Takes the signals off the descriptors of all queues, and ends the sleep of all.
     pub fn drain_wakes(&mut self) {
         for place in 0..self.queues.len() as u32 {
-            if let Some(queue) = self.queue_mut(place) {
-                queue.drain_wake();
+            if let Some(sleeper) = self.queue_mut(place).and_then(PortQueue::sleeper) {
+                sleeper.drain_wake();
             }
             self.wake_queue(place);
         }
@@ -617,7 +645,8 @@ impl Engine {
         if !source.pending.is_empty() {
             let returned = match source.forwarding {
                 Forwarding::Wire(destination) => {
-                    self.queue_mut(destination).map_or(u64::MAX, PortQueue::returned)
+                    let lender = self.queue_mut(destination).and_then(PortQueue::lender);
+                    lender.map_or(u64::MAX, Lend::returned)
                 }
                 _ => u64::MAX,
             };
@@ -638,11 +667,15 @@ impl Engine {
         } else {
             // A switch drops where a receiver is full; a wire holds its source back.
             let (room, taker) = match source.forwarding {
-                Forwarding::Wire(destination) => {
-                    let longest = source.port.longest_frame_bytes();
-                    let destination = self.queue_mut(destination);
-                    destination.map_or((BATCH_FRAMES, None), |queue| (queue.room(longest), queue.region()))
-                }
+                Forwarding::Wire(destination) => match self.queues.get_mut(destination as usize) {
+                    Some(Some(destination)) => {
+                        let behind = destination.port.backpressure();
+                        let room = behind
+                            .map_or(BATCH_FRAMES, |behind| behind.room(source.port.longest_frame_bytes()));
+                        (room, destination.properties.region)
+                    }
+                    _ => (BATCH_FRAMES, None),
+                },
                 _ => (BATCH_FRAMES, None),
             };
             let affordable = if budget == u64::MAX { BATCH_FRAMES } else { source.affordable };
@@ -666,8 +699,10 @@ impl Engine {
                 if !scratch.deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
                     dropped.add(DropCause::PortGone, frames as u32);
                 }
-                let taker = self.queues.get(*destination as usize).and_then(Option::as_ref);
-                lent = taker.map_or(0, |queue| queue.port.lent());
+                if scratch.batch.lends() {
+                    let taker = self.queues.get_mut(*destination as usize).and_then(Option::as_mut);
+                    lent = taker.and_then(|queue| queue.port.lender()).map_or(0, |lender| lender.lent());
+                }
             }
             Forwarding::Switch { switch, source: learning, queue } => {
                 match self.switches.get(usize::from(switch.0)) {
@@ -694,11 +729,10 @@ impl Engine {
         if decided.end < frames {
             self.rota.hold(place, decided.end, &mut self.scratch.batch);
         } else {
-            let lent = if self.scratch.batch.lends() { lent } else { 0 };
             finish_batch(source, &self.scratch.batch, lent, &self.outboxes);
         }
         // What it costs to take them is beyond what a program's ring costs.
-        let taking = received as u64 * u64::from(source.frame_cost - 1);
+        let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
         Served { frames: received, cost: decided.cost + taking }
     }
 
@@ -925,7 +959,7 @@ fn decide(
 /// Whether what is said to be left to do with a frame can be.
 #[cold]
 fn fits(batch: &Batch, frame: usize) -> bool {
-    batch.unfinished(frame).fits(batch.frame_bytes(frame))
+    batch.meta(frame).unfinished.fits(batch.frame_bytes(frame))
 }
 
 /// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
@@ -965,7 +999,6 @@ impl Outlets<'_> {
         queue: u16,
         dropped: &mut DropTally,
     ) {
-        let has_headers = scratch.batch.has_headers();
         for &group in scratch.groups.touched() {
             let list = scratch.groups.frames(group);
             if usize::from(group) >= REMOTE_GROUPS {
@@ -986,9 +1019,9 @@ impl Outlets<'_> {
                         continue;
                     };
                     let number = usize::from(number);
-                    let unfinished = has_headers.then(|| scratch.batch.unfinished(number));
+                    let meta = scratch.batch.meta(number);
                     for &fragment in scratch.batch.frame(number) {
-                        outbox.push(Handoff { fragment, target, switch, unfinished });
+                        outbox.push(Handoff { fragment, target, switch, meta });
                     }
                 }
                 continue;
@@ -1086,8 +1119,10 @@ fn deliver_handoffs(
 
 /// Gives the batch back to its source: buffers that others keep, then the slots.
 fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
-    if batch.exchanged() {
-        source.port.reclaim(batch);
+    if batch.exchanged()
+        && let Some(lender) = source.port.lender()
+    {
+        lender.reclaim(batch);
     }
     release(source, batch.slots(), lent, outboxes);
 }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use ringroad_port::batch::FrameMeta;
 use ringroad_port::frame::Fragment;
-use ringroad_port::offload::Unfinished;
 use ringroad_ring::eventfd;
 use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
 use ringroad_switch::PortIndex;
@@ -42,8 +42,8 @@ pub struct Handoff {
     pub target: Target,
     /// The switch in whose account the frame is.
     pub switch: SwitchId,
-    /// What is left to do with the frame; none where its source says nothing of that.
-    pub unfinished: Option<Unfinished>,
+    /// What is known of the frame.
+    pub meta: FrameMeta,
 }
 
 /// The bell of a worker: rung by other workers and by commands.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
-use ringroad_port::port_queue::PortQueue;
+use ringroad_port::port_queue::{PortQueue, QueueProperties};
 use ringroad_switch::{MAX_PORTS, MacEntry, MacTable, MacTableConfig, MacTableError, PortIndex, SourcePort};
 
 use crate::engine::{Engine, EngineQueue, MAX_WORKERS};
@@ -403,13 +403,13 @@ impl Fabric {
         let mut counters = Vec::with_capacity(a.len());
         for (a, b) in a.into_iter().zip(b) {
             counters.push([Arc::clone(&a.counters), Arc::clone(&b.counters)]);
-            let a_ref = self.place(a, Forwarding::Hold, owner)?;
+            let (a_ref, _) = self.place(a, Forwarding::Hold, owner)?;
             let b_place = self.free_place(a_ref.worker);
-            let b_ref = QueueRef { worker: a_ref.worker, frame_cost: b.port.frame_cost(), place: b_place };
             let (a_place, worker) = (a_ref.place, a_ref.worker);
+            let b = EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters, owner);
+            let b_ref = QueueRef { worker, frame_cost: b.properties().frame_cost, place: b_place };
             self.runner(worker)?.call(move |engine| {
-                engine
-                    .insert(b_place, EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters, owner));
+                engine.insert(b_place, b);
                 engine.set_forwarding(a_place, Forwarding::Wire(b_place));
             })?;
             refs.extend([a_ref, b_ref]);
@@ -448,15 +448,18 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn wire_fault(&self, wire: WireId) -> Result<Option<String>, FabricError> {
-        let Some(wire) = self.wires.get(&wire.0) else { return Ok(None) };
-        // Of each pair the second queue is the second port's.
-        let second: Vec<QueueRef> = wire.queues.iter().skip(1).step_by(2).copied().collect();
-        self.fault_of(&second)
+        self.fault_of(&self.second_queues(wire))
+    }
+
+    /// Where the queues of the second port of a wire are, in their order.
+    #[must_use]
+    pub fn second_queues(&self, wire: WireId) -> Vec<QueueRef> {
+        let pairs = self.wires.get(&wire.0).map_or(&[][..], |wire| &wire.queues);
+        pairs.iter().skip(1).step_by(2).copied().collect()
     }
 
     fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
-        let fault = |engine: &mut Engine, place| engine.queue_mut(place).and_then(|queue| queue.fault());
-        Ok(self.at_each(queues, fault)?.into_iter().flatten().next())
+        Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
     }
 
     /// Tells the programs whose devices have ended.
@@ -533,9 +536,8 @@ impl Fabric {
         let mut faults = vec![None; ports.len()];
         for (worker, places) in asked {
             let found = self.runner(worker)?.call(move |engine| {
-                let faults = places.into_iter().filter_map(|(index, place)| {
-                    Some((index, engine.queue_mut(place).and_then(|queue| queue.fault())?))
-                });
+                let faults =
+                    places.into_iter().filter_map(|(index, place)| Some((index, fault_at(engine, place)?)));
                 faults.collect::<Vec<_>>()
             })?;
             for (index, fault) in found {
@@ -647,11 +649,10 @@ impl Fabric {
         let mut all = Vec::with_capacity(queues.len());
         let mut taking = Vec::with_capacity(queues.len());
         for (queue, parts) in (0u16..).zip(queues) {
-            let takes = parts.port.takes_frames();
             let forwarding = Forwarding::Switch { switch, source: SourcePort::new(index), queue };
-            let place = self.place(parts, forwarding, owner)?;
+            let (place, properties) = self.place(parts, forwarding, owner)?;
             all.push(place);
-            if takes {
+            if properties.takes_frames {
                 taking.push(place);
             }
         }
@@ -681,15 +682,15 @@ impl Fabric {
         parts: QueueParts,
         forwarding: Forwarding,
         owner: OwnerId,
-    ) -> Result<QueueRef, FabricError> {
+    ) -> Result<(QueueRef, QueueProperties), FabricError> {
         let load = |places: &Vec<bool>| places.iter().filter(|used| **used).count();
         let worker =
             (0u16..).zip(&self.places).min_by_key(|(_, places)| load(places)).map_or(0, |(worker, _)| worker);
         let place = self.free_place(worker);
-        let frame_cost = parts.port.frame_cost();
         let queue = EngineQueue::new(parts.port, forwarding, parts.counters, owner);
+        let properties = queue.properties();
         self.runner(worker)?.call(move |engine| engine.insert(place, queue))?;
-        Ok(QueueRef { worker, frame_cost, place })
+        Ok((QueueRef { worker, frame_cost: properties.frame_cost, place }, properties))
     }
 
     /// Has `command` done for each of the queues, between two turns of each worker.
@@ -749,4 +750,9 @@ impl Fabric {
         }
         Ok(account)
     }
+}
+
+/// Why the queue at `place` stands still, if it does.
+fn fault_at(engine: &mut Engine, place: u32) -> Option<String> {
+    engine.queue_mut(place)?.diagnosis()?.fault()
 }

@@ -2,10 +2,10 @@
 //! change at any time, then completed or cut.
 #![allow(unsafe_code)]
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::frame::Fragment;
-use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, LONGEST_UNFINISHED_BYTES};
+use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, LONGEST_UNFINISHED_BYTES, Unfinished};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
 /// Room for copies of frames and for headers of segments, bytes: two of the longest with all the segments that they may be cut into.
@@ -85,7 +85,7 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
     }
 
     fn add(&mut self, frame: usize) {
-        let unfinished = self.source.unfinished(frame);
+        let unfinished = self.source.meta(frame).unfinished;
         if !self.workplace.batch.has_room(MAX_FRAGMENTS) {
             self.hand_over();
         }
@@ -158,11 +158,10 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         }
     }
 
-    /// Says of the frame appended last what is known of `frame`.
+    /// Says of the frame appended last, which is finished, what is known of `frame`.
     fn stamp(&mut self, frame: usize) {
-        if self.source.has_timestamps() {
-            self.workplace.batch.push_timestamp(self.source.timestamp_ns(frame));
-        }
+        let meta = self.source.meta(frame);
+        self.workplace.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });
     }
 }
 

@@ -11,7 +11,7 @@ use ringroad_switch::{MAX_PORTS, MacTable, PortIndex, PortSet, SourcePort, Tick}
 pub struct QueueRef {
     /// Index of the worker.
     pub worker: u16,
-    /// What a frame delivered to it costs ([`ringroad_port::port_queue::PortQueue::frame_cost`]).
+    /// What a frame delivered to it costs ([`ringroad_port::port_queue::QueueProperties::frame_cost`]).
     pub frame_cost: u16,
     /// Place in the worker's engine.
     pub place: u32,

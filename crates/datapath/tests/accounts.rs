@@ -15,6 +15,7 @@ use ringroad_datapath::fabric::{Fabric, Share};
 use ringroad_datapath::forwarding::{Forwarding, SwitchId};
 use ringroad_datapath::rota::OwnerId;
 use ringroad_datapath::worker::WorkerConfig;
+use ringroad_port::batch::FrameMeta;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -117,7 +118,7 @@ fn engine_with_neighbour() -> (Engine, ringroad_datapath::exchange::Outbox) {
 fn handoff(target: Target) -> Handoff {
     // SAFETY: constants stay.
     let fragment = unsafe { Fragment::from_private(&[0xff; 60], 0) };
-    Handoff { fragment, target, switch: SwitchId(0), unfinished: None }
+    Handoff { fragment, target, switch: SwitchId(0), meta: FrameMeta::default() }
 }
 
 #[test]

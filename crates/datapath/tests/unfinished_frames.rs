@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
 use ringroad_datapath::worker::WorkerConfig;
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, PortQueue, Sleep};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_switch::MacTableConfig;
 
@@ -65,17 +65,13 @@ impl PortQueue for Near {
                 self.lent.push_back(Vec::new());
             }
             if let Some(unfinished) = unfinished {
-                batch.push_unfinished(unfinished);
+                batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
                 // As of a header in a slot of its own.
                 batch.skip_slot();
                 self.lent.push_back(Vec::new());
             }
             *self.lent.back_mut().unwrap() = frame;
         }
-    }
-
-    fn takes_unfinished(&mut self) -> bool {
-        self.far.takes_unfinished
     }
 
     fn release(&mut self, slots: usize) {
@@ -93,17 +89,21 @@ impl PortQueue for Near {
             }
             delivery.frames += 1;
             delivery.bytes += frame.len() as u64;
-            self.far.got.lock().unwrap().push((frame, batch.unfinished(usize::from(number))));
+            self.far.got.lock().unwrap().push((frame, batch.meta(usize::from(number)).unfinished));
         }
         delivery
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn takes_unfinished(&mut self) -> bool {
+        self.far.takes_unfinished
     }
 
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+}
 
+impl Sleep for Near {
     fn has_waiting(&mut self) -> bool {
         !self.far.sends.lock().unwrap().is_empty()
     }

@@ -6,7 +6,7 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue, Sleep};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
@@ -98,10 +98,6 @@ impl PortQueue for NullQueue {
         }
     }
 
-    fn longest_frame_bytes(&self) -> usize {
-        self.template.len()
-    }
-
     fn release(&mut self, _fragments: usize) {}
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -117,12 +113,16 @@ impl PortQueue for NullQueue {
         delivery
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.template.len()
     }
 
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+}
 
+impl Sleep for NullQueue {
     fn has_waiting(&mut self) -> bool {
         !self.no_rx
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, PortQueue, Sleep};
 use ringroad_ring::datapath_end::RxPutEnd;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, RegionGeometry};
@@ -105,6 +105,16 @@ impl PortQueue for PatchQueue {
         self.out.flush()
     }
 
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+}
+
+impl Sleep for PatchQueue {
+    fn has_waiting(&mut self) -> bool {
+        self.waiting() > 0
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping {
             self.input.announce_sleep();
@@ -119,10 +129,6 @@ impl PortQueue for PatchQueue {
 
     fn drain_wake(&mut self) {
         eventfd::drain(&self.wake);
-    }
-
-    fn has_waiting(&mut self) -> bool {
-        self.waiting() > 0
     }
 }
 

@@ -13,7 +13,7 @@ use ringroad_control::guarded_file::{self, Purpose};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+use ringroad_port::port_queue::{Capabilities, Delivery, Diagnose, PortQueue, Sleep, Way};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::device::{Device, DeviceError, Role};
@@ -245,8 +245,18 @@ impl PortQueue for PcapQueue {
         delivery
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for PcapQueue {
+    fn has_waiting(&mut self) -> bool {
+        self.borrowed == 0 && self.input.is_some()
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
@@ -258,16 +268,11 @@ impl PortQueue for PcapQueue {
             self.output_fault.get_or_insert_with(|| error.to_string());
         }
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        self.borrowed == 0 && self.input.is_some()
-    }
-
-    fn fault(&self) -> Option<String> {
-        self.delivery_fault().or_else(|| self.input_fault.clone())
-    }
-
-    fn delivery_fault(&self) -> Option<String> {
-        self.output_fault.clone()
+impl Diagnose for PcapQueue {
+    fn failure(&self, way: Way) -> Option<String> {
+        let input = || self.input_fault.clone().filter(|_| way == Way::Either);
+        self.output_fault.clone().or_else(input)
     }
 }

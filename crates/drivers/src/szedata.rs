@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
-use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue};
+use ringroad_port::port_queue::{
+    Backpressure, Capabilities, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way,
+};
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
@@ -129,6 +131,10 @@ impl ChannelQueue {
 }
 
 impl PortQueue for ChannelQueue {
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { takes_frames: self.card.subscribed().1 != 0, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         if self.fault.is_some() {
             return;
@@ -149,41 +155,15 @@ impl PortQueue for ChannelQueue {
             // SAFETY: the memory stays mapped while the card is open, which is as long as this queue lives.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             let metadata = segment.metadata();
-            if metadata.len() == FRAME_INFO_BYTES || batch.has_timestamps() {
+            if metadata.len() == FRAME_INFO_BYTES {
                 let mut bytes = [0; FRAME_INFO_BYTES];
                 let read = metadata.read(&mut bytes);
                 let info = FrameInfo::from_bytes(bytes.get(..read).unwrap_or_default()).unwrap_or_default();
-                batch.push_timestamp(info.timestamp_ns);
+                batch.describe(FrameMeta { timestamp_ns: info.timestamp_ns, ..FrameMeta::default() });
             }
             borrowed.push_back(segment.occupied_bytes() as u32);
         };
         self.stop(fault);
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        self.longest_bytes
-    }
-
-    fn takes_frames(&self) -> bool {
-        self.card.subscribed().1 != 0
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        let Some(writer) = self.card.writer(self.channel) else { return BATCH_FRAMES };
-        let Some(header) = Header::new(0, frame_bytes) else { return BATCH_FRAMES };
-        let occupied = align(usize::from(header.segment_bytes));
-        match writer.room(occupied * BATCH_FRAMES) {
-            Ok(room) => room / occupied,
-            Err(fault) => {
-                self.stop(fault);
-                BATCH_FRAMES
-            }
-        }
-    }
-
-    fn await_room(&mut self) -> bool {
-        self.is_room_awaited = true;
-        self.is_room_announced
     }
 
     fn release(&mut self, slots: usize) {
@@ -233,6 +213,32 @@ impl PortQueue for ChannelQueue {
         u32::from(self.card.publish_transmitted(self.channel))
     }
 
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for ChannelQueue {
+    fn has_waiting(&mut self) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
+        // What cannot be is found when it is taken.
+        self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.look(), Ok(0)))
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         self.is_room_announced = sleeping && self.is_room_awaited;
         if !sleeping {
@@ -251,31 +257,51 @@ impl PortQueue for ChannelQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wake.descriptor())
+        (!self.is_gone).then(|| self.wake.descriptor())
     }
 
     fn drain_wake(&mut self) {
         self.wake.drain();
         self.look_at_card();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        if self.fault.is_some() {
-            return false;
+impl Backpressure for ChannelQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let Some(writer) = self.card.writer(self.channel) else { return BATCH_FRAMES };
+        let Some(header) = Header::new(0, frame_bytes) else { return BATCH_FRAMES };
+        let occupied = align(usize::from(header.segment_bytes));
+        match writer.room(occupied * BATCH_FRAMES) {
+            Ok(room) => room / occupied,
+            Err(fault) => {
+                self.stop(fault);
+                BATCH_FRAMES
+            }
         }
-        // What cannot be is found when it is taken.
-        self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.look(), Ok(0)))
     }
 
-    fn violations(&mut self) -> u64 {
-        std::mem::take(&mut self.violations)
+    fn await_room(&mut self) -> bool {
+        self.is_room_awaited = true;
+        self.is_room_announced
     }
+}
 
-    fn fault(&self) -> Option<String> {
-        self.fault.clone()
+impl Diagnose for ChannelQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        let gone = || {
+            let channel = self.channel;
+            format!(
+                "channel {channel}: the program that serves the card has ended; start it, and open the port again"
+            )
+        };
+        self.fault.clone().or_else(|| self.is_gone.then(gone))
     }
 
     fn is_gone(&self) -> bool {
         self.is_gone
+    }
+
+    fn violations(&mut self) -> u64 {
+        std::mem::take(&mut self.violations)
     }
 }

@@ -14,11 +14,20 @@ pub const BATCH_FRAMES: usize = 256;
 /// What a destination in the same region may do with the buffers of a batch instead of copying out of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Custody {
-    /// Read them until it says that it is done ([`crate::port_queue::PortQueue::returned`]): the source's slots come back to the
+    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to the
     /// program as they were.
     Lend,
     /// Keep them, giving one of its own for each.
     Give,
+}
+
+/// What is known of a frame beside its bytes. It goes where the frame goes, to other workers too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrameMeta {
+    /// When the frame came, ns since the Unix epoch; 0 where nobody knows.
+    pub timestamp_ns: u64,
+    /// What is left to do with it.
+    pub unfinished: Unfinished,
 }
 
 /// Frames borrowed from one queue, in order. Allocated once, reused for ever.
@@ -29,12 +38,12 @@ pub struct Batch {
     heads: Vec<u16>,
     /// Buffer of each fragment; empty where the source offers none.
     buffers: Vec<u32>,
-    /// When each frame came, ns since the Unix epoch; empty where the source does not know.
-    timestamps_ns: Vec<u64>,
-    /// What is left to do with each frame; shorter or empty where the frames from there on are finished.
-    unfinished: Vec<Unfinished>,
+    /// What is known of each frame; shorter or empty where nothing is of the frames from there on.
+    metas: Vec<FrameMeta>,
     /// Whether something is left to do with any.
     is_unfinished: bool,
+    /// Whether it is known of any when it came.
+    is_stamped: bool,
     /// Slots that hold no byte of a frame, only what the source took off its front.
     skipped: usize,
     /// Frames that more than one destination gets; empty where nobody asks.
@@ -60,9 +69,9 @@ impl Batch {
             fragments: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
             heads: Vec::with_capacity(BATCH_FRAMES),
             buffers: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
-            timestamps_ns: Vec::with_capacity(BATCH_FRAMES),
-            unfinished: Vec::new(),
+            metas: Vec::with_capacity(BATCH_FRAMES),
             is_unfinished: false,
+            is_stamped: false,
             skipped: 0,
             replicated: Vec::with_capacity(BATCH_FRAMES),
             offer: None,
@@ -79,9 +88,8 @@ impl Batch {
         self.fragments.clear();
         self.heads.clear();
         self.buffers.clear();
-        self.timestamps_ns.clear();
-        self.unfinished.clear();
-        (self.is_unfinished, self.skipped) = (false, 0);
+        self.metas.clear();
+        (self.is_unfinished, self.is_stamped, self.skipped) = (false, false, 0);
         self.replicated.clear();
         (self.offer, self.taker, self.exchanged) = (None, None, false);
         self.bytes = 0;
@@ -142,49 +150,34 @@ impl Batch {
         self.push(fragment, first);
     }
 
-    /// Says when the frame appended last came, ns since the Unix epoch. A source says it of every frame or of none.
+    /// Says what is known of the frame appended last, whose fragments are all there.
     #[inline]
-    pub fn push_timestamp(&mut self, timestamp_ns: u64) {
-        self.timestamps_ns.push(timestamp_ns);
+    pub fn describe(&mut self, meta: FrameMeta) {
+        self.metas.resize(self.heads.len().saturating_sub(1), FrameMeta::default());
+        self.metas.push(meta);
+        self.is_unfinished |= !meta.unfinished.is_nothing();
+        self.is_stamped |= meta.timestamp_ns != 0;
     }
 
-    /// When `frame` came, ns since the Unix epoch; 0 where nobody knows.
-    #[inline]
-    #[must_use]
-    pub fn timestamp_ns(&self, frame: usize) -> u64 {
-        self.timestamps_ns.get(frame).copied().unwrap_or(0)
-    }
-
-    /// Whether the source knows when its frames came.
+    /// What is known of `frame`.
     #[inline]
     #[must_use]
-    pub fn has_timestamps(&self) -> bool {
-        !self.timestamps_ns.is_empty()
+    pub fn meta(&self, frame: usize) -> FrameMeta {
+        self.metas.get(frame).copied().unwrap_or_default()
     }
 
-    /// Says what is left to do with the frame appended last, whose fragments are all there; of frames of which nothing is said nothing is left.
-    pub fn push_unfinished(&mut self, unfinished: Unfinished) {
-        if self.unfinished.capacity() == 0 {
-            // Once in the life of a batch, and never where no source has such frames.
-            self.unfinished.reserve_exact(BATCH_FRAMES);
-        }
-        self.unfinished.resize(self.heads.len().saturating_sub(1), Unfinished::default());
-        self.unfinished.push(unfinished);
-        self.is_unfinished |= !unfinished.is_nothing();
-    }
-
-    /// What is left to do with `frame`.
+    /// Whether something was said of some frame, if only that nothing is known.
     #[inline]
     #[must_use]
-    pub fn unfinished(&self, frame: usize) -> Unfinished {
-        self.unfinished.get(frame).copied().unwrap_or_default()
+    pub fn has_meta(&self) -> bool {
+        !self.metas.is_empty()
     }
 
-    /// Whether something was said of what is left to do with frames, if only that nothing is.
+    /// Whether it is known of some frame when it came.
     #[inline]
     #[must_use]
-    pub fn has_headers(&self) -> bool {
-        !self.unfinished.is_empty()
+    pub fn is_stamped(&self) -> bool {
+        self.is_stamped
     }
 
     /// Whether something is left to do with some frame, so that only queues that take such frames
@@ -298,7 +291,7 @@ impl Batch {
         while self.heads.last().is_some_and(|&head| usize::from(head) >= self.fragments.len()) {
             self.heads.pop();
         }
-        self.timestamps_ns.truncate(self.heads.len());
+        self.metas.truncate(self.heads.len());
     }
 
     /// Number of frames.

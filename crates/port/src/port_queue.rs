@@ -1,11 +1,25 @@
 //! The contract between a driver and the datapath.
+//!
+//! A driver implements [`PortQueue`] for its queues: the path of frames, of which three methods must be written. What
+//! else a queue can do stands in roles. Each role is a trait of its own, to which an accessor of the queue leads; a
+//! driver that does not play a role writes nothing for it:
+//!
+//! | role | what the datapath does with it |
+//! |---|---|
+//! | [`Sleep`] | sleeps, and is woken, instead of looking all the time |
+//! | [`Backpressure`] | holds a wire's source back instead of dropping its frames |
+//! | [`Lend`] | passes buffers on instead of copying out of them |
+//! | [`Diagnose`] | tells people and programs what is wrong, and counts what was lost before it was received |
+//! | [`Program`] | ends a program's use of its rings in order |
+//!
+//! `crates/datapath/tests/whole_driver.rs` is a whole driver, with tests that run it on a switch and on a wire.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use ringroad_ring::region::RegionId;
 
-use crate::batch::{BATCH_FRAMES, Batch};
+use crate::batch::Batch;
 use crate::drop_cause::DropTally;
 
 /// What a port can do, and in which way.
@@ -28,140 +42,211 @@ pub struct Delivery {
     pub bytes: u64,
     /// Frames that were not, by cause.
     pub dropped: DropTally,
-    /// Frames that the queue took over: it puts them into the port or drops them later, and accounts for them then itself.
+    /// Frames that the queue took over: it puts them into the port or drops them later, and accounts for them then
+    /// itself.
     pub taken_over: u32,
 }
 
-/// One queue of a port: a ring pair, served by exactly one worker. Nothing here blocks, allocates or logs.
+/// What never changes while a queue lives. The datapath asks once, before the queue is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueProperties {
+    /// What it costs to deliver a frame here or receive one, beside copying its bytes: 1 for shared memory (50 to 100
+    /// ns), more where the kernel is asked for each.
+    pub frame_cost: u16,
+    /// Whether frames can be delivered here at all: a switch sends none to a queue of which this is false.
+    pub takes_frames: bool,
+    /// Whether an announcement of sleep ([`Sleep::prepare_sleep`]) stands until somebody is woken by it, so that it
+    /// need not be renewed at each sleep of the datapath.
+    pub sleeps_alone: bool,
+    /// The region that the queue's buffers lie in, where it can pass them on or take others' without a copy.
+    pub region: Option<RegionId>,
+}
+
+impl Default for QueueProperties {
+    fn default() -> Self {
+        Self { frame_cost: 1, takes_frames: true, sleeps_alone: false, region: None }
+    }
+}
+
+/// One queue of a port: a ring pair, served by exactly one worker. Nothing here blocks, allocates or logs. The test
+/// `crates/datapath/tests/whole_driver.rs` is a whole driver to begin from.
+///
+/// The order of calls is: [`receive`](Self::receive) lends the datapath a batch, [`deliver`](Self::deliver) of other
+/// queues copies out of it, [`release`](Self::release) gives it back, [`flush`](Self::flush) makes it all visible.
+/// Any number of batches may be lent at a time; they come back in the order in which they were lent.
+///
+/// A queue that stands before another one and changes a part of what it does implements [`inner`](Self::inner): all
+/// methods that it leaves out, and all roles, are then the inner queue's. So each default here asks the inner queue
+/// first.
 pub trait PortQueue: Send {
-    /// What it costs to deliver a frame here or receive one, beside copying its bytes: 1 for shared memory (50 to 100 ns), more where the kernel
-    /// is asked for each. Asked once for deliveries.
-    fn frame_cost(&self) -> u16 {
-        1
+    /// The queue behind this one, where there is one.
+    fn inner(&mut self) -> Option<&mut dyn PortQueue> {
+        None
+    }
+
+    /// What never changes.
+    fn properties(&mut self) -> QueueProperties {
+        self.inner().map_or_else(QueueProperties::default, |inner| inner.properties())
     }
 
     /// Borrows whole frames into `batch`, as many as it has room for; they stay borrowed until [`PortQueue::release`].
-    /// A queue whose other side broke a rule gives nothing any more and says so in [`PortQueue::fault`].
+    /// A queue whose other side broke a rule gives nothing any more and says so in [`Diagnose::fault`].
     fn receive(&mut self, batch: &mut Batch);
-
-    /// Takes no frame any more that the other side publishes from now on.
-    fn close(&mut self) {}
-
-    /// Longest frame that [`PortQueue::receive`] may give, bytes.
-    fn longest_frame_bytes(&self) -> usize {
-        usize::from(u16::MAX)
-    }
-
-    /// Whether frames can be delivered here at all. Asked once: a switch sends none to a queue of which this is false.
-    fn takes_frames(&self) -> bool {
-        true
-    }
-
-    /// Whether frames can be delivered here with something left to do ([`Batch::unfinished`]); others get them finished. Asked right
-    /// before each delivery of such frames, which holds to the answer.
-    fn takes_unfinished(&mut self) -> bool {
-        false
-    }
-
-    /// Frames of `frame_bytes` bytes that surely fit now. Asked only where a source is held back rather than dropped from
-    /// (a wire); devices that take everything keep the default.
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        let _ = frame_bytes;
-        BATCH_FRAMES
-    }
-
-    /// Asks that room made by the other side wakes a datapath which announces its sleep with the next
-    /// [`PortQueue::prepare_sleep`]: a wire's source waits for it. Says whether that is announced already; it never is where
-    /// nothing would wake the datapath, which must not sleep then.
-    fn await_room(&mut self) -> bool {
-        false
-    }
 
     /// Gives the `slots` ([`Batch::slots`]) borrowed first back to the port.
     fn release(&mut self, slots: usize);
 
-    /// Puts the frames of `batch` that `frames` names into the port, in that order: with one copy each, or, where the batch
-    /// offers its buffers to this queue's region, by taking the buffers themselves.
-    /// Every frame is in one of the returned counts or in the tally.
+    /// Puts the frames of `batch` that `frames` names into the port, in that order: with one copy each, or, where the
+    /// batch offers its buffers to this queue's region, by taking the buffers themselves. Every frame is in one of
+    /// the returned counts or in the tally.
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery;
-
-    /// The region that the queue's buffers lie in, where it can pass them on or take others' without a copy.
-    fn region(&self) -> Option<RegionId> {
-        None
-    }
-
-    /// Takes up the buffers given for those of the last [`PortQueue::receive`] that destinations kept
-    /// ([`Batch::exchanged`]). Comes before the release.
-    fn reclaim(&mut self, batch: &Batch) {
-        let _ = batch;
-    }
-
-    /// Fragments that were ever delivered to it by lending.
-    fn lent(&self) -> u64 {
-        0
-    }
-
-    /// How many of those, in the order in which they were lent, it has done with. May look at the kernel's rings.
-    fn returned(&mut self) -> u64 {
-        0
-    }
-
-    /// Frames that the kernel dropped before they could be received, since the last call. May make a system call: asked for
-    /// reports, never per batch.
-    fn missed_frames(&mut self) -> u64 {
-        0
-    }
-
-    /// Rules that the other side broke since the last call, where the queue does not count them itself. Asked for reports.
-    fn violations(&mut self) -> u64 {
-        0
-    }
 
     /// Makes everything delivered and released visible, once per batch, and wakes the other side where it sleeps.
     /// Returns the number of wake-ups.
-    fn flush(&mut self) -> u32;
-
-    /// `true` announces that the datapath is about to sleep: it looks once more with [`PortQueue::has_waiting`] and then
-    /// waits for [`PortQueue::wake_descriptor`]. `false` withdraws the announcement.
-    fn prepare_sleep(&mut self, sleeping: bool);
-
-    /// Whether its announcement stands for as long as nobody was woken by it: such a queue is not told again of each sleep of its datapath.
-    fn sleeps_alone(&self) -> bool {
-        false
+    fn flush(&mut self) -> u32 {
+        self.inner().map_or(0, |inner| inner.flush())
     }
 
-    /// The descriptor that becomes readable when a sleeping datapath is wanted; `None` for ports that never wake it.
+    /// Longest frame that [`PortQueue::receive`] may give, bytes, as far as is known by now: a wire asks its
+    /// destination for room for such.
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.inner().map_or(usize::from(u16::MAX), |inner| inner.longest_frame_bytes())
+    }
+
+    /// Whether frames can be delivered here with something left to do ([`Batch::is_unfinished`]); others get them
+    /// finished. Asked right before each delivery of such frames, which holds to the answer.
+    fn takes_unfinished(&mut self) -> bool {
+        self.inner().is_some_and(|inner| inner.takes_unfinished())
+    }
+
+    /// How long until it has something to do that no descriptor announces; a sleeping datapath looks again by then.
+    /// `None` where there is no such thing. Not asked where [`QueueProperties::sleeps_alone`].
+    fn due_in(&mut self) -> Option<Duration> {
+        self.inner()?.due_in()
+    }
+
+    /// By what the datapath can sleep. Where it is `None` nothing tells of frames that come, so the datapath never
+    /// sleeps while it has this queue.
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        self.inner()?.sleeper()
+    }
+
+    /// By what a wire's source is held back; `None` where the queue takes or drops whatever comes.
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        self.inner()?.backpressure()
+    }
+
+    /// How buffers of its region are passed on; `None` where they never are.
+    fn lender(&mut self) -> Option<&mut dyn Lend> {
+        self.inner()?.lender()
+    }
+
+    /// What can be wrong with it; `None` where nothing can.
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        self.inner()?.diagnosis()
+    }
+
+    /// The program at its other side; `None` where that is a device.
+    fn program(&mut self) -> Option<&mut dyn Program> {
+        self.inner()?.program()
+    }
+}
+
+/// A queue before which the datapath can sleep.
+pub trait Sleep {
+    /// Whether frames wait that were not received yet, without borrowing them.
+    fn has_waiting(&mut self) -> bool;
+
+    /// `true` announces that the datapath is about to sleep: it looks once more with [`Sleep::has_waiting`] and then
+    /// waits for [`Sleep::wake_descriptor`]. `false` withdraws the announcement.
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        let _ = sleeping;
+    }
+
+    /// The descriptor that becomes readable when a sleeping datapath is wanted. `None` where nothing comes that would
+    /// wake it, and of a device that has ended: from then on its descriptor may be readable for ever.
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Takes the signal off [`PortQueue::wake_descriptor`].
+    /// Takes the signal off [`Sleep::wake_descriptor`].
     fn drain_wake(&mut self) {}
+}
 
-    /// Whether frames wait that were not received yet, without borrowing them.
-    fn has_waiting(&mut self) -> bool;
+/// A queue that holds a source back rather than drop from it. Asked by wires; a switch drops.
+pub trait Backpressure {
+    /// Frames of `frame_bytes` bytes that surely fit now.
+    fn room(&mut self, frame_bytes: usize) -> usize;
 
-    /// How long until it has something to do that no descriptor announces; a sleeping datapath looks again by then. `None` where
-    /// there is no such thing.
-    fn due_in(&self) -> Option<Duration> {
+    /// Asks that room made by the other side wakes a datapath which announces its sleep with the next
+    /// [`Sleep::prepare_sleep`]: a wire's source waits for it. Says whether that is announced already; it never is
+    /// where nothing would wake the datapath, which must not sleep then.
+    fn await_room(&mut self) -> bool;
+}
+
+/// A queue that passes buffers of its region on, and takes others' ([`QueueProperties::region`],
+/// [`crate::batch::Custody`]).
+pub trait Lend {
+    /// Takes up the buffers given for those of the last [`PortQueue::receive`] that destinations kept
+    /// ([`Batch::exchanged`]). Comes before the release.
+    fn reclaim(&mut self, batch: &Batch);
+
+    /// Fragments that were ever delivered to it by lending.
+    fn lent(&self) -> u64;
+
+    /// How many of those, in the order in which they were lent, it has done with. May look at the kernel's rings.
+    fn returned(&mut self) -> u64;
+}
+
+/// Which way frames go that a failure stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Out of the queue, or into it.
+    Either,
+    /// Into the queue: frames delivered to it are lost.
+    In,
+}
+
+/// A queue with which something can be wrong.
+pub trait Diagnose {
+    /// Why the queue has stopped frames that go `way`, for people. `None` while it works, and in a state that passes
+    /// by itself, such as a link that is down. A program that steps its own datapath asks at each sync, so this makes
+    /// no system call.
+    fn failure(&self, way: Way) -> Option<String> {
+        let _ = way;
         None
     }
 
-    /// Why the queue stands still or gives no more frames, for people; `None` while it works.
+    /// Why the queue stands still or gives no more frames, for people; `None` while it works. Asked for reports: the
+    /// queue may ask the kernel, and names what passes by itself, too.
     fn fault(&self) -> Option<String> {
-        None
+        self.failure(Way::Either)
     }
 
     /// Whether the device has ended for good, so that nothing will come from it or go to it any more.
+    /// [`Diagnose::failure`] says why.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// Tells the program at the other side that the device to which its rings lead has ended.
-    fn end(&mut self) {}
-
-    /// Why frames delivered to it are lost, for people; `None` while they are not. Part of [`PortQueue::fault`].
-    fn delivery_fault(&self) -> Option<String> {
-        None
+    /// Frames that the kernel dropped before they could be received, since the last call. May make a system call:
+    /// asked for reports, never per batch.
+    fn missed_frames(&mut self) -> u64 {
+        0
     }
+
+    /// Rules that the other side broke since the last call, where the queue does not count them itself. Asked for
+    /// reports.
+    fn violations(&mut self) -> u64 {
+        0
+    }
+}
+
+/// A queue of which a program has the other side.
+pub trait Program {
+    /// Takes no frame any more that the program publishes from now on.
+    fn close(&mut self);
+
+    /// Tells the program that the device to which its rings lead has ended.
+    fn end(&mut self);
 }

@@ -307,14 +307,16 @@ impl Embedded {
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
         let full_name = name.base.to_string();
         let (shm, queues) = place_shm(&home, &full_name, impairment)?;
-        let wakes = device_wakes(&device.queues)?;
+        let wakes = device_wakes(&mut device.queues)?;
         let device_queues = std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect();
-        let wire = {
+        let (wire, places) = {
             let mut inner = self.lock();
             inner.homes.retain(|(_, home)| home.strong_count() > 0);
             inner.homes.push((full_name.clone(), Arc::downgrade(&home)));
-            inner.fabric.wire(ALL, queues, device_queues)?
+            let wire = inner.fabric.wire(ALL, queues, device_queues)?;
+            (wire, inner.fabric.second_queues(wire))
         };
+        let ends = places.into_iter().zip(wakes).map(|(queue, wake)| DeviceEnd { place: queue.place, wake });
         let info = PortInfo {
             name: full_name,
             driver: device.capabilities.driver.into(),
@@ -324,7 +326,7 @@ impl Embedded {
         let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
         let events = shm.clone_events()?;
         let binding = self.binding(Bound::Wire { wire, _shm: shm, _device: device.keep });
-        self.program_port(info, &region, &placement, events, &binding, Some(wakes))
+        self.program_port(info, &region, &placement, events, &binding, Some(ends.collect()))
     }
 
     fn open_pipe(
@@ -391,10 +393,10 @@ impl Embedded {
         placement: &PortPlacement,
         events: Vec<QueueEvents>,
         binding: &Arc<Binding>,
-        device_wakes: Option<Vec<Option<OwnedFd>>>,
+        device: Option<Vec<DeviceEnd>>,
     ) -> Result<Port, OpenError> {
         let stepped = self.lock().stepped.clone();
-        let here = stepped.map(|stepped| Here { stepped, device_wakes });
+        let here = stepped.map(|stepped| Here { stepped, device });
         let queues = program_queues(region, placement, events, binding, here)?;
         Port::new(info, queues)
     }
@@ -462,16 +464,24 @@ pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result
 }
 
 /// What wakes a worker at each queue of a device, if anything does.
-fn device_wakes(queues: &[Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>>, OpenError> {
+fn device_wakes(queues: &mut [Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>>, OpenError> {
     let clone = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(events_failed);
-    queues.iter().map(|queue| queue.wake_descriptor().map(clone).transpose()).collect()
+    let wake = |queue: &mut Box<dyn PortQueue>| queue.sleeper()?.wake_descriptor().map(clone);
+    queues.iter_mut().map(|queue| wake(queue).transpose()).collect()
 }
 
 /// A datapath that the program's own syncs step.
 pub(crate) struct Here {
     stepped: Arc<Stepped>,
-    /// Where a device is behind the rings: what wakes whom at each of its queues.
-    device_wakes: Option<Vec<Option<OwnedFd>>>,
+    /// Where a device is behind the rings: each of its queues.
+    device: Option<Vec<DeviceEnd>>,
+}
+
+/// A queue of a device in a datapath that syncs step.
+struct DeviceEnd {
+    place: u32,
+    /// What wakes a worker at it, if anything does.
+    wake: Option<OwnedFd>,
 }
 
 /// The rings of a port whose other side is a datapath: elsewhere, or `here`.
@@ -487,8 +497,9 @@ pub(crate) fn program_queues(
     let rings = placement.tx_rings.iter().zip(&placement.rx_rings);
     for (number, ((&tx, &rx), events)) in rings.zip(events).enumerate() {
         let other = |event: OwnedFd| match &here {
-            Some(Here { stepped, device_wakes }) => {
-                OtherSide::Here { stepped: Arc::clone(stepped), device: device_wakes.is_some() }
+            Some(Here { stepped, device }) => {
+                let end = device.as_ref().and_then(|ends| ends.get(number));
+                OtherSide::Here { stepped: Arc::clone(stepped), device: end.map(|end| end.place) }
             }
             None => OtherSide::Elsewhere { event, is_program: false },
         };
@@ -499,8 +510,8 @@ pub(crate) fn program_queues(
         let rx = RxRing::new(rx_end, other(events.kick), Arc::clone(binding), identity);
         let failed = |errno: rustix::io::Errno| events_failed(errno.into());
         let device = match &mut here {
-            Some(Here { stepped, device_wakes: Some(wakes) }) => {
-                let wake = wakes.get_mut(number).and_then(Option::take);
+            Some(Here { stepped, device: Some(ends) }) => {
+                let wake = ends.get_mut(number).and_then(|end| end.wake.take());
                 Some(DeviceSleep::new(stepped, wake).map_err(failed)?)
             }
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringroad_port::port_queue::PortQueue;
+use ringroad_port::port_queue::Way;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
@@ -36,8 +36,8 @@ pub(crate) enum OtherSide {
     /// This thread, by stepping the datapath.
     Here {
         stepped: Arc<Stepped>,
-        /// A device is at the other end: what stops it is to be told.
-        device: bool,
+        /// The place of the device's queue at the other end, if there is a device: what stops it is an error of each sync.
+        device: Option<u32>,
     },
 }
 
@@ -95,11 +95,10 @@ impl Half {
         }
     }
 
-    /// What is wrong with the device at the other end, if there is one: `fault` asks it.
-    fn check_device(&self, fault: fn(&dyn PortQueue) -> Option<String>) -> Result<(), PortError> {
-        let OtherSide::Here { stepped, device: true } = &self.other else { return Ok(()) };
-        let engine = stepped.lock();
-        engine.wired_devices().find_map(fault).map_or(Ok(()), |fault| Err(PortError::Device(fault)))
+    /// Whether the device at the other end, if there is one, still takes frames that go `way`.
+    fn check_device(&self, way: Way) -> Result<(), PortError> {
+        let OtherSide::Here { stepped, device: Some(place) } = &self.other else { return Ok(()) };
+        stepped.lock().failure(*place, way).map_or(Ok(()), |failure| Err(PortError::Device(failure)))
     }
 }
 
@@ -283,7 +282,8 @@ impl TxRing {
     /// Hands over what was given away and takes back what is done. Returns the number of slots that came back.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`].
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program steps the datapath of
+    /// a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.sync_end()?;
@@ -293,7 +293,7 @@ impl TxRing {
         };
         if stepped {
             let gained = synced.gained + self.sync_end()?.gained;
-            self.half.check_device(|device| device.delivery_fault())?;
+            self.half.check_device(Way::In)?;
             return Ok(gained);
         }
         Ok(synced.gained)
@@ -454,7 +454,8 @@ impl RxRing {
     /// Hands back what was released and takes what has arrived. Returns the number of new slots.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`].
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program steps the datapath of
+    /// a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
         let synced = self.end.sync()?;
@@ -466,7 +467,7 @@ impl RxRing {
             let gained = synced.gained + self.end.sync()?.gained;
             if self.available() == 0 {
                 // Only when everything that came before is taken.
-                self.half.check_device(|device| device.fault())?;
+                self.half.check_device(Way::Either)?;
             }
             return Ok(gained);
         }

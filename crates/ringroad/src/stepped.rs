@@ -1,4 +1,5 @@
-//! The datapath that syncs step, and sleeping before it: a program that waits on a device in itself is woken by what would wake a worker.
+//! The datapath that syncs step, and sleeping before it: a program that waits on a device in itself is woken by what
+//! would wake a worker.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +14,15 @@ pub(crate) struct Stepped {
     engine: Arc<Mutex<Engine>>,
     /// Threads that wait for it; changed under the engine's lock only.
     asleep: AtomicUsize,
+    /// Queues that had failed when a thread woke last; changed under the engine's lock only.
+    failures: AtomicUsize,
     /// Wakes all of them, where one that was woken leaves work behind. Made with the first device.
     bell: OnceLock<OwnedFd>,
 }
 
 impl Stepped {
     pub(crate) fn new(engine: Arc<Mutex<Engine>>) -> Self {
-        Self { engine, asleep: AtomicUsize::new(0), bell: OnceLock::new() }
+        Self { engine, asleep: AtomicUsize::new(0), failures: AtomicUsize::new(0), bell: OnceLock::new() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
@@ -32,7 +35,8 @@ impl Stepped {
         self.lock().step()
     }
 
-    /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step and look again.
+    /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step
+    /// and look again.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut engine = self.lock();
         let sleeps = engine.fall_asleep(usize::MAX);
@@ -43,7 +47,8 @@ impl Stepped {
         sleeps
     }
 
-    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and sees to it that others who sleep are not forgotten.
+    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and sees to it that others
+    /// who sleep are not forgotten.
     pub(crate) fn awake(&self) {
         let mut engine = self.lock();
         if let Some(bell) = self.bell.get() {
@@ -56,8 +61,11 @@ impl Stepped {
             engine.awake();
             return;
         }
-        // Devices wake once for an announcement, and this was it.
-        if !engine.fall_asleep(usize::MAX)
+        let failures = engine.failures();
+        let has_failed = self.failures.swap(failures, Ordering::Relaxed) != failures;
+        // Devices wake once for an announcement, and this was it. One that has failed since may wake nobody any more,
+        // so all look at theirs.
+        if (!engine.fall_asleep(usize::MAX) || has_failed)
             && let Some(bell) = self.bell.get()
         {
             eventfd::ring_own(bell);

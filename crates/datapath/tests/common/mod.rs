@@ -9,7 +9,7 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{QueueParts, Share};
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, PortQueue, Program, QueueProperties, Sleep};
 
 /// The far side of a port.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub struct Near {
     lent: usize,
     /// The frames of a batch, which stay where they are until they are released.
     memory: Vec<Vec<u8>>,
-    /// Stepped when the fabric asks what the queue takes: frames move in the middle of a change.
+    /// Stepped when the fabric asks for the queue's properties: frames move in the middle of a change.
     steps: Option<Weak<Mutex<Engine>>>,
 }
 
@@ -82,6 +82,13 @@ impl Near {
 }
 
 impl PortQueue for Near {
+    fn properties(&mut self) -> QueueProperties {
+        if let Some(engine) = self.steps.as_ref().and_then(Weak::upgrade) {
+            engine.lock().unwrap().step();
+        }
+        QueueProperties { sleeps_alone: true, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         self.far.looks.fetch_add(1, SeqCst);
         if self.lent == 0 {
@@ -108,17 +115,6 @@ impl PortQueue for Near {
         self.far.taken.fetch_add(slots as u64, SeqCst);
     }
 
-    fn close(&mut self) {
-        self.far.is_closed.store(true, SeqCst);
-    }
-
-    fn takes_frames(&self) -> bool {
-        if let Some(engine) = self.steps.as_ref().and_then(Weak::upgrade) {
-            engine.lock().unwrap().step();
-        }
-        true
-    }
-
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         for &number in frames {
             let frame = batch.frame(usize::from(number));
@@ -134,21 +130,31 @@ impl PortQueue for Near {
         Delivery { frames: frames.len() as u32, bytes, ..Delivery::default() }
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn program(&mut self) -> Option<&mut dyn Program> {
+        Some(self)
+    }
+}
+
+impl Sleep for Near {
+    fn has_waiting(&mut self) -> bool {
+        self.far.left.load(SeqCst) > 0
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
         self.far.told.fetch_add(u64::from(sleeping), SeqCst);
     }
+}
 
-    fn sleeps_alone(&self) -> bool {
-        true
+impl Program for Near {
+    fn close(&mut self) {
+        self.far.is_closed.store(true, SeqCst);
     }
 
-    fn has_waiting(&mut self) -> bool {
-        self.far.left.load(SeqCst) > 0
-    }
+    fn end(&mut self) {}
 }
 
 impl Drop for Near {

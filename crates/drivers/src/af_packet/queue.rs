@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
 
 use super::blocks::BlockRing;
 use super::receiver::Receiver;
@@ -79,24 +79,21 @@ impl PacketQueue {
             self.suspect = matches!(state, LinkState::Gone | LinkState::Down);
         }
     }
+
+    /// Whether nothing comes any more. Of an interface that is gone the kernel may still show what it has received.
+    fn is_over(&self) -> bool {
+        self.gone && !either!(&self.receiver, receiver => receiver.has_hidden())
+    }
 }
 
 impl PortQueue for PacketQueue {
+    fn properties(&mut self) -> QueueProperties {
+        // Several are sent with one system call, but each takes the kernel's way.
+        QueueProperties { frame_cost: 8, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         either!(&mut self.receiver, receiver => receiver.receive(batch));
-    }
-
-    fn frame_cost(&self) -> u16 {
-        // Several are sent with one system call, but each takes the kernel's way.
-        8
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        either!(&self.receiver, receiver => receiver.longest_frame_bytes())
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        self.sender.room(frame_bytes).min(BATCH_FRAMES)
     }
 
     fn release(&mut self, fragments: usize) {
@@ -117,6 +114,28 @@ impl PortQueue for PacketQueue {
         0
     }
 
+    fn longest_frame_bytes(&mut self) -> usize {
+        either!(&self.receiver, receiver => receiver.longest_frame_bytes())
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for PacketQueue {
+    fn has_waiting(&mut self) -> bool {
+        either!(&self.receiver, receiver => receiver.has_waiting())
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping && !self.gone {
             self.look_for_end();
@@ -124,26 +143,28 @@ impl PortQueue for PacketQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        // Of an interface that is gone the kernel may still show what it has received.
-        let is_over = self.gone && !either!(&self.receiver, receiver => receiver.has_hidden());
-        (!is_over).then(|| self.receiver.socket().as_fd())
+        (!self.is_over()).then(|| self.receiver.socket().as_fd())
     }
 
     fn drain_wake(&mut self) {
         self.look_for_end();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        either!(&self.receiver, receiver => receiver.has_waiting())
+impl Backpressure for PacketQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        self.sender.room(frame_bytes).min(BATCH_FRAMES)
     }
 
-    fn missed_frames(&mut self) -> u64 {
-        self.look_for_end();
-        either!(&mut self.receiver, receiver => receiver.take_missed())
+    /// Nothing wakes the datapath when the kernel has sent what fills the ring.
+    fn await_room(&mut self) -> bool {
+        false
     }
+}
 
-    fn is_gone(&self) -> bool {
-        self.gone
+impl Diagnose for PacketQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        self.is_over().then(|| format!("interface {} is gone", self.name))
     }
 
     fn fault(&self) -> Option<String> {
@@ -158,7 +179,12 @@ impl PortQueue for PacketQueue {
         }
     }
 
-    fn delivery_fault(&self) -> Option<String> {
-        self.fault()
+    fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        self.look_for_end();
+        either!(&mut self.receiver, receiver => receiver.take_missed())
     }
 }

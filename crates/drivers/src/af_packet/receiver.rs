@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
@@ -208,7 +208,7 @@ impl<R: Ring> Receiver<R> {
         // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         if self.timestamps {
-            batch.push_timestamp(frame.timestamp_ns);
+            batch.describe(FrameMeta { timestamp_ns: frame.timestamp_ns, ..FrameMeta::default() });
         }
         if let Some(lent) = self.lent.back_mut() {
             lent.fragments = 1;
@@ -255,7 +255,7 @@ impl<R: Ring> Receiver<R> {
             // SAFETY: nor is the place or buffer of its frame.
             batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
             if self.timestamps {
-                batch.push_timestamp(timestamp_ns);
+                batch.describe(FrameMeta { timestamp_ns, ..FrameMeta::default() });
             }
             self.next_header = (self.next_header + 1) % HEADERS;
             self.headers_lent += 1;

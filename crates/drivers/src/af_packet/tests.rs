@@ -58,7 +58,10 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
         for frame in frames {
             assert_eq!(far.receive(), frame);
         }
-        assert_eq!((queue.fault(), queue.missed_frames()), (None, 0));
+        assert_eq!(
+            (queue.diagnosis().unwrap().fault(), queue.diagnosis().unwrap().missed_frames()),
+            (None, 0)
+        );
     });
 }
 
@@ -72,7 +75,7 @@ fn frames_of_a_large_mtu_and_beyond_are_whole_and_longer_ones_are_refused_alone(
             (0..60).map(|number| test_frame(1, number, if number % 2 == 0 { 40014 } else { 1000 })).collect();
         frames.iter().for_each(|frame| far.send(frame));
         assert!(receive(&mut queue, 60) == frames, "frames differ");
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
 
         let frames = [test_frame(2, 1, 60), test_frame(2, 2, 40015), test_frame(2, 3, 60), vec![1; 9]];
         let delivery = deliver(&mut queue, &frames, 65535);
@@ -118,7 +121,10 @@ fn several_queues_share_the_frames_out_and_none_comes_twice() {
                     }
                 }
                 for queue in &mut device.queues {
-                    assert_eq!((receive_now(queue).len(), queue.missed_frames()), (0, 0));
+                    assert_eq!(
+                        (receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()),
+                        (0, 0)
+                    );
                 }
                 numbers.sort_unstable();
                 assert_eq!(numbers, (0..200).collect::<Vec<_>>(), "{fanout:?}");
@@ -164,7 +170,7 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
         }
         // All slots are borrowed: nothing more, and nothing twice.
         queue.receive(&mut batch);
-        assert_eq!((batch.frames(), queue.has_waiting()), (32, false));
+        assert_eq!((batch.frames(), queue.sleeper().unwrap().has_waiting()), (32, false));
         queue.release(10);
         far.send(&test_frame(1, 100, 60));
         batch.reset(256);
@@ -173,8 +179,8 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
         }
         queue.release(22 + batch.frames());
         let received = 32 + batch.frames() as u64 + receive_now(&mut queue).len() as u64;
-        assert_eq!(received + queue.missed_frames(), 101);
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(received + queue.diagnosis().unwrap().missed_frames(), 101);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 
@@ -195,7 +201,7 @@ fn frames_carry_the_time_they_came_where_asked() {
             while batch.frames() == 0 {
                 device.queues[0].receive(&mut batch);
             }
-            assert!((before_ns..=now_ns()).contains(&batch.timestamp_ns(0)));
+            assert!((before_ns..=now_ns()).contains(&batch.meta(0).timestamp_ns));
         }
     });
 }
@@ -210,19 +216,23 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
             ip(&format!("{command} down"));
             let delivery = deliver(&mut queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 20));
-            assert!(queue.room(1514) >= 64, "a wire would be held back for ever");
-            assert!(queue.fault().unwrap().contains(words), "{:?}", queue.fault());
-            queue.prepare_sleep(true);
-            assert!(queue.wake_descriptor().is_some(), "it may come up again");
+            assert!(queue.backpressure().unwrap().room(1514) >= 64, "a wire would be held back for ever");
+            assert!(
+                queue.diagnosis().unwrap().fault().unwrap().contains(words),
+                "{:?}",
+                queue.diagnosis().unwrap().fault()
+            );
+            queue.sleeper().unwrap().prepare_sleep(true);
+            assert!(queue.sleeper().unwrap().wake_descriptor().is_some(), "it may come up again");
             ip(&format!("{command} up"));
             wait_running("rrp0");
             wait_running("rrp1");
             let delivery = deliver(&mut queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.total()), (20, 0));
-            queue.drain_wake();
+            queue.sleeper().unwrap().drain_wake();
             RawSocket::open("rrp1", LOCAL).send(&frames[0]);
             assert_eq!(receive(&mut queue, 1), frames[..1]);
-            assert_eq!(queue.fault(), None);
+            assert_eq!(queue.diagnosis().unwrap().fault(), None);
         }
     });
 }
@@ -235,20 +245,22 @@ fn an_interface_that_vanishes_is_a_fault_and_wakes_nobody_again() {
         // One whose owner never sleeps learns of it too, by what it sends, even where it saw the interface down before.
         let mut busy = open_one(&wish);
         ip("link set rrp0 down");
-        busy.drain_wake();
-        assert!(busy.wake_descriptor().is_some());
+        busy.sleeper().unwrap().drain_wake();
+        assert!(busy.sleeper().unwrap().wake_descriptor().is_some());
         ip("link del rrp1");
         assert_eq!(deliver(&mut busy, &[test_frame(1, 1, 60)], 60).dropped.of(DropCause::LinkDown), 1);
-        assert!(busy.wake_descriptor().is_none());
-        let descriptor = queue.wake_descriptor().unwrap();
+        assert!(busy.sleeper().unwrap().wake_descriptor().is_none());
+        let descriptor = queue.sleeper().unwrap().wake_descriptor().unwrap();
         let mut ready = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut ready, None).unwrap();
-        queue.drain_wake();
-        assert!(queue.wake_descriptor().is_none() && !queue.has_waiting());
-        assert!(queue.fault().unwrap().contains("rrp0 is gone"));
+        queue.sleeper().unwrap().drain_wake();
+        assert!(
+            queue.sleeper().unwrap().wake_descriptor().is_none() && !queue.sleeper().unwrap().has_waiting()
+        );
+        assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrp0 is gone"));
         let delivery = deliver(&mut queue, &[test_frame(1, 1, 60)], 60);
         assert_eq!(delivery.dropped.of(DropCause::LinkDown), 1);
-        assert_eq!((receive_now(&mut queue).len(), queue.missed_frames()), (0, 0));
+        assert_eq!((receive_now(&mut queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
     });
 }
 

@@ -7,14 +7,15 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::{DETECTION_BYTES, Unfinished};
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{
+    Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
+};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
-use ringroad_ring::region::RegionId;
 use ringroad_ring::shared::prefetch_read;
 use rustix::io::Errno;
 use rustix::net::xdp::XdpDescOptions;
@@ -154,7 +155,7 @@ impl XdpQueue {
         let len = fragment.bytes().read(&mut start);
         let unfinished = Unfinished::detect(start.get(..len).unwrap_or(&[]), total, self.attachment.mtu);
         if let Some(unfinished) = unfinished {
-            batch.push_unfinished(unfinished);
+            batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
         }
     }
 
@@ -170,6 +171,10 @@ impl XdpQueue {
 }
 
 impl PortQueue for XdpQueue {
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { region: Some(self.umem.region().id()), ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         self.last_received = 0;
         // What a full queue of the interface kept from being sent is tried again.
@@ -206,61 +211,12 @@ impl PortQueue for XdpQueue {
         self.socket.rx.publish();
     }
 
-    fn longest_frame_bytes(&self) -> usize {
-        self.attachment.longest_rx_bytes
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        // Frames for an interface that is down are dropped and counted, not held for ever.
-        if !self.is_up() {
-            return BATCH_FRAMES;
-        }
-        let frame_bytes = frame_bytes.min(self.attachment.max_frame_bytes);
-        let needed = frame_bytes.div_ceil(self.umem.capacity()).clamp(1, MAX_TX_DESCRIPTORS);
-        let wanted = BATCH_FRAMES * needed;
-        let free = self.tx_room(wanted as u32) as usize;
-        free.min(self.ledger.free()) / needed
-    }
-
     fn release(&mut self, fragments: usize) {
         for buffer in self.borrowed.drain(..fragments.min(self.borrowed.len())) {
             if self.socket.fill.free(1) > 0 {
                 self.socket.fill.put(self.umem.address(buffer));
             }
         }
-    }
-
-    fn region(&self) -> Option<RegionId> {
-        Some(self.umem.region().id())
-    }
-
-    fn reclaim(&mut self, batch: &Batch) {
-        let first = self.borrowed.len().saturating_sub(self.last_received);
-        for (held, &buffer) in self.borrowed.range_mut(first..).zip(batch.buffers()) {
-            if self.umem.has(buffer) {
-                *held = buffer;
-            }
-        }
-    }
-
-    fn lent(&self) -> u64 {
-        self.ledger.lent()
-    }
-
-    fn returned(&mut self) -> u64 {
-        self.reap();
-        self.ledger.returned()
-    }
-
-    fn missed_frames(&mut self) -> u64 {
-        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's own
-        // statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
-        let Ok(statistics) = self.socket.statistics() else { return 0 };
-        let total =
-            statistics.rx_dropped.saturating_add(statistics.rx_ring_full.unwrap_or(0)) + self.unreadable;
-        let missed = total.saturating_sub(self.missed_before);
-        self.missed_before = total;
-        missed
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -308,6 +264,35 @@ impl PortQueue for XdpQueue {
         calls
     }
 
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.attachment.longest_rx_bytes
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn lender(&mut self) -> Option<&mut dyn Lend> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for XdpQueue {
+    fn has_waiting(&mut self) -> bool {
+        if self.violation.is_some() || self.interface == Interface::Gone {
+            return false;
+        }
+        self.unsent || self.socket.rx.refresh() > 0
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping {
             // Also finds out whether the interface is still there.
@@ -322,28 +307,61 @@ impl PortQueue for XdpQueue {
         let quiet = self.interface == Interface::Gone || self.violation.is_some();
         (!quiet).then(|| self.socket.as_fd())
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        if self.violation.is_some() || self.interface == Interface::Gone {
-            return false;
+impl Backpressure for XdpQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        // Frames for an interface that is down are dropped and counted, not held for ever.
+        if !self.is_up() {
+            return BATCH_FRAMES;
         }
-        self.unsent || self.socket.rx.refresh() > 0
+        let frame_bytes = frame_bytes.min(self.attachment.max_frame_bytes);
+        let needed = frame_bytes.div_ceil(self.umem.capacity()).clamp(1, MAX_TX_DESCRIPTORS);
+        let wanted = BATCH_FRAMES * needed;
+        let free = self.tx_room(wanted as u32) as usize;
+        free.min(self.ledger.free()) / needed
     }
 
-    fn is_gone(&self) -> bool {
-        self.interface == Interface::Gone || self.violation.is_some()
+    /// Nothing wakes the datapath when the kernel has sent what fills the ring.
+    fn await_room(&mut self) -> bool {
+        false
+    }
+}
+
+impl Lend for XdpQueue {
+    fn reclaim(&mut self, batch: &Batch) {
+        let first = self.borrowed.len().saturating_sub(self.last_received);
+        for (held, &buffer) in self.borrowed.range_mut(first..).zip(batch.buffers()) {
+            if self.umem.has(buffer) {
+                *held = buffer;
+            }
+        }
+    }
+
+    fn lent(&self) -> u64 {
+        self.ledger.lent()
+    }
+
+    fn returned(&mut self) -> u64 {
+        self.reap();
+        self.ledger.returned()
+    }
+}
+
+impl Diagnose for XdpQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        let name = &self.attachment.interface;
+        match self.violation {
+            Some(violation) => Some(format!("interface {name}: {violation}")),
+            None => (self.interface == Interface::Gone).then(|| format!("interface {name} is gone")),
+        }
     }
 
     fn fault(&self) -> Option<String> {
         let name = &self.attachment.interface;
-        if let Some(violation) = self.violation {
-            return Some(format!("interface {name}: {violation}"));
+        if let Some(failure) = self.failure(Way::Either) {
+            return Some(failure);
         }
-        self.delivery_fault()
-    }
-
-    fn delivery_fault(&self) -> Option<String> {
-        let name = &self.attachment.interface;
         // Asked anew: nobody else may have sent since the interface changed.
         match self.socket.send() {
             Err(Errno::NETDOWN) => {
@@ -359,5 +377,20 @@ impl PortQueue for XdpQueue {
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);
         (refused > 0).then(|| format!("interface {name}: the kernel refused to send {refused} descriptors"))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.interface == Interface::Gone || self.violation.is_some()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's own
+        // statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
+        let Ok(statistics) = self.socket.statistics() else { return 0 };
+        let total =
+            statistics.rx_dropped.saturating_add(statistics.rx_ring_full.unwrap_or(0)) + self.unreadable;
+        let missed = total.saturating_sub(self.missed_before);
+        self.missed_before = total;
+        missed
     }
 }

@@ -1,11 +1,10 @@
 //! One queue of the host's side of an interface.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, Way};
 
 use super::Diversion;
 use crate::interface::{Interfaces, LinkState};
@@ -36,16 +35,12 @@ impl HostQueue {
 }
 
 impl PortQueue for HostQueue {
+    fn inner(&mut self) -> Option<&mut dyn PortQueue> {
+        Some(&mut self.tap)
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         self.tap.receive(batch);
-    }
-
-    fn frame_cost(&self) -> u16 {
-        self.tap.frame_cost()
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        self.tap.longest_frame_bytes()
     }
 
     fn release(&mut self, fragments: usize) {
@@ -62,32 +57,14 @@ impl PortQueue for HostQueue {
         self.tap.deliver(batch, frames)
     }
 
-    fn flush(&mut self) -> u32 {
-        self.tap.flush()
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
     }
+}
 
-    fn prepare_sleep(&mut self, sleeping: bool) {
-        self.tap.prepare_sleep(sleeping);
-    }
-
-    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.tap.wake_descriptor()
-    }
-
-    fn drain_wake(&mut self) {
-        self.tap.drain_wake();
-    }
-
-    fn has_waiting(&mut self) -> bool {
-        self.tap.has_waiting()
-    }
-
-    fn missed_frames(&mut self) -> u64 {
-        self.tap.missed_frames()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.interfaces.state(self.ifindex) == LinkState::Gone || self.tap.is_gone()
+impl Diagnose for HostQueue {
+    fn failure(&self, way: Way) -> Option<String> {
+        self.tap.failure(way)
     }
 
     fn fault(&self) -> Option<String> {
@@ -99,7 +76,15 @@ impl PortQueue for HostQueue {
         }
     }
 
-    fn delivery_fault(&self) -> Option<String> {
-        self.fault()
+    fn is_gone(&self) -> bool {
+        self.interfaces.state(self.ifindex) == LinkState::Gone || self.tap.is_gone()
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        self.tap.missed_frames()
+    }
+
+    fn violations(&mut self) -> u64 {
+        self.tap.violations()
     }
 }

@@ -52,7 +52,7 @@ fn what_the_host_sends_is_received_whole_and_does_not_leave() {
         assert_eq!(udp.payload(), b"to the ring");
         let checksum = udp.to_header().calc_checksum_ipv4(&ipv4.header().to_header(), udp.payload()).unwrap();
         assert_eq!(udp.checksum(), checksum);
-        assert_eq!(rings.queues[0].missed_frames(), 0);
+        assert_eq!(rings.queues[0].diagnosis().unwrap().missed_frames(), 0);
 
         drop(rings);
         assert!(!has_programs(wish.ifindex));
@@ -103,11 +103,15 @@ fn an_interface_down_or_gone_loses_frames_by_cause() {
         let mut rings = HostRings::open(&wish()).unwrap();
         let queue = &mut rings.queues[0];
         let frame = [test_frame(1, 1, 60)];
-        assert_eq!((deliver(queue, &frame, 60).frames, queue.fault()), (1, None));
+        assert_eq!((deliver(queue, &frame, 60).frames, queue.diagnosis().unwrap().fault()), (1, None));
         for (command, words) in [("link set rrp0 down", "rrp0 is down"), ("link del rrp0", "rrp0 is gone")] {
             ip(command);
             assert_eq!(deliver(queue, &frame, 60).dropped.of(DropCause::LinkDown), 1);
-            assert!(queue.fault().unwrap().contains(words), "{:?}", queue.fault());
+            assert!(
+                queue.diagnosis().unwrap().fault().unwrap().contains(words),
+                "{:?}",
+                queue.diagnosis().unwrap().fault()
+            );
             assert_eq!(receive_now(queue), Vec::<Vec<u8>>::new());
         }
     });

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
 use ringroad_ring::eventfd;
 
 use super::fault::Fault;
@@ -165,27 +165,6 @@ impl PortQueue for MemifQueue {
         }
     }
 
-    fn longest_frame_bytes(&self) -> usize {
-        self.longest_bytes
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        // A peer that is not there, or has no such ring, holds nobody back.
-        let Some(transmit) = self.held.get().and_then(|rings| rings.transmit.as_mut()) else {
-            return BATCH_FRAMES;
-        };
-        if self.is_stopped {
-            return BATCH_FRAMES;
-        }
-        match transmit.room(frame_bytes) {
-            Ok(room) => room,
-            Err(fault) => {
-                self.stop("tx", fault);
-                BATCH_FRAMES
-            }
-        }
-    }
-
     fn release(&mut self, slots: usize) {
         if let Some(receive) = self.held.get().and_then(|rings| rings.receive.as_mut()) {
             receive.release(slots);
@@ -231,6 +210,34 @@ impl PortQueue for MemifQueue {
         self.held.get().map_or(0, Rings::publish)
     }
 
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for MemifQueue {
+    fn has_waiting(&mut self) -> bool {
+        if self.held.is_recalled() {
+            return true;
+        }
+        if self.is_stopped {
+            return false;
+        }
+        self.held.get().and_then(|rings| rings.receive.as_ref()).is_some_and(ReceiveRing::is_waiting)
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         self.is_asleep = sleeping;
         self.announce();
@@ -246,22 +253,38 @@ impl PortQueue for MemifQueue {
             self.give_back(true);
         }
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        if self.held.is_recalled() {
-            return true;
-        }
+impl Backpressure for MemifQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        // A peer that is not there, or has no such ring, holds nobody back.
+        let Some(transmit) = self.held.get().and_then(|rings| rings.transmit.as_mut()) else {
+            return BATCH_FRAMES;
+        };
         if self.is_stopped {
-            return false;
+            return BATCH_FRAMES;
         }
-        self.held.get().and_then(|rings| rings.receive.as_ref()).is_some_and(ReceiveRing::is_waiting)
+        match transmit.room(frame_bytes) {
+            Ok(room) => room,
+            Err(fault) => {
+                self.stop("tx", fault);
+                BATCH_FRAMES
+            }
+        }
+    }
+
+    /// A peer interrupts for frames, and not for room.
+    fn await_room(&mut self) -> bool {
+        false
+    }
+}
+
+impl Diagnose for MemifQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        self.line.fault()
     }
 
     fn violations(&mut self) -> u64 {
         std::mem::take(&mut self.violations)
-    }
-
-    fn fault(&self) -> Option<String> {
-        self.line.fault()
     }
 }

@@ -9,7 +9,9 @@ use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::Unfinished;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{
+    Backpressure, Delivery, Diagnose, PortQueue, Program, QueueProperties, Sleep,
+};
 use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
@@ -265,6 +267,11 @@ impl ShmQueue {
 }
 
 impl PortQueue for ShmQueue {
+    fn properties(&mut self) -> QueueProperties {
+        let (takes_frames, region) = (self.put.is_some(), self.region);
+        QueueProperties { takes_frames, sleeps_alone: true, region, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         self.look_at_region();
         self.learn_header();
@@ -310,44 +317,11 @@ impl PortQueue for ShmQueue {
         }
     }
 
-    fn close(&mut self) {
-        if let Some(take) = &mut self.take
-            && !self.is_closed
-        {
-            // A rule that was broken shows when the frames are taken.
-            let _ = take.refresh();
-            self.is_closed = true;
-        }
-    }
-
-    fn takes_frames(&self) -> bool {
-        self.put.is_some()
-    }
-
-    fn takes_unfinished(&mut self) -> bool {
-        self.learn_header();
-        self.header_bytes > 0
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        let Some(put) = &mut self.put else { return BATCH_FRAMES };
-        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
-        let slots = frame_bytes.div_ceil(buffer_bytes).clamp(1, MAX_FRAGMENTS);
-        // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
-        let slots = slots.min(put.slot_count() as usize - 1);
-        let wanted = (BATCH_FRAMES * slots) as u32;
-        put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
-    }
-
     fn release(&mut self, slots: usize) {
         if let Some(take) = &mut self.take {
             take.release(slots as u32);
         }
         self.released = true;
-    }
-
-    fn region(&self) -> Option<RegionId> {
-        self.region
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -363,7 +337,7 @@ impl PortQueue for ShmQueue {
             return delivery;
         };
         let given = header_bytes == 0 && self.region.is_some_and(|region| batch.gives_to(region));
-        self.stamps |= self.may_stamp && batch.has_timestamps();
+        self.stamps |= self.may_stamp && batch.is_stamped();
         let Ok(mut free) = put.free(frames.len() as u32) else {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
             self.count_violation(1);
@@ -403,7 +377,7 @@ impl PortQueue for ShmQueue {
                     }
                 }
                 several => {
-                    let unfinished = batch.unfinished(usize::from(frame));
+                    let unfinished = batch.meta(usize::from(frame)).unfinished;
                     Self::put_fragmented(put, several, used, unfinished, header_bytes)
                 }
             };
@@ -411,7 +385,7 @@ impl PortQueue for ShmQueue {
                 Ok(slots) => {
                     if self.stamps {
                         for slot in used..used + slots {
-                            put.stamp(slot, batch.timestamp_ns(usize::from(frame)));
+                            put.stamp(slot, batch.meta(usize::from(frame)).timestamp_ns);
                         }
                     }
                     used += slots;
@@ -451,35 +425,29 @@ impl PortQueue for ShmQueue {
         0
     }
 
-    fn await_room(&mut self) -> bool {
-        self.awaits_room = true;
-        self.announced_room
+    fn takes_unfinished(&mut self) -> bool {
+        self.learn_header();
+        self.header_bytes > 0
     }
 
-    fn prepare_sleep(&mut self, sleeping: bool) {
-        let room = self.put.as_ref().filter(|_| self.awaits_room).map(RxPutEnd::sleeping_flag);
-        let flags = self.take.as_ref().map(TxTakeEnd::sleeping_flag).into_iter().chain(room);
-        if sleeping {
-            self.sleeper.announce(flags);
-        } else {
-            flags.for_each(Sleeper::awake);
-        }
-        self.announced_room = sleeping && self.awaits_room;
-        self.awaits_room &= sleeping;
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
     }
 
-    fn sleeps_alone(&self) -> bool {
-        true
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
     }
 
-    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.events.kick.as_fd())
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
     }
 
-    fn drain_wake(&mut self) {
-        eventfd::drain(&self.events.kick);
+    fn program(&mut self) -> Option<&mut dyn Program> {
+        Some(self)
     }
+}
 
+impl Sleep for ShmQueue {
     fn has_waiting(&mut self) -> bool {
         self.look_at_region();
         let Some(take) = &mut self.take else { return false };
@@ -494,6 +462,62 @@ impl PortQueue for ShmQueue {
         }
     }
 
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        let room = self.put.as_ref().filter(|_| self.awaits_room).map(RxPutEnd::sleeping_flag);
+        let flags = self.take.as_ref().map(TxTakeEnd::sleeping_flag).into_iter().chain(room);
+        if sleeping {
+            self.sleeper.announce(flags);
+        } else {
+            flags.for_each(Sleeper::awake);
+        }
+        self.announced_room = sleeping && self.awaits_room;
+        self.awaits_room &= sleeping;
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.events.kick.as_fd())
+    }
+
+    fn drain_wake(&mut self) {
+        eventfd::drain(&self.events.kick);
+    }
+}
+
+impl Backpressure for ShmQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let Some(put) = &mut self.put else { return BATCH_FRAMES };
+        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
+        let slots = frame_bytes.div_ceil(buffer_bytes).clamp(1, MAX_FRAGMENTS);
+        // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
+        let slots = slots.min(put.slot_count() as usize - 1);
+        let wanted = (BATCH_FRAMES * slots) as u32;
+        put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
+    }
+
+    fn await_room(&mut self) -> bool {
+        self.awaits_room = true;
+        self.announced_room
+    }
+}
+
+impl Diagnose for ShmQueue {
+    fn fault(&self) -> Option<String> {
+        let (direction, violation) = self.violation()?;
+        Some(format!("{direction} ring stopped: {violation}"))
+    }
+}
+
+impl Program for ShmQueue {
+    fn close(&mut self) {
+        if let Some(take) = &mut self.take
+            && !self.is_closed
+        {
+            // A rule that was broken shows when the frames are taken.
+            let _ = take.refresh();
+            self.is_closed = true;
+        }
+    }
+
     fn end(&mut self) {
         if self.violation().is_none() {
             self.stop(RingViolation::DeviceGone);
@@ -502,11 +526,6 @@ impl PortQueue for ShmQueue {
             eventfd::ring(&self.events.notify);
         }
     }
-
-    fn fault(&self) -> Option<String> {
-        let (direction, violation) = self.violation()?;
-        Some(format!("{direction} ring stopped: {violation}"))
-    }
 }
 
 /// The queue of a persistent port that no program has bound: takes nothing, gives nothing, counts.
@@ -514,6 +533,10 @@ impl PortQueue for ShmQueue {
 pub struct UnboundQueue;
 
 impl PortQueue for UnboundQueue {
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { sleeps_alone: true, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, _batch: &mut Batch) {}
 
     fn release(&mut self, _fragments: usize) {}
@@ -524,16 +547,12 @@ impl PortQueue for UnboundQueue {
         delivery
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
     }
+}
 
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
-
-    fn sleeps_alone(&self) -> bool {
-        true
-    }
-
+impl Sleep for UnboundQueue {
     fn has_waiting(&mut self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Frames behind a virtio-net header (`struct virtio_net_hdr`, linux/virtio_net.h) in the slots of a ring. The header may lie in slots of its own.
 #![allow(unsafe_code)]
 
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{LONG_VIRTIO_HEADER_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::datapath_end::TxTakeEnd;
@@ -65,10 +65,11 @@ pub(super) fn take_frame_behind_header(
     }
     let whole = read == header_bytes;
     // Cut off in its header, the frame is empty, and dropped as too short.
-    batch.push_unfinished(match header.first_chunk::<VIRTIO_HEADER_BYTES>() {
+    let unfinished = match header.first_chunk::<VIRTIO_HEADER_BYTES>() {
         Some(header) if whole => Unfinished::from_header(header),
         _ => Unfinished::default(),
-    });
+    };
+    batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
     Ok(true)
 }
 

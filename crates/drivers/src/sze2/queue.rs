@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, Sleep};
 use ringroad_ring::eventfd;
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
@@ -165,7 +165,7 @@ impl CardQueue {
         for frame in own() {
             let bytes = batch.frame_bytes(frame);
             let info = info.map(|info| {
-                let known = batch.timestamp_ns(frame);
+                let known = batch.meta(frame).timestamp_ns;
                 FrameInfo { timestamp_ns: if known == 0 { info.timestamp_ns } else { known }, ..info }
                     .to_bytes()
             });
@@ -344,10 +344,6 @@ impl PortQueue for CardQueue {
         card.obuf.add(&counters);
     }
 
-    fn longest_frame_bytes(&self) -> usize {
-        self.longest_bytes
-    }
-
     fn release(&mut self, slots: usize) {
         for (number, bytes) in self.borrowed.drain(..slots.min(self.borrowed.len())) {
             if let Some(lane) = self.lanes.get_mut(usize::from(number)) {
@@ -394,6 +390,28 @@ impl PortQueue for CardQueue {
         wakes
     }
 
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for CardQueue {
+    fn has_waiting(&mut self) -> bool {
+        self.look_at_lanes();
+        self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
+            // A pointer that cannot be is found when the segment is taken.
+            lane.end.as_mut().is_some_and(|end| end.reader.look().is_ok_and(|there| there > 0))
+        })
+    }
+
     fn prepare_sleep(&mut self, sleeping: bool) {
         self.is_asleep = sleeping;
         let flags = self.lanes.iter().filter_map(|lane| Some(lane.end.as_ref()?.reader.sleep_flag()));
@@ -412,15 +430,9 @@ impl PortQueue for CardQueue {
         self.wake.drain();
         self.look_at_lanes();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        self.look_at_lanes();
-        self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
-            // A pointer that cannot be is found when the segment is taken.
-            lane.end.as_mut().is_some_and(|end| end.reader.look().is_ok_and(|there| there > 0))
-        })
-    }
-
+impl Diagnose for CardQueue {
     fn violations(&mut self) -> u64 {
         std::mem::take(&mut self.violations)
     }

@@ -256,7 +256,7 @@ fn a_program_that_breaks_a_rule_is_stopped_alone() {
     let channel = &site.status().transmit[0];
     assert_eq!(channel.faults, 1);
     assert!(channel.fault.as_ref().unwrap().contains("shorter than its own header"), "{channel:?}");
-    assert_eq!(site.device.queues[0].violations(), 1);
+    assert_eq!(site.device.queues[0].diagnosis().unwrap().violations(), 1);
     transmit(&mut good, 1, &frame(3, 60));
     assert_eq!(site.go(0), [frame(3, 60)]);
     // A new subscription begins anew.
@@ -349,15 +349,15 @@ fn who_sleeps_is_woken() {
         assert_eq!(received(&mut card, 0), [frame(1, 60)]);
 
         let queue = &mut site.device.queues[0];
-        queue.drain_wake();
-        queue.prepare_sleep(true);
-        assert!(!queue.has_waiting());
+        queue.sleeper().unwrap().drain_wake();
+        queue.sleeper().unwrap().prepare_sleep(true);
+        assert!(!queue.sleeper().unwrap().has_waiting());
         transmit(&mut card, 0, &frame(2, 60));
-        let wake = queue.wake_descriptor().unwrap();
+        let wake = queue.sleeper().unwrap().wake_descriptor().unwrap();
         let mut waits = [rustix::event::PollFd::from_borrowed_fd(wake, rustix::event::PollFlags::IN)];
         assert_eq!(rustix::event::poll(&mut waits, None).unwrap(), 1);
-        queue.prepare_sleep(false);
-        assert!(queue.has_waiting());
+        queue.sleeper().unwrap().prepare_sleep(false);
+        assert!(queue.sleeper().unwrap().has_waiting());
         assert_eq!(site.go(0), [frame(2, 60)]);
 
         // A full transmit buffer: room wakes.
@@ -449,7 +449,7 @@ fn a_port_of_the_programs_side_passes_frames_both_ways() {
     batch.reset(256);
     queue.receive(&mut batch);
     assert_eq!((batch.frames(), batch.frame_bytes(0), batch.frame_bytes(1)), (2, 1514, 60));
-    assert!(batch.timestamp_ns(1) > 1_700_000_000_000_000_000);
+    assert!(batch.meta(1).timestamp_ns > 1_700_000_000_000_000_000);
     let delivery = queue.deliver(&mut batch, &[1, 0]);
     assert_eq!(delivery.frames, 2);
     queue.release(2);
@@ -457,24 +457,24 @@ fn a_port_of_the_programs_side_passes_frames_both_ways() {
     assert_eq!(site.go(0), [frame(2, 60), frame(1, 1514)]);
     assert_eq!(site.status().receive[1].used_bytes, 0);
     // Until there is no room, and from the moment on when there is some.
-    while queue.room(1514) > 0 {
+    while queue.backpressure().unwrap().room(1514) > 0 {
         assert_eq!(queue.deliver(&mut batch, &[0]).frames, 1);
     }
     assert_eq!(queue.deliver(&mut batch, &[0]).dropped.of(DropCause::NoSpace), 1);
     queue.flush();
-    assert!(!queue.await_room());
-    queue.prepare_sleep(true);
-    assert!(queue.await_room());
+    assert!(!queue.backpressure().unwrap().await_room());
+    queue.sleeper().unwrap().prepare_sleep(true);
+    assert!(queue.backpressure().unwrap().await_room());
     while !site.go(0).is_empty() {}
-    let wake = queue.wake_descriptor().unwrap();
+    let wake = queue.sleeper().unwrap().wake_descriptor().unwrap();
     let mut waits = [rustix::event::PollFd::from_borrowed_fd(wake, rustix::event::PollFlags::IN)];
     assert_eq!(rustix::event::poll(&mut waits, None).unwrap(), 1);
-    assert!(queue.room(1514) > 0);
-    queue.drain_wake();
-    assert!(!queue.is_gone());
+    assert!(queue.backpressure().unwrap().room(1514) > 0);
+    queue.sleeper().unwrap().drain_wake();
+    assert!(!queue.diagnosis().unwrap().is_gone());
     drop(site);
-    queue.drain_wake();
-    assert!(queue.is_gone());
+    queue.sleeper().unwrap().drain_wake();
+    assert!(queue.diagnosis().unwrap().is_gone());
 }
 
 proptest! {

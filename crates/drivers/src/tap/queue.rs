@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -139,6 +139,11 @@ impl TapQueue {
 }
 
 impl PortQueue for TapQueue {
+    fn properties(&mut self) -> QueueProperties {
+        // A system call for each frame.
+        QueueProperties { frame_cost: 16, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         while self.borrowed < BUFFERS && batch.has_room(1) && !self.gone {
             let start = self.next * STRIDE_BYTES;
@@ -168,15 +173,6 @@ impl PortQueue for TapQueue {
         }
     }
 
-    fn frame_cost(&self) -> u16 {
-        // A system call each.
-        16
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        self.longest_bytes
-    }
-
     fn release(&mut self, fragments: usize) {
         self.borrowed = self.borrowed.saturating_sub(fragments);
     }
@@ -196,11 +192,28 @@ impl PortQueue for TapQueue {
         delivery
     }
 
-    fn flush(&mut self) -> u32 {
-        0
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
     }
 
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for TapQueue {
+    fn has_waiting(&mut self) -> bool {
+        let mut descriptors = [PollFd::new(&self.descriptor, PollFlags::IN)];
+        let ready =
+            poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0);
+        let found = descriptors.first().map_or(PollFlags::empty(), PollFd::revents);
+        self.gone |= ready && found.contains(PollFlags::ERR);
+        self.borrowed < BUFFERS && ready && !self.gone
+    }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         // Of an interface that is gone it would be readable for ever.
@@ -211,14 +224,24 @@ impl PortQueue for TapQueue {
         // What wakes may be the end of the interface rather than a frame.
         self.has_waiting();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        let mut descriptors = [PollFd::new(&self.descriptor, PollFlags::IN)];
-        let ready =
-            poll(&mut descriptors, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0);
-        let found = descriptors.first().map_or(PollFlags::empty(), PollFd::revents);
-        self.gone |= ready && found.contains(PollFlags::ERR);
-        self.borrowed < BUFFERS && ready && !self.gone
+impl Diagnose for TapQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        self.gone.then(|| format!("interface {} is gone", self.name))
+    }
+
+    fn fault(&self) -> Option<String> {
+        let name = &self.name;
+        self.failure(Way::Either)
+            .or_else(|| self.down.then(|| format!("interface {name} is down (`ip link set {name} up`)")))
+            .or_else(|| {
+                self.refusal.map(|code| format!("writing to {name}: {}", Error::from_raw_os_error(code)))
+            })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone
     }
 
     fn missed_frames(&mut self) -> u64 {
@@ -229,24 +252,5 @@ impl PortQueue for TapQueue {
         let missed = drops.saturating_sub(self.known_drops);
         self.known_drops = drops;
         missed + cut
-    }
-
-    fn is_gone(&self) -> bool {
-        self.gone
-    }
-
-    fn fault(&self) -> Option<String> {
-        self.delivery_fault()
-    }
-
-    fn delivery_fault(&self) -> Option<String> {
-        let name = &self.name;
-        if self.gone {
-            return Some(format!("interface {name} is gone"));
-        }
-        if self.down {
-            return Some(format!("interface {name} is down (`ip link set {name} up`)"));
-        }
-        self.refusal.map(|code| format!("writing to {name}: {}", Error::from_raw_os_error(code)))
     }
 }

@@ -33,7 +33,7 @@ fn frames_pass_both_ways_unchanged_with_and_without_a_virtio_header() {
             for frame in frames {
                 assert_eq!(host.receive(), frame);
             }
-            assert_eq!(queue.fault(), None);
+            assert_eq!(queue.diagnosis().unwrap().fault(), None);
         });
     }
 }
@@ -83,10 +83,10 @@ fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
         let frame = [test_frame(1, 1, 60)];
         let delivery = deliver(queue, &frame, 2048);
         assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 1));
-        assert!(queue.delivery_fault().unwrap().contains("rrt0 is down"));
+        assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrt0 is down"));
         ip("link set rrt0 up");
         assert_eq!(deliver(queue, &frame, 2048).frames, 1);
-        assert_eq!(queue.fault(), None);
+        assert_eq!(queue.diagnosis().unwrap().fault(), None);
     });
 }
 
@@ -95,15 +95,19 @@ fn a_deleted_interface_is_a_fault_and_wakes_nobody_again() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
         let queue = &mut tap.queues[0];
-        assert!(queue.wake_descriptor().is_some() && !queue.has_waiting());
+        assert!(
+            queue.sleeper().unwrap().wake_descriptor().is_some() && !queue.sleeper().unwrap().has_waiting()
+        );
         ip("link del rrt0");
-        queue.drain_wake();
-        assert!(queue.wake_descriptor().is_none());
+        queue.sleeper().unwrap().drain_wake();
+        assert!(queue.sleeper().unwrap().wake_descriptor().is_none());
         assert_eq!(receive_now(queue), Vec::<Vec<u8>>::new());
-        assert!(queue.fault().unwrap().contains("rrt0 is gone"));
-        assert!(queue.wake_descriptor().is_none() && !queue.has_waiting());
+        assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrt0 is gone"));
+        assert!(
+            queue.sleeper().unwrap().wake_descriptor().is_none() && !queue.sleeper().unwrap().has_waiting()
+        );
         assert_eq!(deliver(queue, &[test_frame(1, 1, 60)], 2048).dropped.of(DropCause::LinkDown), 1);
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 
@@ -163,10 +167,10 @@ fn what_the_kernel_drops_for_want_of_room_is_counted_once() {
         }
         let queue = &mut tap.queues[0];
         let received = receive_now(queue).len() as u64;
-        let missed = queue.missed_frames();
+        let missed = queue.diagnosis().unwrap().missed_frames();
         assert!(missed > 0, "received {received}");
         assert_eq!(received + missed, 100);
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
 use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
 
 use super::vring::{Lent, Vring};
@@ -78,28 +78,6 @@ impl PortQueue for VhostQueue {
         }
     }
 
-    fn takes_unfinished(&mut self) -> bool {
-        self.follow();
-        self.to_guest.get().is_some_and(|vring| vring.takes_unfinished)
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        self.follow();
-        // A guest that is not there holds nobody back.
-        let Some(vring) = self.to_guest.get() else { return BATCH_FRAMES };
-        if vring.is_stopped() {
-            return BATCH_FRAMES;
-        }
-        let buffers = if vring.is_mergeable { (frame_bytes + 12).div_ceil(USUAL_BUFFER_BYTES) } else { 1 };
-        let wanted = (BATCH_FRAMES * buffers).min(MAX_RING_ENTRIES.into());
-        vring.ring.available(wanted as u16).map_or(BATCH_FRAMES, |available| usize::from(available) / buffers)
-    }
-
-    fn await_room(&mut self) -> bool {
-        self.awaits_room = true;
-        self.announced_room
-    }
-
     fn release(&mut self, slots: usize) {
         if let Some(vring) = self.from_guest.get() {
             vring.release(slots, &mut self.lent);
@@ -119,17 +97,34 @@ impl PortQueue for VhostQueue {
         delivery
     }
 
-    fn violations(&mut self) -> u64 {
-        for held in [&mut self.from_guest, &mut self.to_guest] {
-            self.violations +=
-                held.get().map_or(0, |vring| u64::from(std::mem::take(&mut vring.is_uncounted)));
-        }
-        std::mem::take(&mut self.violations)
-    }
-
     fn flush(&mut self) -> u32 {
         let woken = |held: &mut Held<Vring>| held.get().is_some_and(Vring::publish);
         u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        self.follow();
+        self.to_guest.get().is_some_and(|vring| vring.takes_unfinished)
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for VhostQueue {
+    fn has_waiting(&mut self) -> bool {
+        self.from_guest.is_recalled()
+            || self.to_guest.is_recalled()
+            || self.from_guest.get().is_some_and(Vring::has_available)
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
@@ -158,23 +153,42 @@ impl PortQueue for VhostQueue {
         self.wake.drain();
         self.follow();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        self.from_guest.is_recalled()
-            || self.to_guest.is_recalled()
-            || self.from_guest.get().is_some_and(Vring::has_available)
+impl Backpressure for VhostQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        self.follow();
+        // A guest that is not there holds nobody back.
+        let Some(vring) = self.to_guest.get() else { return BATCH_FRAMES };
+        if vring.is_stopped() {
+            return BATCH_FRAMES;
+        }
+        let buffers = if vring.is_mergeable { (frame_bytes + 12).div_ceil(USUAL_BUFFER_BYTES) } else { 1 };
+        let wanted = (BATCH_FRAMES * buffers).min(MAX_RING_ENTRIES.into());
+        vring.ring.available(wanted as u16).map_or(BATCH_FRAMES, |available| usize::from(available) / buffers)
     }
 
-    fn fault(&self) -> Option<String> {
+    fn await_room(&mut self) -> bool {
+        self.awaits_room = true;
+        self.announced_room
+    }
+}
+
+impl Diagnose for VhostQueue {
+    fn failure(&self, way: Way) -> Option<String> {
         let fault = |held: &Held<Vring>| held.peek().and_then(|vring| vring.fault);
-        if let Some(fault) = fault(&self.from_guest) {
+        if let Some(fault) = fault(&self.from_guest).filter(|_| way == Way::Either) {
             return Some(format!("the guest's transmit queue is stopped: {fault}"));
         }
-        self.delivery_fault()
+        let fault = fault(&self.to_guest)?;
+        Some(format!("the guest's receive queue is stopped: {fault}"))
     }
 
-    fn delivery_fault(&self) -> Option<String> {
-        let fault = self.to_guest.peek().and_then(|vring| vring.fault)?;
-        Some(format!("the guest's receive queue is stopped: {fault}"))
+    fn violations(&mut self) -> u64 {
+        for held in [&mut self.from_guest, &mut self.to_guest] {
+            self.violations +=
+                held.get().map_or(0, |vring| u64::from(std::mem::take(&mut vring.is_uncounted)));
+        }
+        std::mem::take(&mut self.violations)
     }
 }

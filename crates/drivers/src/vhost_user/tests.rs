@@ -93,7 +93,7 @@ impl Site {
         thread::scope(|scope| {
             let asking = scope.spawn(move || what(front));
             while !asking.is_finished() {
-                queue.prepare_sleep(false);
+                queue.sleeper().unwrap().prepare_sleep(false);
                 thread::yield_now();
             }
             asking.join().unwrap()
@@ -216,7 +216,7 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
     site.send(1, &[0; 12], b"and its second one");
     let batch = site.receive();
     assert_eq!(frames(&batch), [&b"the first frame of the guest"[..], b"and its second one"]);
-    assert!(!batch.has_headers());
+    assert!(!batch.has_meta());
     site.queue.flush();
     assert_eq!(site.used(TRANSMIT), 0);
     site.queue.release(batch.slots());
@@ -260,12 +260,12 @@ fn what_a_guest_leaves_unfinished_is_said_and_given_only_to_guests_that_take_it(
     site.send(0, &unfinished, &[1; 60]);
     let batch = site.receive();
     assert!(batch.is_unfinished());
-    assert_eq!(batch.unfinished(0).to_header(), unfinished[..10]);
+    assert_eq!(batch.meta(0).unfinished.to_header(), unfinished[..10]);
     assert!(!site.queue.takes_unfinished());
     // Who did not agree cannot mean it.
     let mut site = Site::with_guest(MODERN | super::features::TAKES_UNFINISHED);
     site.send(0, &unfinished, &[1; 60]);
-    assert!(!site.receive().has_headers());
+    assert!(!site.receive().has_meta());
     assert!(site.queue.takes_unfinished());
 }
 
@@ -301,13 +301,13 @@ fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
         let asking = scope.spawn(|| front.get_vring_base(TRANSMIT as usize).unwrap());
         // While something is lent the worker gives nothing back, nor takes more.
         for _ in 0..100 {
-            queue.prepare_sleep(false);
+            queue.sleeper().unwrap().prepare_sleep(false);
             thread::yield_now();
         }
         assert!(!asking.is_finished());
         queue.release(batch.slots());
         while !asking.is_finished() {
-            queue.prepare_sleep(false);
+            queue.sleeper().unwrap().prepare_sleep(false);
         }
         assert_eq!(asking.join().unwrap(), 3);
     });
@@ -370,21 +370,25 @@ fn memory_that_shrinks_stops_the_guest_and_nobody_else() {
     // Whatever is read first finds it gone.
     let _ = site.receive();
     assert_eq!(site.receive().frames(), 0);
-    assert!(site.queue.fault().unwrap().contains("taken back"), "{:?}", site.queue.fault());
+    assert!(
+        site.queue.diagnosis().unwrap().fault().unwrap().contains("taken back"),
+        "{:?}",
+        site.queue.diagnosis().unwrap().fault()
+    );
     assert_eq!(site.deliver(&[1; 60]).dropped.of(DropCause::RingStopped), 1);
-    assert!(!site.queue.has_waiting());
+    assert!(!site.queue.sleeper().unwrap().has_waiting());
     // A new guest finds a port that works.
     site.front = None;
     let peer = site.device.peer.clone().unwrap();
     while peer.status().is_connected {
-        site.queue.prepare_sleep(false);
+        site.queue.sleeper().unwrap().prepare_sleep(false);
     }
     site.file = memory(MEMORY_BYTES);
     site.connect(MODERN);
     site.start(0);
     site.send(0, &[0; 12], &[1; 60]);
     assert_eq!(site.receive().frames(), 1);
-    assert_eq!(site.queue.fault(), None);
+    assert_eq!(site.queue.diagnosis().unwrap().fault(), None);
 }
 
 #[test]
@@ -392,8 +396,11 @@ fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
     let mut site = Site::with_guest(MODERN);
     site.offer(TRANSMIT, 0, 60, 0, Some(1));
     assert_eq!(site.receive().frames(), 0);
-    assert!(site.queue.fault().unwrap().contains("not memory of the guest"));
-    assert_eq!((site.queue.violations(), site.queue.violations()), (1, 0));
+    assert!(site.queue.diagnosis().unwrap().fault().unwrap().contains("not memory of the guest"));
+    assert_eq!(
+        (site.queue.diagnosis().unwrap().violations(), site.queue.diagnosis().unwrap().violations()),
+        (1, 0)
+    );
     // Whatever is changed about it, it is not run again for that.
     let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
@@ -423,7 +430,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
         assert!(ask(&mut site), "{part}: not refused");
         let peer = site.device.peer.clone().unwrap();
         while peer.status().is_connected {
-            site.queue.prepare_sleep(false);
+            site.queue.sleeper().unwrap().prepare_sleep(false);
         }
         let error = peer.status().last_error.unwrap();
         assert!(error.contains(part), "{error}");

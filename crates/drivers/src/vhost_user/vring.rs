@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
@@ -181,7 +181,7 @@ impl Vring {
         for &frame in frames {
             let number = usize::from(frame);
             self.ring.prefetch(PREFETCH_BUFFERS);
-            match self.put(batch.frame(number), batch.unfinished(number)) {
+            match self.put(batch.frame(number), batch.meta(number).unfinished) {
                 Ok(bytes) => {
                     delivery.frames += 1;
                     delivery.bytes += u64::from(bytes);
@@ -327,7 +327,7 @@ fn push_frame(
     if reads_offloads && let Some(header) = header.first_chunk::<VIRTIO_HEADER_BYTES>() {
         let unfinished = Unfinished::from_header(header);
         if !unfinished.is_nothing() {
-            batch.push_unfinished(unfinished);
+            batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
         }
     }
     Some(pushed)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
 use ringroad_ring::eventfd;
 
 use super::driver_ring::RingFault;
@@ -67,6 +67,8 @@ pub(super) struct VirtioUserQueue {
     path: Arc<str>,
     /// Length of the longest frame that is to be expected, bytes: a usual one, until there is a longer one.
     longest_bytes: usize,
+    /// The rule that the last back end broke, while there is no other.
+    last_fault: Option<RingFault>,
     is_room_awaited: bool,
     is_room_announced: bool,
 }
@@ -84,6 +86,7 @@ impl VirtioUserQueue {
             watch,
             path,
             longest_bytes: USUAL_FRAME_BYTES,
+            last_fault: None,
             is_room_awaited: false,
             is_room_announced: false,
         }
@@ -108,39 +111,15 @@ impl PortQueue for VirtioUserQueue {
             if self.held.get().is_some_and(|rings| !rings.receive.is_at_rest()) {
                 return;
             }
+            let fault = self.held.get().and_then(|rings| rings.fault);
             self.held.exchange();
+            self.last_fault = if self.held.get().is_some() { None } else { fault.or(self.last_fault) };
         }
         let longest_bytes = &mut self.longest_bytes;
         let Some(rings) = self.held.get().filter(|rings| rings.fault.is_none()) else { return };
         if let Err(fault) = rings.receive.receive(batch, longest_bytes) {
             rings.fail(fault);
         }
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        self.longest_bytes
-    }
-
-    fn takes_unfinished(&mut self) -> bool {
-        self.open_rings().is_some_and(|rings| rings.takes_unfinished)
-    }
-
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        // Without a back end a wire holds its source back: there is nobody who would miss what is not sent.
-        let Some(rings) = self.open_rings() else { return 0 };
-        match rings.send.room(frame_bytes, BATCH_FRAMES) {
-            Ok(room) => room,
-            Err(fault) => {
-                rings.fail(fault);
-                0
-            }
-        }
-    }
-
-    fn await_room(&mut self) -> bool {
-        self.is_room_awaited = true;
-        // Without rings there is room when there are some, which the bell tells.
-        self.is_room_announced || self.rings().is_none()
     }
 
     fn release(&mut self, buffers: usize) {
@@ -164,7 +143,7 @@ impl PortQueue for VirtioUserQueue {
             rings.send.prefetch();
             let fragments = batch.frame(usize::from(frame));
             let bytes = fragments.iter().map(|fragment| fragment.len()).sum();
-            let unfinished = batch.unfinished(usize::from(frame));
+            let unfinished = batch.meta(usize::from(frame)).unfinished;
             let mut put = rings.send.put(fragments, bytes, unfinished);
             if put == Err(DropCause::NoSpace) {
                 // Frames of several buffers before it may have used up what was made free.
@@ -187,6 +166,42 @@ impl PortQueue for VirtioUserQueue {
 
     fn flush(&mut self) -> u32 {
         self.rings().map_or(0, QueueRings::publish)
+    }
+
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        self.open_rings().is_some_and(|rings| rings.takes_unfinished)
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for VirtioUserQueue {
+    fn has_waiting(&mut self) -> bool {
+        if self.held.is_recalled() {
+            return true;
+        }
+        let Some(rings) = self.rings() else { return false };
+        match rings.receive.has_waiting() {
+            Ok(has_waiting) => has_waiting,
+            Err(fault) => {
+                rings.fail(fault);
+                false
+            }
+        }
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
@@ -215,26 +230,35 @@ impl PortQueue for VirtioUserQueue {
     fn drain_wake(&mut self) {
         self.wakes.drain();
     }
+}
 
-    fn has_waiting(&mut self) -> bool {
-        if self.held.is_recalled() {
-            return true;
-        }
-        let Some(rings) = self.rings() else { return false };
-        match rings.receive.has_waiting() {
-            Ok(has_waiting) => has_waiting,
+impl Backpressure for VirtioUserQueue {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        // Without a back end a wire holds its source back: there is nobody who would miss what is not sent.
+        let Some(rings) = self.open_rings() else { return 0 };
+        match rings.send.room(frame_bytes, BATCH_FRAMES) {
+            Ok(room) => room,
             Err(fault) => {
                 rings.fail(fault);
-                false
+                0
             }
         }
     }
 
-    fn fault(&self) -> Option<String> {
-        self.delivery_fault()
+    fn await_room(&mut self) -> bool {
+        self.is_room_awaited = true;
+        // Without rings there is room when there are some, which the bell tells.
+        self.is_room_announced || self.rings().is_none()
+    }
+}
+
+impl Diagnose for VirtioUserQueue {
+    fn failure(&self, _way: Way) -> Option<String> {
+        let fault = self.held.peek().and_then(|rings| rings.fault).or(self.last_fault)?;
+        Some(format!("the back end at {} broke a rule: {fault}", self.path))
     }
 
-    fn delivery_fault(&self) -> Option<String> {
+    fn fault(&self) -> Option<String> {
         let status = self.watch.status();
         if status.is_connected {
             return None;

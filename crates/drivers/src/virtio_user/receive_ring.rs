@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -207,7 +207,7 @@ impl ReceiveRing {
         {
             let unfinished = Unfinished::from_header(header);
             if !unfinished.is_nothing() {
-                batch.push_unfinished(unfinished);
+                batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
             }
         }
         Ok(buffers)

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,11 +9,11 @@ use std::time::Duration;
 use super::hold::{HeldBytes, Hold, NotHeld};
 use super::plan::{Fate, ImpairmentPlan, Pattern};
 use super::{Record, add};
-use crate::batch::{BATCH_FRAMES, Batch};
+use crate::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use crate::clock::Clock;
 use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
-use crate::port_queue::{Delivery, PortQueue};
+use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties};
 
 /// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue. What that
 /// one gives is passed on as it is.
@@ -39,8 +38,6 @@ pub struct ImpairedQueue {
     /// Frames on their way out of the line.
     leaving: Batch,
     leaving_order: Vec<u16>,
-    /// Whether a source said when its frames came.
-    stamped: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +45,7 @@ struct Held {
     bytes: HeldBytes,
     copies: u8,
     due_ns: u64,
-    timestamp_ns: u64,
+    meta: FrameMeta,
 }
 
 #[derive(Debug)]
@@ -105,7 +102,6 @@ impl ImpairedQueue {
             direct: Vec::with_capacity(BATCH_FRAMES),
             leaving: Batch::new(),
             leaving_order: Vec::with_capacity(BATCH_FRAMES),
-            stamped: false,
         }
     }
 
@@ -185,7 +181,7 @@ impl ImpairedQueue {
         add(&self.record.held, u64::from(copies));
         add(&self.record.delayed, u64::from(fate.delay_ns != 0));
         let due_ns = now_ns.saturating_add(fate.delay_ns);
-        let held = Held { bytes, copies, due_ns, timestamp_ns: batch.timestamp_ns(frame) };
+        let held = Held { bytes, copies, due_ns, meta: batch.meta(frame) };
         if fate.reorder {
             add(&self.record.reordered, 1);
             let patience_ns = self.plan.reorder.patience_ns.unwrap_or(u64::MAX);
@@ -233,9 +229,7 @@ impl ImpairedQueue {
                 }
                 // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used again.
                 unsafe { self.hold.append_to(&held.bytes, &mut self.leaving) };
-                if self.stamped {
-                    self.leaving.push_timestamp(held.timestamp_ns);
-                }
+                self.leaving.describe(held.meta);
                 self.leaving_order.extend(std::iter::repeat_n(number, copies));
             }
             if self.leaving_order.is_empty() {
@@ -264,6 +258,15 @@ impl ImpairedQueue {
 }
 
 impl PortQueue for ImpairedQueue {
+    fn inner(&mut self) -> Option<&mut dyn PortQueue> {
+        Some(self.port.as_mut())
+    }
+
+    /// It has something to do by itself, so the datapath takes care of its sleep.
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { sleeps_alone: false, ..self.port.properties() }
+    }
+
     fn receive(&mut self, batch: &mut Batch) {
         // Asked at every step of the datapath: what is due leaves also when nothing new comes.
         if self.holds() && self.send_due(self.clock.now_ns()) {
@@ -272,39 +275,12 @@ impl PortQueue for ImpairedQueue {
         self.port.receive(batch);
     }
 
-    fn frame_cost(&self) -> u16 {
-        self.port.frame_cost()
-    }
-
-    fn close(&mut self) {
-        self.port.close();
-    }
-
-    fn longest_frame_bytes(&self) -> usize {
-        self.port.longest_frame_bytes()
-    }
-
-    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so where there are
-    /// no others they hold nobody back.
-    fn room(&mut self, frame_bytes: usize) -> usize {
-        let behind = self.port.room(frame_bytes);
-        let held = self.record.held.load(Ordering::Relaxed) as usize;
-        let room = behind.saturating_sub(held).min(self.hold.room(frame_bytes));
-        let room = if self.plan.duplicate == Pattern::Never { room } else { room / 2 };
-        if self.line.is_empty() { room.max(behind.min(1)) } else { room }
-    }
-
-    fn await_room(&mut self) -> bool {
-        self.port.await_room()
-    }
-
-    fn release(&mut self, fragments: usize) {
-        self.port.release(fragments);
+    fn release(&mut self, slots: usize) {
+        self.port.release(slots);
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let now_ns = self.clock.now_ns();
-        self.stamped |= batch.has_timestamps();
         add(&self.record.arrived, frames.len() as u64);
         if self.holds() {
             self.send_due(now_ns);
@@ -317,47 +293,12 @@ impl PortQueue for ImpairedQueue {
         Delivery { taken_over: frames.len() as u32, ..Delivery::default() }
     }
 
-    fn reclaim(&mut self, batch: &Batch) {
-        self.port.reclaim(batch);
+    /// What is held may leave when the queue behind takes only finished frames.
+    fn takes_unfinished(&mut self) -> bool {
+        false
     }
 
-    fn lent(&self) -> u64 {
-        self.port.lent()
-    }
-
-    fn returned(&mut self) -> u64 {
-        self.port.returned()
-    }
-
-    fn missed_frames(&mut self) -> u64 {
-        self.port.missed_frames()
-    }
-
-    fn violations(&mut self) -> u64 {
-        self.port.violations()
-    }
-
-    fn flush(&mut self) -> u32 {
-        self.port.flush()
-    }
-
-    fn prepare_sleep(&mut self, sleeping: bool) {
-        self.port.prepare_sleep(sleeping);
-    }
-
-    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.port.wake_descriptor()
-    }
-
-    fn drain_wake(&mut self) {
-        self.port.drain_wake();
-    }
-
-    fn has_waiting(&mut self) -> bool {
-        self.port.has_waiting()
-    }
-
-    fn due_in(&self) -> Option<Duration> {
+    fn due_in(&mut self) -> Option<Duration> {
         let line = self.line.front().map(|held| held.due_ns);
         let aside = self.aside.front().map(|aside| aside.until_ns).filter(|&until_ns| until_ns != u64::MAX);
         let next = line.into_iter().chain(aside).min();
@@ -365,19 +306,23 @@ impl PortQueue for ImpairedQueue {
         own.into_iter().chain(self.port.due_in()).min()
     }
 
-    fn fault(&self) -> Option<String> {
-        self.port.fault()
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+}
+
+impl Backpressure for ImpairedQueue {
+    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so where there are
+    /// no others they hold nobody back.
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
+        let held = self.record.held.load(Ordering::Relaxed) as usize;
+        let room = behind.saturating_sub(held).min(self.hold.room(frame_bytes));
+        let room = if self.plan.duplicate == Pattern::Never { room } else { room / 2 };
+        if self.line.is_empty() { room.max(behind.min(1)) } else { room }
     }
 
-    fn is_gone(&self) -> bool {
-        self.port.is_gone()
-    }
-
-    fn end(&mut self) {
-        self.port.end();
-    }
-
-    fn delivery_fault(&self) -> Option<String> {
-        self.port.delivery_fault()
+    fn await_room(&mut self) -> bool {
+        self.port.backpressure().is_some_and(|behind| behind.await_room())
     }
 }

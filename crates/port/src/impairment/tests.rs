@@ -1,6 +1,7 @@
 //! What an impaired queue keeps to in its dealings with the queue behind it.
 #![allow(unsafe_code)]
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,10 +9,13 @@ use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::{HugePages, Region};
 
 use super::{Delay, Impairment, ImpairmentPlan, Pattern, Reorder};
-use crate::batch::{BATCH_FRAMES, Batch, Custody};
+use crate::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use crate::clock::Clock;
 use crate::frame::Fragment;
-use crate::port_queue::{Delivery, PortQueue};
+use crate::offload::Unfinished;
+use crate::port_queue::{
+    Backpressure, Delivery, Diagnose, Lend, PortQueue, Program, QueueProperties, Sleep, Way,
+};
 
 /// First byte and timestamp of a frame, and whether the queue could have kept its buffers.
 type Taken = (u8, u64, bool);
@@ -30,20 +34,10 @@ impl PortQueue for Notes {
             let frame = usize::from(frame);
             let mut first = [0];
             batch.head(frame).unwrap().bytes().read(&mut first);
-            (first[0], batch.timestamp_ns(frame), batch.gives() && batch.is_sole(frame))
+            (first[0], batch.meta(frame).timestamp_ns, batch.gives() && batch.is_sole(frame))
         });
         self.0.lock().unwrap().push(taken.collect());
         Delivery { frames: frames.len() as u32, bytes: 0, ..Delivery::default() }
-    }
-
-    fn flush(&mut self) -> u32 {
-        0
-    }
-
-    fn prepare_sleep(&mut self, _sleeping: bool) {}
-
-    fn has_waiting(&mut self) -> bool {
-        false
     }
 }
 
@@ -64,7 +58,7 @@ fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
         // SAFETY: the bytes outlive the batch in every test here, and nobody writes them.
         let fragment = unsafe { Fragment::from_private(std::slice::from_ref(byte), 0) };
         batch.push_buffer(fragment, 7, true);
-        batch.push_timestamp(100 + u64::from(*byte));
+        batch.describe(FrameMeta { timestamp_ns: 100 + u64::from(*byte), ..FrameMeta::default() });
     }
     (batch, (0..bytes.len() as u16).collect())
 }
@@ -147,4 +141,210 @@ fn it_says_when_it_has_something_to_do() {
     });
     queue.deliver(&mut batch, &frames[..1]);
     assert_eq!(queue.due_in(), None);
+}
+
+/// A queue that plays every role, and notes what it was asked.
+#[derive(Clone)]
+struct Player {
+    asked: Arc<Mutex<Vec<String>>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Player {
+    fn note(&self, what: impl Into<String>) {
+        self.asked.lock().unwrap().push(what.into());
+    }
+}
+
+impl PortQueue for Player {
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { frame_cost: 7, takes_frames: false, sleeps_alone: true, region: None }
+    }
+
+    fn receive(&mut self, _batch: &mut Batch) {
+        self.note("receive");
+    }
+
+    fn release(&mut self, slots: usize) {
+        self.note(format!("release {slots}"));
+    }
+
+    fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
+        Delivery { frames: frames.len() as u32, ..Delivery::default() }
+    }
+
+    fn flush(&mut self) -> u32 {
+        11
+    }
+
+    fn longest_frame_bytes(&mut self) -> usize {
+        12
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        true
+    }
+
+    fn due_in(&mut self) -> Option<Duration> {
+        Some(Duration::from_nanos(13))
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
+        Some(self)
+    }
+
+    fn lender(&mut self) -> Option<&mut dyn Lend> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+
+    fn program(&mut self) -> Option<&mut dyn Program> {
+        Some(self)
+    }
+}
+
+impl Sleep for Player {
+    fn has_waiting(&mut self) -> bool {
+        true
+    }
+
+    fn prepare_sleep(&mut self, sleeping: bool) {
+        self.note(format!("prepare_sleep {sleeping}"));
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wake.as_fd())
+    }
+
+    fn drain_wake(&mut self) {
+        self.note("drain_wake");
+    }
+}
+
+impl Backpressure for Player {
+    fn room(&mut self, frame_bytes: usize) -> usize {
+        frame_bytes
+    }
+
+    fn await_room(&mut self) -> bool {
+        true
+    }
+}
+
+impl Lend for Player {
+    fn reclaim(&mut self, _batch: &Batch) {
+        self.note("reclaim");
+    }
+
+    fn lent(&self) -> u64 {
+        14
+    }
+
+    fn returned(&mut self) -> u64 {
+        15
+    }
+}
+
+impl Diagnose for Player {
+    fn failure(&self, way: Way) -> Option<String> {
+        Some(format!("failure {way:?}"))
+    }
+
+    fn fault(&self) -> Option<String> {
+        Some("fault".into())
+    }
+
+    fn is_gone(&self) -> bool {
+        true
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        16
+    }
+
+    fn violations(&mut self) -> u64 {
+        17
+    }
+}
+
+impl Program for Player {
+    fn close(&mut self) {
+        self.note("close");
+    }
+
+    fn end(&mut self) {
+        self.note("end");
+    }
+}
+
+#[test]
+fn an_impaired_queue_plays_every_role_that_the_queue_behind_it_plays() {
+    let wake = Arc::new(ringroad_ring::eventfd::create().unwrap());
+    let player = Player { asked: Arc::default(), wake };
+    let mut impairment = Impairment::new(ImpairmentPlan::default(), Clock::manual()).unwrap();
+    let queue = &mut impairment.wrap(Box::new(player.clone()), Arc::default());
+
+    let asked = |expected: &[&str]| assert_eq!(std::mem::take(&mut *player.asked.lock().unwrap()), expected);
+    let expected = QueueProperties { frame_cost: 7, takes_frames: false, sleeps_alone: false, region: None };
+    assert_eq!(queue.properties(), expected, "the datapath asks an impaired queue when it is due");
+    queue.receive(&mut Batch::new());
+    queue.release(9);
+    asked(&["receive", "release 9"]);
+    assert_eq!((queue.flush(), queue.longest_frame_bytes()), (11, 12));
+    assert!(!queue.takes_unfinished(), "held frames may outlive the answer of the queue behind");
+    assert_eq!(queue.due_in(), Some(Duration::from_nanos(13)));
+
+    let sleeper = queue.sleeper().unwrap();
+    assert!(sleeper.has_waiting());
+    assert_eq!(sleeper.wake_descriptor().unwrap().as_raw_fd(), player.wake.as_raw_fd());
+    sleeper.prepare_sleep(true);
+    sleeper.drain_wake();
+    asked(&["prepare_sleep true", "drain_wake"]);
+
+    let backpressure = queue.backpressure().unwrap();
+    assert_eq!((backpressure.room(60), backpressure.await_room()), (60, true));
+    let lender = queue.lender().unwrap();
+    lender.reclaim(&Batch::new());
+    assert_eq!((lender.lent(), lender.returned()), (14, 15));
+    asked(&["reclaim"]);
+
+    let diagnosis = queue.diagnosis().unwrap();
+    assert_eq!(diagnosis.failure(Way::In).as_deref(), Some("failure In"));
+    assert_eq!((diagnosis.fault().as_deref(), diagnosis.is_gone()), (Some("fault"), true));
+    assert_eq!((diagnosis.missed_frames(), diagnosis.violations()), (16, 17));
+
+    let program = queue.program().unwrap();
+    program.close();
+    program.end();
+    asked(&["close", "end"]);
+}
+
+#[test]
+fn an_impaired_queue_plays_no_role_but_its_own_before_one_that_plays_none() {
+    let (mut queue, _, _) = impaired(ImpairmentPlan::default());
+    assert!(queue.sleeper().is_none() && queue.lender().is_none());
+    assert!(queue.diagnosis().is_none() && queue.program().is_none());
+    let behind = queue.backpressure().unwrap();
+    assert_eq!((behind.room(60), behind.await_room()), (BATCH_FRAMES, false));
+}
+
+#[test]
+fn what_is_known_of_a_frame_is_known_of_it_when_it_was_held() {
+    let (mut queue, notes, clock) =
+        impaired(ImpairmentPlan { delay: Delay::Fixed(5), ..ImpairmentPlan::default() });
+    let (mut batch, frames) = batch(&[0, 1], false);
+    batch.truncate(1);
+    queue.deliver(&mut batch, &frames[..1]);
+    clock.advance(5);
+    queue.receive(&mut Batch::new());
+    assert_eq!(notes.take(), [[(0, 100, false)]]);
+    assert_eq!(batch.meta(0), FrameMeta { timestamp_ns: 100, unfinished: Unfinished::default() });
+    assert_eq!(batch.meta(1), FrameMeta::default(), "of a frame that was taken back nothing is known");
 }

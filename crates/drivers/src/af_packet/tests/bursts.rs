@@ -39,7 +39,7 @@ fn numbers(frames: &[Vec<u8>]) -> Vec<u32> {
 fn borrow(queue: &mut PacketQueue, batch: &mut Batch, count: usize) {
     batch.reset(count);
     while batch.frames() < count {
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
         queue.receive(batch);
     }
 }
@@ -60,7 +60,7 @@ fn blocks_take_a_burst_of_many_times_as_many_frames_as_the_same_memory_has_slots
             // Blocks that waited are shown before they are full: it is no burst where the machine was busy with other things.
             if begin.elapsed() < Duration::from_millis(200) {
                 assert_eq!(numbers(&receive(queue, 8000)), (0..8000).collect::<Vec<_>>());
-                assert_eq!((receive_now(queue).len(), queue.missed_frames()), (0, 0));
+                assert_eq!((receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
                 return;
             }
         }
@@ -80,7 +80,7 @@ fn what_is_released_is_used_again_lap_after_lap() {
             let frames = receive(&mut queue, 900);
             assert_eq!(numbers(&frames), (first..source.next).collect::<Vec<_>>());
         }
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 
@@ -95,7 +95,7 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
             let received = numbers(&receive_now(&mut queue));
             // Those that came first, for as long as there was room.
             assert_eq!(received, (first..first + received.len() as u32).collect::<Vec<_>>());
-            let missed = queue.missed_frames();
+            let missed = queue.diagnosis().unwrap().missed_frames();
             assert!(missed != 0, "they cannot all have fitted");
             assert_eq!(received.len() as u64 + missed, u64::from(TOO_MANY));
         }
@@ -103,7 +103,7 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
         let first = source.next;
         source.send(100);
         assert_eq!(numbers(&receive(&mut queue, 100)), (first..first + 100).collect::<Vec<_>>());
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 
@@ -130,7 +130,10 @@ fn nothing_is_written_over_while_it_is_borrowed() {
         queue.release(50);
         let rest = numbers(&receive_now(&mut queue));
         assert_eq!(rest, (54..54 + rest.len() as u32).collect::<Vec<_>>());
-        assert_eq!(54 + rest.len() as u64 + queue.missed_frames(), u64::from(source.next));
+        assert_eq!(
+            54 + rest.len() as u64 + queue.diagnosis().unwrap().missed_frames(),
+            u64::from(source.next)
+        );
     });
 }
 
@@ -142,7 +145,7 @@ fn times_of_frames_go_forward() {
         Source::new(60).send(200);
         let mut batch = Batch::new();
         borrow(&mut queue, &mut batch, 200);
-        let times: Vec<u64> = (0..200).map(|frame| batch.timestamp_ns(frame)).collect();
+        let times: Vec<u64> = (0..200).map(|frame| batch.meta(frame).timestamp_ns).collect();
         assert!(times.is_sorted() && times[0] < times[199], "{times:?}");
     });
 }
@@ -153,10 +156,10 @@ fn what_an_interface_received_before_it_vanished_still_comes() {
         let mut queue = open_one(&pair_for_blocks("rrp0", "rrp1", 1500));
         Source::new(60).send(5);
         ip("link del rrp1");
-        queue.drain_wake();
+        queue.sleeper().unwrap().drain_wake();
         // It has a descriptor as long as there is something to come.
         let mut frames = receive_now(&mut queue);
-        while queue.wake_descriptor().is_some() {
+        while queue.sleeper().unwrap().wake_descriptor().is_some() {
             frames.extend(receive_now(&mut queue));
         }
         frames.extend(receive_now(&mut queue));

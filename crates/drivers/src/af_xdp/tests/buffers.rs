@@ -27,7 +27,7 @@ fn jumbo_frames_take_several_buffers() {
                 }
             }
             assert_eq!(deliver(queue, &[frame(1, 9019)]).dropped.of(DropCause::TooLong), 1);
-            assert_eq!(queue.missed_frames(), 0);
+            assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
             drop(device);
             assert_detached();
         }
@@ -46,8 +46,8 @@ fn without_several_buffers_long_frames_are_counted() {
         far.send(&frame(2, 3000));
         far.send(&frame(3, 300));
         assert_eq!(receive(queue, 1), [frame(3, 300)]);
-        assert_eq!(queue.missed_frames(), 1);
-        assert_eq!(queue.missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 1);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
 
@@ -63,7 +63,7 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
         }
         let received = receive(queue, RING as usize);
         assert_eq!(received.len(), RING as usize);
-        assert_eq!(queue.missed_frames(), 100);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 100);
         // And goes on.
         far.send(&frame(9999, 64));
         assert_eq!(receive(queue, 1), [frame(9999, 64)]);
@@ -99,8 +99,8 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
             }
             let mut done = 0;
             while done < sent.len() {
-                if !from.has_waiting() {
-                    await_frames(&from);
+                if !from.sleeper().unwrap().has_waiting() {
+                    await_frames(&mut from);
                 }
                 batch.reset(256);
                 from.receive(&mut batch);
@@ -119,7 +119,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                 exchanged += kept;
                 done += batch.frames();
                 assert!(batch.exchanged() || kept == 0);
-                from.reclaim(&batch);
+                from.lender().unwrap().reclaim(&batch);
                 from.release(batch.fragment_count());
                 from.flush();
                 to.flush();
@@ -129,7 +129,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
             }
         }
         assert_eq!(exchanged, 400 * 4);
-        assert_eq!((to.lent(), from.missed_frames()), (0, 0));
+        assert_eq!((to.lender().unwrap().lent(), from.diagnosis().unwrap().missed_frames()), (0, 0));
     });
 }
 
@@ -142,7 +142,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
         let count = open_wish.buffers_per_queue() as u32;
         let mut device = XdpDevice::open(&open_wish, &shared, buffers(1, count, 0)).unwrap();
         let queue = &mut device.queues[0];
-        assert_eq!(queue.region(), Some(shared.id()));
+        assert_eq!(queue.properties().region, Some(shared.id()));
         let (area, _) = shared.buffer_area().unwrap();
         let mut lent = 0;
         for round in 0..300 {
@@ -169,17 +169,21 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
             assert_eq!(queue.deliver(&mut batch, &[0, 1, 2]).frames, 3);
             assert!(!batch.exchanged());
             lent += 3;
-            assert_eq!(queue.lent(), lent, "two frames in three buffers; the third was copied");
+            assert_eq!(
+                queue.lender().unwrap().lent(),
+                lent,
+                "two frames in three buffers; the third was copied"
+            );
             queue.flush();
             for frame in &expected {
                 assert!(far.receive() == *frame, "round {round}");
             }
             // A peer that has read the frame has freed it, and the kernel says so before the next call.
-            while queue.returned() < lent {
+            while queue.lender().unwrap().returned() < lent {
                 std::thread::yield_now();
             }
         }
-        assert_eq!(queue.returned(), lent);
+        assert_eq!(queue.lender().unwrap().returned(), lent);
     });
 }
 
@@ -215,7 +219,7 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
         }
         assert_eq!(queue.deliver(&mut batch, &[0, 1, 2]).frames, 3);
         queue.flush();
-        assert_eq!((queue.lent(), queue.returned()), (3, 3));
+        assert_eq!((queue.lender().unwrap().lent(), queue.lender().unwrap().returned()), (3, 3));
         // Their owner may write them again, and the frames are sent as they were.
         for place in places {
             // SAFETY: as above; the batch is not read any more.

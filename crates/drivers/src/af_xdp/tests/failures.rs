@@ -39,17 +39,21 @@ fn an_interface_without_carrier_loses_nothing_silently() {
             // The first batch finds out, later ones are counted. The kernel tells of a lost carrier some time after.
             until("the fault is known", || {
                 deliver(queue, &[frame(1, 60)]);
-                queue.fault().is_some_and(|fault| fault.contains("interface near"))
+                queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains("interface near"))
             });
             deliver(queue, &[frame(1, 60)]);
             let delivery = deliver(queue, &[frame(2, 60), frame(3, 60)]);
             assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 2), "{command}");
-            assert_eq!(queue.room(60), 256, "dropped and counted rather than held back");
+            assert_eq!(
+                queue.backpressure().unwrap().room(60),
+                256,
+                "dropped and counted rather than held back"
+            );
             ip(&command.replace("down", "up"));
             let far = RawSocket::open("far", TEST_TYPE);
             let sent = frame(4, 60);
             until("the carrier is back", || deliver(queue, std::slice::from_ref(&sent)).frames == 1);
-            assert_eq!(queue.fault(), None);
+            assert_eq!(queue.diagnosis().unwrap().fault(), None);
             while far.receive() != sent {}
             far.send(&frame(5, 60));
             assert_eq!(receive(queue, 1), [frame(5, 60)]);
@@ -65,12 +69,12 @@ fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
         let queue = &mut device.queues[0];
         assert_eq!(deliver(queue, &[frame(1, 60)]).frames, 1);
         ip("link del far");
-        assert_eq!(queue.fault().as_deref(), Some("interface near is gone"));
-        queue.prepare_sleep(true);
-        assert!(queue.wake_descriptor().is_none(), "nothing will ever come");
-        assert!(!queue.has_waiting());
+        assert_eq!(queue.diagnosis().unwrap().fault().as_deref(), Some("interface near is gone"));
+        queue.sleeper().unwrap().prepare_sleep(true);
+        assert!(queue.sleeper().unwrap().wake_descriptor().is_none(), "nothing will ever come");
+        assert!(!queue.sleeper().unwrap().has_waiting());
         assert_eq!(deliver(queue, &[frame(2, 60)]).dropped.of(DropCause::LinkDown), 1);
-        assert_eq!(queue.returned(), queue.lent());
+        assert_eq!(queue.lender().unwrap().returned(), queue.lender().unwrap().lent());
         let mut batch = Batch::new();
         queue.receive(&mut batch);
         assert_eq!(batch.frames(), 0);
@@ -113,7 +117,7 @@ fn frames_too_short_for_a_header_are_counted() {
         assert_eq!(delivery.dropped.of(DropCause::TooLong), 1);
         assert_eq!(delivery.frames, 1);
         assert_eq!(far.receive(), frame(2, 60));
-        assert_eq!(queue.fault(), None);
+        assert_eq!(queue.diagnosis().unwrap().fault(), None);
     });
 }
 

@@ -100,8 +100,8 @@ fn assert_detached() {
 }
 
 /// Waits until the queue has something to receive.
-fn await_frames(queue: &XdpQueue) {
-    let descriptor = queue.wake_descriptor().unwrap();
+fn await_frames(queue: &mut XdpQueue) {
+    let descriptor = queue.sleeper().unwrap().wake_descriptor().unwrap();
     let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
     let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut wanted, Some(&limit)).unwrap(), 1, "no frame came");
@@ -112,11 +112,11 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut batch = Batch::new();
     while frames.len() < count {
-        queue.prepare_sleep(true);
-        if !queue.has_waiting() {
+        queue.sleeper().unwrap().prepare_sleep(true);
+        if !queue.sleeper().unwrap().has_waiting() {
             await_frames(queue);
         }
-        queue.prepare_sleep(false);
+        queue.sleeper().unwrap().prepare_sleep(false);
         batch.reset(256);
         queue.receive(&mut batch);
         for number in 0..batch.frames() {

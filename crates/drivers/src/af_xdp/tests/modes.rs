@@ -23,8 +23,8 @@ fn passes_frames_both_ways(expected: &'static str, wish: impl FnOnce(u32) -> Xdp
                 assert_eq!(&far.receive(), frame);
             }
         }
-        assert_eq!(queue.missed_frames(), 0);
-        assert_eq!(queue.fault(), None);
+        assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
+        assert_eq!(queue.diagnosis().unwrap().fault(), None);
     });
 }
 
@@ -101,7 +101,7 @@ fn two_queues_each_get_their_frames() {
             let sent = vec![frame(number, 300)];
             assert_eq!(deliver(&mut other.queues[number as usize], &sent).frames, 1);
             assert_eq!(receive(&mut device.queues[number as usize], 1), sent);
-            assert!(!device.queues[1 - number as usize].has_waiting());
+            assert!(!device.queues[1 - number as usize].sleeper().unwrap().has_waiting());
         }
     });
 }

@@ -56,12 +56,18 @@ fn a_full_ring_drops_and_counts_and_a_wire_knows_its_room() {
         let [from, to] = if to_server { [&mut client, &mut server] } else { [&mut server, &mut client] };
         until("room", || {
             to.serve();
-            from.device.queues[0].room(60) == 64
+            from.device.queues[0].backpressure().unwrap().room(60) == 64
         });
-        assert_eq!((from.device.queues[0].room(4096), to.device.queues[0].room(60)), (32, 64));
+        assert_eq!(
+            (
+                from.device.queues[0].backpressure().unwrap().room(4096),
+                to.device.queues[0].backpressure().unwrap().room(60)
+            ),
+            (32, 64)
+        );
         let delivery = from.send(0, &frames, 2048);
         assert_eq!((delivery.frames, delivery.dropped.of(DropCause::NoSpace)), (64, 36));
-        assert!(to.device.queues[0].has_waiting());
+        assert!(to.device.queues[0].sleeper().unwrap().has_waiting());
         assert_eq!(to.receive(0), frames[..64]);
         assert_eq!(from.send(0, &[frame(0, 65535), frame(1, 60)], 2048).frames, 2);
         assert_eq!(to.receive(0).len(), 2);
@@ -77,24 +83,24 @@ fn a_sleeper_is_woken_and_one_that_is_awake_is_left_alone() {
     connect(&mut server, &mut client);
     for turn in 0..4 {
         let [from, to] = if turn % 2 == 0 { [&mut server, &mut client] } else { [&mut client, &mut server] };
-        to.device.queues[0].drain_wake();
+        to.device.queues[0].sleeper().unwrap().drain_wake();
         assert_eq!(from.send(0, &[frame(0, 60)], 2048).frames, 1);
         assert!(!is_readable(to), "nobody sleeps");
         assert_eq!(to.receive(0).len(), 1);
-        to.device.queues[0].prepare_sleep(true);
-        assert!(!to.device.queues[0].has_waiting());
+        to.device.queues[0].sleeper().unwrap().prepare_sleep(true);
+        assert!(!to.device.queues[0].sleeper().unwrap().has_waiting());
         assert_eq!(from.send(0, &[frame(0, 60)], 2048).frames, 1);
         assert!(is_readable(to), "a sleeper was not woken");
-        to.device.queues[0].drain_wake();
-        to.device.queues[0].prepare_sleep(false);
+        to.device.queues[0].sleeper().unwrap().drain_wake();
+        to.device.queues[0].sleeper().unwrap().prepare_sleep(false);
         assert_eq!(to.receive(0).len(), 1);
         from.serve();
     }
 }
 
-fn is_readable(port: &Port) -> bool {
+fn is_readable(port: &mut Port) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let descriptor = port.device.queues[0].wake_descriptor().unwrap();
+    let descriptor = port.device.queues[0].sleeper().unwrap().wake_descriptor().unwrap();
     let mut wait = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     poll(&mut wait, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
 }

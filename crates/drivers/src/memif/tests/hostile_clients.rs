@@ -146,14 +146,14 @@ fn a_liar_in_shared_memory_is_told_and_the_next_client_is_served() {
         let reason = liar.reason(&mut server);
         assert!(reason.contains(why), "{why}: {reason}");
         assert_eq!(server.violations(), 1, "{why}");
-        let fault = server.device.queues[0].fault().unwrap();
+        let fault = server.device.queues[0].diagnosis().unwrap().fault().unwrap();
         assert!(fault.contains(why), "{why}: {fault}");
         assert_eq!(server.status().last_error, Some(fault));
     }
     let mut client = Port::open(&path, "role=client");
     connect(&mut server, &mut client);
     pass(&mut client, &mut server, 0, &[frame(1, 100)], 2048);
-    assert_eq!(server.device.queues[0].fault(), None);
+    assert_eq!(server.device.queues[0].diagnosis().unwrap().fault(), None);
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn an_unfinished_frame_waits_for_its_rest_and_keeps_nobody_awake() {
         server.has_rings(0)
     });
     server.serve();
-    assert!(!server.device.queues[0].has_waiting());
+    assert!(!server.device.queues[0].sleeper().unwrap().has_waiting());
     liar.to_server.head().store(2, Ordering::Release);
-    assert!(server.device.queues[0].has_waiting());
+    assert!(server.device.queues[0].sleeper().unwrap().has_waiting());
     assert_eq!(server.receive(0), [vec![0; 80]]);
     // A client that uses the slots again need not clear the flag.
     assert!(!liar.to_server.descriptor(0).has_next);
@@ -343,7 +343,7 @@ proptest! {
         liar.show(&descriptors, head % 80);
         until("rings", || {
             server.receive(0);
-            server.has_rings(0) || server.device.queues[0].fault().is_some()
+            server.has_rings(0) || server.device.queues[0].diagnosis().unwrap().fault().is_some()
         });
         for len in [60, 3000] {
             let delivery = server.send(0, &[frame(0, len), frame(1, len)], 1000);

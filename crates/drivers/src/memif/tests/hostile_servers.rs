@@ -111,7 +111,7 @@ fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
         lie(&liar);
         until("end", || {
             client.receive(0);
-            client.device.queues[0].room(60);
+            client.device.queues[0].backpressure().unwrap().room(60);
             let status = client.status();
             status.connections == turn && !status.is_connected
         });

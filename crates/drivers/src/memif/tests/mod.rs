@@ -90,11 +90,11 @@ impl Port {
 
     /// Whether a queue has its rings: their size is no batch's.
     fn has_rings(&mut self, queue: usize) -> bool {
-        self.device.queues[queue].room(60) != BATCH_FRAMES
+        self.device.queues[queue].backpressure().unwrap().room(60) != BATCH_FRAMES
     }
 
     fn violations(&mut self) -> u64 {
-        self.device.queues.iter_mut().map(|queue| queue.violations()).sum()
+        self.device.queues.iter_mut().map(|queue| queue.diagnosis().unwrap().violations()).sum()
     }
 }
 

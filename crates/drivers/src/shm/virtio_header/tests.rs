@@ -137,14 +137,14 @@ proptest! {
         let frame = message.get(header_bytes..).unwrap_or(&[]);
         prop_assert_eq!(content(&batch, 0), frame);
         let said = message.get(..header_bytes).map_or([0; 10], |header| *header.first_chunk().unwrap());
-        prop_assert_eq!(batch.unfinished(0).to_header(), said);
+        prop_assert_eq!(batch.meta(0).unfinished.to_header(), said);
 
         // Frames with something left to do go only where the queue says that it takes them.
         let mut far = Site::new(to);
         prop_assert_eq!(far.queue.takes_unfinished(), to != 0);
         if to != 0 || !batch.is_unfinished() {
             prop_assert_eq!(far.deliver(&mut batch).frames, 1);
-            let mut expected = batch.unfinished(0).to_long_header((to as usize + frame.len()).div_ceil(BUFFER_BYTES).max(1) as u16)[..to as usize].to_vec();
+            let mut expected = batch.meta(0).unfinished.to_long_header((to as usize + frame.len()).div_ceil(BUFFER_BYTES).max(1) as u16)[..to as usize].to_vec();
             expected.extend_from_slice(frame);
             let slots = expected.len().div_ceil(BUFFER_BYTES).max(1) as u16;
             prop_assert_eq!(far.received(), [(expected, slots)]);
@@ -162,7 +162,7 @@ fn a_header_changed_after_it_was_read_changes_nothing() {
     let batch = from.take();
     // The program writes where its slots lie, although they are not its own now.
     from.tx.window().view().bytes(from.tx.window().view().slot(0).load().buffer, 12).write(&[0xff; 12]);
-    assert_eq!(batch.unfinished(0).to_header(), [7; 10]);
+    assert_eq!(batch.meta(0).unfinished.to_header(), [7; 10]);
     from.release(&batch);
 }
 
@@ -174,18 +174,18 @@ fn a_frame_waits_for_its_rest_and_one_of_too_many_slots_stops_the_ring() {
     let batch = from.take();
     assert_eq!((batch.frames(), batch.slots()), (1, 2));
     from.release(&batch);
-    assert!(!from.queue.has_waiting());
+    assert!(!from.queue.sleeper().unwrap().has_waiting());
     from.send(&[&[3; 7], &[4; 60]], 0);
     let batch = from.take();
     assert_eq!((batch.frames(), batch.slots(), content(&batch, 0)), (1, 3, vec![4; 60]));
-    assert_eq!(batch.unfinished(0).to_header(), [3; 10]);
+    assert_eq!(batch.meta(0).unfinished.to_header(), [3; 10]);
     from.release(&batch);
 
     from.send(&[&[5; 12], &[6; 60]], 0);
     from.send(&[&[][..]; MAX_FRAGMENTS + 1], 0);
     let batch = from.take();
     assert_eq!((batch.frames(), batch.slots()), (1, 2));
-    assert!(from.queue.fault().is_some_and(|fault| fault.contains("tx ring stopped")));
+    assert!(from.queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains("tx ring stopped")));
 }
 
 #[test]
