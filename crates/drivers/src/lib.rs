@@ -8,7 +8,6 @@ pub mod af_xdp;
 pub mod catalogue;
 pub mod device;
 pub mod host_rings;
-mod interface;
 pub mod memif;
 pub mod nic;
 pub mod null;

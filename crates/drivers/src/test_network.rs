@@ -1,7 +1,7 @@
 //! Network namespaces and interfaces for tests.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
@@ -10,15 +10,14 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::af_packet::socket;
 use crate::catalogue::port_name::PortName;
 use crate::catalogue::{open_device, plan_device};
 use crate::device::{Device, Role};
-use crate::interface::{checked, owned};
 
 /// Runs `test` on a thread in a network namespace of its own, which vanishes with all that is in it.
 pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
-    // SAFETY: no pointer is passed.
-    if unsafe { libc::geteuid() } != 0 {
+    if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return;
     }
@@ -39,7 +38,7 @@ pub(crate) fn open(name: &str) -> Device {
 
 fn enter_own_namespace() {
     // SAFETY: only this thread's network namespace changes.
-    checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }).unwrap();
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
     // Nothing is to be on the wire but what the test sends.
     for interfaces in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6");
@@ -213,23 +212,10 @@ pub(crate) struct RawSocket(OwnedFd);
 impl RawSocket {
     /// On `interface` in the namespace of this thread; it hears frames of `ethertype` only.
     pub(crate) fn open(interface: &str, ethertype: u16) -> Self {
-        let index = crate::interface::Interfaces::of_this_namespace().unwrap().index(interface).unwrap();
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointer is passed.
-        let socket = owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }).unwrap();
-        let address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as u16,
-            sll_protocol: ethertype.to_be(),
-            sll_ifindex: index as i32,
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
-        let size = size_of_val(&address) as libc::socklen_t;
-        // SAFETY: the address is as large as said.
-        checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) })
-            .unwrap();
+        let socket = socket::open().unwrap();
+        rustix::io::ioctl_fionbio(&socket, false).unwrap();
+        let index = ringroad_netdev::link_by_name(interface).unwrap().index;
+        socket::bind(&socket, index, ethertype.into()).unwrap();
         Self(socket).set_patience()
     }
 
@@ -244,10 +230,7 @@ impl RawSocket {
 
     /// Marks all frames that are sent from now on.
     pub(crate) fn mark(&self, mark: u32) {
-        let (value, size) = (std::ptr::from_ref(&mark).cast(), size_of::<u32>() as libc::socklen_t);
-        let socket = self.0.as_raw_fd();
-        // SAFETY: the value is as large as said.
-        checked(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_MARK, value, size) }).unwrap();
+        socket::set_at(&self.0, libc::SOL_SOCKET, libc::SO_MARK, &mark).unwrap();
     }
 
     /// Sends a frame.

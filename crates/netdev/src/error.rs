@@ -14,9 +14,9 @@ pub enum NetdevError {
         /// The name asked for.
         name: String,
         /// The namespace that was searched; `None` for the one this process started in.
-        namespace: Option<String>,
+        namespace: Option<Box<str>>,
         /// The interfaces which that namespace does have.
-        existing: Vec<String>,
+        existing: Box<[String]>,
     },
     /// No interface can have that name.
     #[error(
@@ -115,7 +115,7 @@ impl NetdevError {
     }
 }
 
-fn in_words(namespace: &Option<String>) -> String {
+fn in_words(namespace: &Option<Box<str>>) -> String {
     namespace.as_ref().map(|name| format!(" in network namespace {name}")).unwrap_or_default()
 }
 

@@ -2,7 +2,8 @@
 
 use crate::error::NetdevError;
 use crate::ethtool_message::{Attributes, ask};
-use crate::link::link_by_name;
+use crate::link::{check_name, link_by_name};
+use crate::link_probe::{interface_ioctl, interface_request, interface_socket};
 
 // Commands and attributes of linux/ethtool_netlink.h.
 const LINKMODES_GET: u8 = 4;
@@ -171,6 +172,24 @@ pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
         software_receive: has("software-receive"),
         software_transmit: has("software-transmit"),
         clock: answer.number(TSINFO_PHC_INDEX),
+    })
+}
+
+/// Makes the card of `interface` note when each frame came, by its own clock. Netlink has no request for that before Linux 6.14.
+///
+/// # Errors
+/// [`NetdevError::Refused`] where the card cannot, or `CAP_NET_ADMIN` is missing; others as for any interface.
+pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
+    check_name(interface)?;
+    // struct hwtstamp_config: flags, none sent stamped, all received.
+    let mut wish: [u32; 3] = [0, 0, libc::HWTSTAMP_FILTER_ALL];
+    let value = libc::__c_anonymous_ifr_ifru { ifru_data: wish.as_mut_ptr().cast() };
+    let mut request = interface_request(interface, value);
+    let answer = interface_ioctl(&interface_socket()?, libc::SIOCSHWTSTAMP, &mut request);
+    answer.map_err(|source| NetdevError::Refused {
+        operation: format!("make the card of {interface} stamp received frames"),
+        source,
+        kernel_message: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkMessage, LinkXdp, Stats64, XdpAttached,
+    LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage, LinkXdp, Stats64, XdpAttached,
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
@@ -32,6 +32,10 @@ pub struct LinkInfo {
     /// Up, with carrier, and its queues opened (`IFF_RUNNING`). It follows carrier by a moment; frames sent before are
     /// dropped: [`crate::link_monitor::wait_running`].
     pub running: bool,
+    /// It has carrier; told at once, unlike `running`.
+    pub carrier: bool,
+    /// Its frames are Ethernet's, the loopback's among them.
+    pub ethernet: bool,
     /// Receive queues made for it. A driver may use fewer: [`crate::ethtool::real_queue_count`].
     pub queues_rx: u32,
     /// Transmit queues made for it.
@@ -119,6 +123,14 @@ pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     let answers = Requests::open(NETLINK_ROUTE)?
         .ask(RouteNetlinkMessage::GetLink(request), 0, &operation)
         .map_err(|error| name_missing(name, error))?;
+    the_link(answers, &operation)
+}
+
+/// The one link that the kernel's answers to `operation` tell of.
+pub(crate) fn the_link(
+    answers: Vec<RouteNetlinkMessage>,
+    operation: &dyn Fn() -> String,
+) -> Result<LinkInfo, NetdevError> {
     answers.into_iter().find_map(link_of).ok_or_else(|| NetdevError::Answer {
         operation: operation(),
         reason: "it acknowledges the question and says nothing".to_owned(),
@@ -163,11 +175,11 @@ pub(crate) fn name_missing(name: &str, error: NetdevError) -> NetdevError {
     if !matches!(error, NetdevError::Refused { source: Errno::NODEV, .. }) {
         return error;
     }
-    let existing = links().map(|links| links.into_iter().map(|link| link.name).collect());
+    let existing = links().unwrap_or_default().into_iter().map(|link| link.name).collect();
     NetdevError::NoInterface {
         name: name.to_owned(),
-        namespace: current_in_words(),
-        existing: existing.unwrap_or_default(),
+        namespace: current_in_words().map(String::into_boxed_str),
+        existing,
     }
 }
 
@@ -186,6 +198,10 @@ impl From<LinkMessage> for LinkInfo {
             up: flags.contains(LinkFlags::Up),
             running: flags.contains(LinkFlags::Running),
             promiscuous: flags.contains(LinkFlags::Promisc),
+            ethernet: matches!(
+                message.header.link_layer_type,
+                LinkLayerType::Ether | LinkLayerType::Loopback
+            ),
             ..Self::default()
         };
         let mut peer_index = None;
@@ -195,6 +211,7 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::IfName(name) => link.name = name,
                 LinkAttribute::Address(bytes) => link.mac = bytes.try_into().ok(),
                 LinkAttribute::Mtu(bytes) => link.mtu = bytes,
+                LinkAttribute::Carrier(carrier) => link.carrier = carrier != 0,
                 LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
                 LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
                 // The flag shows only the administrator's wish; this counts the sockets' too.

@@ -25,6 +25,7 @@ const ERROR_TEXT: u16 = 1;
 const DUMP_ATTEMPTS: usize = 8;
 
 /// A netlink socket for requests.
+#[derive(Debug)]
 pub(crate) struct Requests {
     socket: Socket,
     sequence: u32,

@@ -18,15 +18,16 @@ mod receiver;
 mod ring;
 mod sender;
 mod slots;
-mod socket;
+pub(crate) mod socket;
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ringroad_netdev::{LinkProbe, NetdevError, ethtool};
+
 pub use queue::PacketQueue;
 
-use crate::interface::Interfaces;
 use blocks::BlockRing;
 use queue::AnyReceiver;
 use receiver::Receiver;
@@ -139,6 +140,9 @@ pub enum PacketError {
     /// There is no such interface (any more).
     #[error("{0}: there is no such interface in this network namespace (`ip link` lists them)")]
     NoInterface(String),
+    /// The interface cannot be asked.
+    #[error(transparent)]
+    Netdev(#[from] NetdevError),
     /// The interface does not carry Ethernet.
     #[error("{0} carries no Ethernet frames; use an Ethernet interface")]
     NotEthernet(String),
@@ -177,11 +181,13 @@ impl PacketDevice {
             return Err(PacketError::Slots { interface: interface(), slots: wish.slots });
         }
         let failed = |step: &'static str| move |source: Error| failure(wish, step, source);
-        let interfaces = Interfaces::of_this_namespace().map_err(failed("asking for interfaces"))?;
-        if !interfaces.is_ethernet(wish.ifindex).map_err(failed("asking for its kind"))? {
-            return Err(PacketError::NotEthernet(interface()));
+        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
+        match link.look() {
+            Ok(link) if link.ethernet => {}
+            Ok(_) => return Err(PacketError::NotEthernet(interface())),
+            Err(error) if error.is_no_interface() => return Err(PacketError::NoInterface(interface())),
+            Err(error) => return Err(error.into()),
         }
-        let interfaces = Arc::new(interfaces);
         let mut notes = Vec::new();
 
         let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
@@ -204,7 +210,7 @@ impl PacketDevice {
         }
         if wish.timestamps == Some(TimestampSource::Hardware) {
             let name = &wish.interface;
-            notes.push(match interfaces.stamp_all_frames(name) {
+            notes.push(match ethtool::stamp_all_frames(name) {
                 Ok(()) => format!("{name}: timestamps by the card's own clock (`phc2sys` keeps it in step)"),
                 Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
             });
@@ -215,8 +221,7 @@ impl PacketDevice {
             socket::hear(receiver.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
             let sender = Sender::open(wish.ifindex, wish.mtu as usize + LINK_HEADER_BYTES)
                 .map_err(failed("opening a packet socket to send"))?;
-            let interfaces = Arc::clone(&interfaces);
-            queues.push(PacketQueue::new(receiver, sender, interfaces, interface(), wish.ifindex));
+            queues.push(PacketQueue::new(receiver, sender, Arc::clone(&link), interface()));
         }
         let version = if wish.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
         let shared = if wish.queues > 1 { fanout_words(wish.fanout) } else { "" };

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use ringroad_netdev::{LinkProbe, LinkState};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
@@ -11,7 +12,6 @@ use super::blocks::BlockRing;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::slots::SlotRing;
-use crate::interface::{Interfaces, LinkState};
 
 /// The receiving half, by the kind of its ring.
 #[derive(Debug)]
@@ -45,24 +45,17 @@ impl AnyReceiver {
 pub struct PacketQueue {
     receiver: AnyReceiver,
     sender: Sender,
-    interfaces: Arc<Interfaces>,
-    /// Its name when it was opened.
+    link: Arc<LinkProbe>,
+    /// The interface's name when it was opened.
     name: String,
-    ifindex: u32,
     /// It went down, and was not seen up since.
     suspect: bool,
     gone: bool,
 }
 
 impl PacketQueue {
-    pub(super) fn new(
-        receiver: AnyReceiver,
-        sender: Sender,
-        interfaces: Arc<Interfaces>,
-        name: String,
-        ifindex: u32,
-    ) -> Self {
-        Self { receiver, sender, interfaces, name, ifindex, suspect: false, gone: false }
+    pub(super) fn new(receiver: AnyReceiver, sender: Sender, link: Arc<LinkProbe>, name: String) -> Self {
+        Self { receiver, sender, link, name, suspect: false, gone: false }
     }
 }
 
@@ -74,7 +67,7 @@ impl PacketQueue {
             self.suspect = true;
         }
         if self.suspect {
-            let state = self.interfaces.state(self.ifindex);
+            let state = self.link.state();
             self.gone = state == LinkState::Gone;
             self.suspect = matches!(state, LinkState::Gone | LinkState::Down);
         }
@@ -101,8 +94,8 @@ impl PortQueue for PacketQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let (interfaces, ifindex) = (&self.interfaces, self.ifindex);
-        let delivery = self.sender.send(batch, frames, || interfaces.state(ifindex) == LinkState::Running);
+        let link = &self.link;
+        let delivery = self.sender.send(batch, frames, || link.state() == LinkState::Running);
         if delivery.dropped.of(DropCause::LinkDown) != 0 && !self.gone {
             self.look_for_end();
         }
@@ -169,7 +162,7 @@ impl Diagnose for PacketQueue {
 
     fn fault(&self) -> Option<String> {
         let name = &self.name;
-        match self.interfaces.state(self.ifindex) {
+        match self.link.state() {
             LinkState::Running => None,
             LinkState::NoCarrier => {
                 Some(format!("interface {name} has no link: its cable or its peer is missing"))

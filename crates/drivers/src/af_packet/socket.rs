@@ -1,10 +1,10 @@
 //! Packet sockets and their options (packet(7), linux/if_packet.h, linux/filter.h).
 #![allow(unsafe_code)]
 
-use std::io::Result;
+use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::interface::{checked, owned};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Missing in some versions of the libc crate.
 const PACKET_COPY_THRESH: libc::c_int = 7;
@@ -18,15 +18,20 @@ const RETURN: u16 = 0x06;
 /// Most bytes of long frames that wait beside a ring.
 const LONG_FRAME_BYTES: usize = 32 << 20;
 
+/// The result of a C call that says -1 for an error.
+fn checked(result: libc::c_int) -> Result<()> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Sets an option of level `SOL_PACKET`.
-pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> Result<()> {
+pub(crate) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> Result<()> {
     set_at(socket, libc::SOL_PACKET, option, value)
 }
 
-fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<()> {
+pub(crate) fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<()> {
     let (value, size) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the kernel reads no more than `size` bytes of the value.
-    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) }).map(drop)
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })
 }
 
 /// Asks for a send buffer of `bytes` bytes, beyond the system's limit where this process may.
@@ -42,18 +47,16 @@ fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<()> {
     let value = std::ptr::from_mut(value).cast();
     // SAFETY: the kernel writes no more than `size` bytes to the value, which is made of integers.
     checked(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, &raw mut size) })
-        .map(drop)
 }
 
 /// A packet socket that hears nothing yet.
-pub(super) fn open() -> Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointer is passed.
-    owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })
+pub(crate) fn open() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
 }
 
 /// Binds `socket` to interface `ifindex`; it hears frames of `protocol` from now on, none for 0.
-pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: (protocol as u16).to_be(),
@@ -65,7 +68,7 @@ pub(super) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Res
     };
     let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address is as large as said.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) }).map(drop)
+    checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) })
 }
 
 /// Options that must be set before there is a ring of slots: its version, and room for frames too long for a slot.

@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::channel;
 
+use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
@@ -33,7 +34,7 @@ fn pair(near: &str, far: &str, mtu: u32) -> PacketWish {
     ip(&format!("link set {near} up"));
     wait_running(near);
     wait_running(far);
-    let ifindex = Interfaces::of_this_namespace().unwrap().index(near).unwrap();
+    let ifindex = link_by_name(near).unwrap().index;
     PacketWish::new(near, ifindex, mtu)
 }
 
@@ -273,7 +274,7 @@ fn what_cannot_be_opened_is_refused_with_the_reason() {
         assert!(refused(PacketWish { slots: 0, ..wish.clone() }).contains("1 to 65536 slots, not 0"));
         assert!(refused(PacketWish { ifindex: 999_999, ..wish.clone() }).contains("no such interface"));
         ip("tuntap add dev rrt0 mode tun");
-        let ifindex = Interfaces::of_this_namespace().unwrap().index("rrt0").unwrap();
+        let ifindex = link_by_name("rrt0").unwrap().index;
         assert!(refused(PacketWish::new("rrt0", ifindex, 1500)).contains("carries no Ethernet"));
     });
 }

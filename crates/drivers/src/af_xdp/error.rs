@@ -1,6 +1,7 @@
 //! What can go wrong when an interface is opened through AF_XDP.
 
 use ringroad_bpf::error::BpfError;
+use ringroad_netdev::NetdevError;
 use rustix::io::Errno;
 
 /// Why an interface could not be opened through AF_XDP.
@@ -29,6 +30,9 @@ pub enum XdpError {
         /// What to do, with a leading colon; empty where nothing is known.
         advice: &'static str,
     },
+    /// The questions about the interface.
+    #[error(transparent)]
+    Netdev(#[from] NetdevError),
     /// The region's buffers are not of a size that AF_XDP takes.
     #[error(
         "buffers of {0} bytes: AF_XDP takes buffers of 2048 or 4096 bytes, choose buf-size=2048 or buf-size=4096"

@@ -8,7 +8,6 @@
 //! Modes, best first: zero-copy (the driver uses the region's memory itself), copy in native mode (one copy by the kernel, in the
 //! driver), copy in generic mode (any interface).
 
-mod carrier;
 mod error;
 mod ledger;
 mod queue;
@@ -26,12 +25,12 @@ use ringroad_bpf::attached::detach_xdp;
 use ringroad_bpf::link::{Link, XdpMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
+use ringroad_netdev::LinkProbe;
 use ringroad_ring::region::Region;
 
 pub use error::XdpError;
 pub use queue::XdpQueue;
 
-use carrier::CarrierProbe;
 use socket::{Binding, XdpSocket};
 use umem::Umem;
 
@@ -114,7 +113,7 @@ struct Attachment {
     mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
-    carrier: CarrierProbe,
+    link: LinkProbe,
     _steering: Option<Steering>,
 }
 
@@ -300,9 +299,6 @@ fn open_as(
         // Received after frames were joined (GRO).
         (true, Attach::Generic) => usize::from(u16::MAX),
     };
-    let carrier = CarrierProbe::new(&wish.interface).map_err(|source| {
-        XdpError::socket(&wish.interface, 0, "making a socket to ask for the carrier", source)
-    })?;
     let attachment = Arc::new(Attachment {
         interface: wish.interface.clone(),
         ring_size: wish.ring_size,
@@ -312,7 +308,7 @@ fn open_as(
         mtu: wish.mtu as usize,
         max_frame_bytes: wish.max_frame_bytes(),
         longest_rx_bytes,
-        carrier,
+        link: LinkProbe::open(wish.ifindex)?,
         _steering: steering.take(),
     });
     let queues = sockets.into_iter().zip(buffers).map(|(socket, list)| {

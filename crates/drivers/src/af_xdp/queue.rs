@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
@@ -372,7 +373,7 @@ impl Diagnose for XdpQueue {
             Err(Errno::NXIO | Errno::NODEV) => return Some(format!("interface {name} is gone")),
             _ => {}
         }
-        if self.interface == Interface::Down && !self.attachment.carrier.is_running() {
+        if self.interface == Interface::Down && self.attachment.link.state() == LinkState::NoCarrier {
             return Some(format!("interface {name} has no carrier: its other end is down or unplugged"));
         }
         let refused = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs);

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use ringroad_bpf::error::BpfError;
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
+use ringroad_netdev::{LinkProbe, NetdevError, link_change};
 
 pub use queue::HostQueue;
 
-use crate::interface::Interfaces;
 use crate::tap::{TapDevice, TapError, TapWish};
 
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
@@ -75,16 +75,9 @@ pub enum HostRingsError {
         /// What is wrong.
         source: BpfError,
     },
-    /// The kernel refused something else.
-    #[error("{interface}^: {step}: {source}")]
-    Kernel {
-        /// Which interface.
-        interface: String,
-        /// What was tried.
-        step: &'static str,
-        /// The kernel's answer.
-        source: Error,
-    },
+    /// The interface or the TAP cannot be asked or changed.
+    #[error(transparent)]
+    Netdev(#[from] NetdevError),
 }
 
 /// The programs in their places: where they go, traffic is the host's again.
@@ -103,10 +96,8 @@ impl HostRings {
     /// [`HostRingsError`]. The host's traffic is untouched then.
     pub fn open(wish: &HostRingsWish) -> Result<Self, HostRingsError> {
         let interface = || wish.interface.clone();
-        let kernel =
-            |step| move |source| HostRingsError::Kernel { interface: wish.interface.clone(), step, source };
         let bpf = |source| HostRingsError::Bpf { interface: interface(), source };
-        let interfaces = Interfaces::of_this_namespace().map_err(kernel("asking for interfaces"))?;
+        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
 
         let tap_wish = TapWish {
             name: tap_name(wish.ifindex),
@@ -123,7 +114,7 @@ impl HostRings {
         if let Err(error) = keep_stack_off(&tap.name) {
             notes.push(format!("{}: the host may send IPv6 messages of its own there: {error}", tap.name));
         }
-        interfaces.set_up(&tap.name).map_err(kernel("setting the TAP up"))?;
+        link_change::set_up(&tap.name, true)?;
 
         let to_host = TcxProgram::redirect(wish.ifindex, Entrance::Ingress, Some(HOST_MARK)).map_err(bpf)?;
         let from_host = TcxProgram::redirect(tap.ifindex, Entrance::Egress, None).map_err(bpf)?;
@@ -134,15 +125,11 @@ impl HostRings {
         let from_host = Link::attach_tcx(&from_host, wish.ifindex, TcxSide::Egress).map_err(bpf)?;
         let diversion = Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
 
-        let interfaces = Arc::new(interfaces);
         let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);
         let queues = tap
             .queues
             .into_iter()
-            .map(|queue| {
-                let (diversion, interfaces) = (Arc::clone(&diversion), Arc::clone(&interfaces));
-                HostQueue::new(diversion, queue, interfaces, interface(), wish.ifindex)
-            })
+            .map(|queue| HostQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
             .collect();
         notes.extend(tap.notes);
         Ok(Self { queues, mode, notes })

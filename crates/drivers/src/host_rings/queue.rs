@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ringroad_netdev::{LinkProbe, LinkState};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, Way};
 
 use super::Diversion;
-use crate::interface::{Interfaces, LinkState};
 use crate::tap::TapQueue;
 
 /// One queue: that of a TAP interface, with an eye on the interface behind it.
@@ -16,21 +16,14 @@ pub struct HostQueue {
     /// Before the TAP, so that the programs are gone before the interface to which they lead.
     _diversion: Arc<Diversion>,
     tap: TapQueue,
-    interfaces: Arc<Interfaces>,
+    link: Arc<LinkProbe>,
     /// Name of the interface when it was opened.
     name: String,
-    ifindex: u32,
 }
 
 impl HostQueue {
-    pub(super) fn new(
-        diversion: Arc<Diversion>,
-        tap: TapQueue,
-        interfaces: Arc<Interfaces>,
-        name: String,
-        ifindex: u32,
-    ) -> Self {
-        Self { _diversion: diversion, tap, interfaces, name, ifindex }
+    pub(super) fn new(diversion: Arc<Diversion>, tap: TapQueue, link: Arc<LinkProbe>, name: String) -> Self {
+        Self { _diversion: diversion, tap, link, name }
     }
 }
 
@@ -49,7 +42,7 @@ impl PortQueue for HostQueue {
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         // The kernel would take the frames and drop them on the way from the TAP to the interface, without a word.
-        if !self.interfaces.is_up(self.ifindex) {
+        if !self.link.is_up() {
             let mut delivery = Delivery::default();
             delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
             return delivery;
@@ -69,7 +62,7 @@ impl Diagnose for HostQueue {
 
     fn fault(&self) -> Option<String> {
         let name = &self.name;
-        match self.interfaces.state(self.ifindex) {
+        match self.link.state() {
             LinkState::Running | LinkState::NoCarrier => self.tap.fault(),
             LinkState::Down => Some(format!("interface {name} is down (`ip link set {name} up`)")),
             LinkState::Gone => Some(format!("interface {name} is gone")),
@@ -77,7 +70,7 @@ impl Diagnose for HostQueue {
     }
 
     fn is_gone(&self) -> bool {
-        self.interfaces.state(self.ifindex) == LinkState::Gone || self.tap.is_gone()
+        self.link.state() == LinkState::Gone || self.tap.is_gone()
     }
 
     fn missed_frames(&mut self) -> u64 {

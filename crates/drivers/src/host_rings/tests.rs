@@ -3,6 +3,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{TryRecvError, channel};
 
 use ringroad_bpf::link::tcx_programs;
+use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
@@ -25,7 +26,7 @@ fn wish() -> HostRingsWish {
     ip("link set rrp0 up");
     wait_running("rrp0");
     wait_running("rrp1");
-    let ifindex = Interfaces::of_this_namespace().unwrap().index("rrp0").unwrap();
+    let ifindex = link_by_name("rrp0").unwrap().index;
     HostRingsWish { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1 }
 }
 
@@ -76,7 +77,7 @@ fn what_is_delivered_the_host_takes_as_received_on_the_interface_and_a_packet_so
 
         let host = UdpSocket::bind("10.9.0.1:7").unwrap();
         host.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-        let own = ringroad_netdev::link::link_by_name("rrp0").unwrap().mac.unwrap();
+        let own = link_by_name("rrp0").unwrap().mac.unwrap();
         for (number, queue) in rings.queues.iter_mut().enumerate() {
             let payload = [number as u8; 40];
             let mut frame = Vec::new();

@@ -9,13 +9,14 @@
 
 mod queue;
 
-use std::io::{Error, ErrorKind};
+use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 
+use ringroad_netdev::link::check_name;
+use ringroad_netdev::link_probe::interface_request;
+use ringroad_netdev::{LinkProbe, NetdevError, link_by_name, link_change};
 use rustix::fs::{Mode, OFlags};
-
-use crate::interface::{InterfaceRequest, Interfaces, checked, request};
+use rustix::io::Errno;
 
 pub use queue::TapQueue;
 
@@ -105,6 +106,9 @@ pub enum TapError {
         "making {0} needs CAP_NET_ADMIN: run as root, or have it made by `ip tuntap add dev {0} mode tap user $USER`"
     )]
     Privilege(String),
+    /// The interface cannot be asked or set.
+    #[error(transparent)]
+    Netdev(Box<NetdevError>),
     /// The kernel refused something else.
     #[error("{name}: {step}: {source}")]
     Kernel {
@@ -113,8 +117,14 @@ pub enum TapError {
         /// What was tried.
         step: &'static str,
         /// The kernel's answer.
-        source: Error,
+        source: Errno,
     },
+}
+
+impl From<NetdevError> for TapError {
+    fn from(error: NetdevError) -> Self {
+        Self::Netdev(Box::new(error))
+    }
 }
 
 impl TapDevice {
@@ -132,30 +142,32 @@ impl TapDevice {
             return Err(TapError::Mtu(mtu));
         }
         let asked = if wish.name.is_empty() { "tap%d" } else { &wish.name };
-        let kernel = |step| move |source| TapError::Kernel { name: asked.to_owned(), step, source };
-        let interfaces = Interfaces::of_this_namespace().map_err(kernel("asking for interfaces"))?;
-        let existed = interfaces.index(asked).is_ok();
+        // The kernel puts a number in the place of the pattern.
+        check_name(&asked.replace("%d", "00"))?;
+        let existed = link_by_name(asked).is_ok();
 
-        let (first, name) = attach(&interfaces, asked, wish)?;
+        let (first, name) = attach(asked, wish)?;
         let mut descriptors = vec![first];
         for _ in 1..wish.queues {
-            descriptors.push(attach(&interfaces, &name, wish)?.0);
+            descriptors.push(attach(&name, wish)?.0);
         }
-        let ifindex = interfaces.index(&name).map_err(kernel("finding its index"))?;
+        let ifindex = link_by_name(&name)?.index;
         if let Some(mac) = wish.mac {
-            interfaces.set_mac(&name, mac).map_err(kernel("setting the Ethernet address"))?;
+            link_change::set_mac(&name, mac)?;
         }
         if let Some(mtu) = wish.mtu {
-            interfaces.set_mtu(&name, mtu).map_err(kernel("setting the MTU"))?;
+            link_change::set_mtu(&name, mtu)?;
         }
         if wish.up {
-            interfaces.set_up(&name).map_err(kernel("setting it up"))?;
+            link_change::set_up(&name, true)?;
         }
         // Last, so that a failure before it leaves nothing behind.
         if wish.persistent
             && let Some(descriptor) = descriptors.first()
         {
-            set_number(descriptor, libc::TUNSETPERSIST, 1).map_err(kernel("making it persistent"))?;
+            let refused =
+                |source| TapError::Kernel { name: name.clone(), step: "making it persistent", source };
+            set_persistent(descriptor, true).map_err(refused)?;
         }
 
         let mut notes = Vec::new();
@@ -168,15 +180,11 @@ impl TapDevice {
                 "{name}: the virtio-net header is zero both ways; offloads are off, so that frames are whole"
             ));
         }
-        let interfaces = Arc::new(interfaces);
+        // What the kernel drops it counts for the interface: the first queue accounts for it.
+        let mut account = Some(LinkProbe::open(ifindex)?);
         let queues: Vec<TapQueue> = descriptors
             .into_iter()
-            .enumerate()
-            .map(|(number, descriptor)| {
-                // What the kernel drops it counts for the interface: the first queue accounts for it.
-                let account = (number == 0).then(|| Arc::clone(&interfaces));
-                TapQueue::new(descriptor, name.clone(), ifindex, header_bytes, account)
-            })
+            .map(|descriptor| TapQueue::new(descriptor, name.clone(), header_bytes, account.take()))
             .collect();
         let header = if wish.vnet_hdr { ", virtio-net header" } else { "" };
         let mode = format!("TAP {name}, {} queue(s){header}", wish.queues);
@@ -188,12 +196,12 @@ impl TapDevice {
     /// # Errors
     /// The kernel's answer.
     pub fn forget(&self) -> Result<(), Error> {
-        self.queues.first().map_or(Ok(()), |queue| set_number(queue.descriptor(), libc::TUNSETPERSIST, 0))
+        Ok(self.queues.first().map_or(Ok(()), |queue| set_persistent(queue.descriptor(), false))?)
     }
 }
 
 /// One more queue of interface `name`, which is made where there is none; the name as the kernel has it.
-fn attach(interfaces: &Interfaces, name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
+fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(|errno| TapError::NoDriver(errno.into()))?;
@@ -205,52 +213,48 @@ fn attach(interfaces: &Interfaces, name: &str, wish: &TapWish) -> Result<(OwnedF
     if wish.vnet_hdr {
         flags |= libc::IFF_VNET_HDR;
     }
-    let flags = flags as u16;
-    let mut answer =
-        InterfaceRequest::new(name).map_err(kernel("checking the name"))?.with(&flags.to_ne_bytes());
-    request(&descriptor, libc::TUNSETIFF, &mut answer).map_err(|error| refusal(interfaces, name, error))?;
+    let value = libc::__c_anonymous_ifr_ifru { ifru_flags: flags as libc::c_short };
+    let mut request = interface_request(name, value);
+    tun(&descriptor, libc::TUNSETIFF, (&raw mut request).expose_provenance())
+        .map_err(|errno| refusal(name, errno))?;
     if wish.vnet_hdr {
-        set_number(&descriptor, libc::TUNSETVNETHDRSZ, VNET_HEADER_BYTES as i32)
+        let bytes = VNET_HEADER_BYTES as libc::c_int;
+        tun(&descriptor, libc::TUNSETVNETHDRSZ, (&raw const bytes).expose_provenance())
             .map_err(kernel("setting the length of the virtio-net header"))?;
     }
     // A persistent interface may remember offloads of its last user.
-    // SAFETY: the argument of this request is a number.
-    checked(unsafe { libc::ioctl(descriptor.as_raw_fd(), libc::TUNSETOFFLOAD, 0) })
-        .map_err(kernel("switching offloads off"))?;
-    Ok((descriptor, answer.name()))
+    tun(&descriptor, libc::TUNSETOFFLOAD, 0).map_err(kernel("switching offloads off"))?;
+    let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+    let name = String::from_utf8(given).unwrap_or_else(|_| name.to_owned());
+    Ok((descriptor, name))
 }
 
-/// Makes an ioctl whose argument is an `int`: by value for `TUNSETPERSIST`, by address for the others.
-fn set_number(descriptor: &OwnedFd, code: libc::Ioctl, number: i32) -> Result<(), Error> {
-    let descriptor = descriptor.as_raw_fd();
-    let result = if code == libc::TUNSETPERSIST {
-        // SAFETY: the argument of this request is a number.
-        unsafe { libc::ioctl(descriptor, code, libc::c_long::from(number)) }
-    } else {
-        // SAFETY: the requests made with it read one `int`.
-        unsafe { libc::ioctl(descriptor, code, std::ptr::from_ref(&number)) }
-    };
-    checked(result).map(drop)
+/// Makes the interface of `descriptor` stay when nobody has it open, or not.
+fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<()> {
+    tun(descriptor, libc::TUNSETPERSIST, persistent.into())
+}
+
+/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and writes.
+fn tun(descriptor: &OwnedFd, code: libc::Ioctl, argument: usize) -> rustix::io::Result<()> {
+    // SAFETY: each call in this file gives what its request takes; what it takes by address lives across the call.
+    let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), code, argument) };
+    if result < 0 { Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO)) } else { Ok(()) }
 }
 
 /// What the kernel's refusal to attach to `name` means.
-fn refusal(interfaces: &Interfaces, name: &str, error: Error) -> TapError {
-    match (error.kind(), error.raw_os_error()) {
-        (ErrorKind::PermissionDenied, _) => TapError::Privilege(name.to_owned()),
-        (_, Some(libc::EBUSY)) => TapError::Busy(name.to_owned()),
+fn refusal(name: &str, source: Errno) -> TapError {
+    match source {
+        Errno::PERM | Errno::ACCESS => TapError::Privilege(name.to_owned()),
+        Errno::BUSY => TapError::Busy(name.to_owned()),
         // Said of interfaces of another kind, and of those made with or without IFF_MULTI_QUEUE.
-        (_, Some(libc::EINVAL)) => match interfaces.driver(name) {
-            Ok((driver, bus)) if (driver.as_str(), bus.as_str()) == ("tun", "tap") => {
-                TapError::Busy(name.to_owned())
+        Errno::INVAL if let Ok(link) = link_by_name(name) => match link.kind {
+            Some(kind) if kind == "tun" && link.ethernet => TapError::Busy(name.to_owned()),
+            kind => {
+                let kind = kind.unwrap_or_else(|| "hardware".to_owned());
+                TapError::NotTap { name: name.to_owned(), kind }
             }
-            Ok((driver, bus)) if driver == "tun" => TapError::NotTap { name: name.to_owned(), kind: bus },
-            Ok((driver, _)) => TapError::NotTap { name: name.to_owned(), kind: driver },
-            Err(_) if interfaces.index(name).is_ok() => {
-                TapError::NotTap { name: name.to_owned(), kind: "foreign".to_owned() }
-            }
-            Err(_) => TapError::Kernel { name: name.to_owned(), step: "making it", source: error },
         },
-        _ => TapError::Kernel { name: name.to_owned(), step: "making it", source: error },
+        _ => TapError::Kernel { name: name.to_owned(), step: "making it", source },
     }
 }
 

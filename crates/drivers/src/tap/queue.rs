@@ -3,8 +3,8 @@
 
 use std::io::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
+use ringroad_netdev::LinkProbe;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -13,7 +13,6 @@ use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::VNET_HEADER_BYTES;
-use crate::interface::Interfaces;
 
 /// Frames borrowed at a time.
 const BUFFERS: usize = 64;
@@ -32,7 +31,6 @@ const _: () = assert!(STRIDE_BYTES > VNET_HEADER_BYTES + MAX_FRAME_BYTES + 1);
 pub struct TapQueue {
     descriptor: OwnedFd,
     name: String,
-    ifindex: u32,
     /// Bytes of the virtio-net header before every frame, 0 without.
     header_bytes: usize,
     arena: Vec<u8>,
@@ -41,7 +39,7 @@ pub struct TapQueue {
     /// Buffers borrowed and not released yet: the last so many before `next`.
     borrowed: usize,
     /// Asks for the drops of the whole interface; one queue has it.
-    account: Option<Arc<Interfaces>>,
+    account: Option<LinkProbe>,
     known_drops: u64,
     /// Length of the longest frame that is to be expected, bytes: a usual one, until there was a longer one.
     longest_bytes: usize,
@@ -56,16 +54,13 @@ impl TapQueue {
     pub(super) fn new(
         descriptor: OwnedFd,
         name: String,
-        ifindex: u32,
         header_bytes: usize,
-        account: Option<Arc<Interfaces>>,
+        account: Option<LinkProbe>,
     ) -> Self {
-        let known_drops =
-            account.as_ref().map_or(0, |interfaces| interfaces.tx_dropped(ifindex).unwrap_or(0));
+        let known_drops = account.as_ref().and_then(drops).unwrap_or(0);
         Self {
             descriptor,
             name,
-            ifindex,
             header_bytes,
             arena: vec![0; BUFFERS * STRIDE_BYTES],
             next: 0,
@@ -136,6 +131,11 @@ impl TapQueue {
             });
         }
     }
+}
+
+/// Frames that the interface dropped on its way out, since it was made.
+fn drops(link: &LinkProbe) -> Option<u64> {
+    link.look().ok().map(|link| link.statistics.tx_dropped)
 }
 
 impl PortQueue for TapQueue {
@@ -246,9 +246,9 @@ impl Diagnose for TapQueue {
 
     fn missed_frames(&mut self) -> u64 {
         let cut = std::mem::take(&mut self.cut);
-        let Some(interfaces) = &self.account else { return cut };
+        let Some(link) = &self.account else { return cut };
         // An interface that is gone has no count any more.
-        let drops = interfaces.tx_dropped(self.ifindex).unwrap_or(self.known_drops);
+        let drops = drops(link).unwrap_or(self.known_drops);
         let missed = drops.saturating_sub(self.known_drops);
         self.known_drops = drops;
         missed + cut

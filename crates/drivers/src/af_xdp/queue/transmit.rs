@@ -53,7 +53,7 @@ impl XdpQueue {
                 }
                 // The device dropped the frame, and the kernel went no further: for want of a carrier, or since the other
                 // end of a veth did not keep up.
-                Err(Errno::BUSY) if !self.attachment.carrier.is_running() => {
+                Err(Errno::BUSY) if !self.attachment.link.may_send() => {
                     self.stop();
                     return kick;
                 }
@@ -113,7 +113,7 @@ impl XdpQueue {
 
     /// Whether frames can be sent. Where they could not, the kernel is asked again, once per batch.
     pub(super) fn is_up(&mut self) -> bool {
-        if self.interface == Interface::Down && self.attachment.carrier.is_running() {
+        if self.interface == Interface::Down && self.attachment.link.may_send() {
             self.kick();
         }
         self.interface == Interface::Up

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::af_xdp::XdpMode;
+use ringroad_netdev::link_by_name;
 use ringroad_port::batch::{Batch, Custody};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -22,7 +22,7 @@ use ringroad_ring::region::{HugePages, Region};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{XdpDevice, XdpError, XdpQueue, XdpWish};
-use crate::interface::Interfaces;
+use crate::af_xdp::XdpMode;
 use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
 
 /// EtherType for local experiments, which test frames have.
@@ -67,7 +67,7 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 }
 
 fn index_of(interface: &str) -> u32 {
-    Interfaces::of_this_namespace().unwrap().index(interface).unwrap()
+    link_by_name(interface).unwrap().index
 }
 
 /// A veth pair `near` and `far`, both up, with so many queues each way and this MTU. Returns the index of `near` and a
