@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringroad::{OpenOptions, Port, PortInfo, Queue};
+use ringroad_traffic::pacing::AWAKE_NS;
 
 use crate::account::{Inquiry, ThreadAccount};
 use crate::clock::{Clock, ClockReader};
@@ -26,8 +27,6 @@ pub const DEFAULT_BURST_FRAMES: u32 = 256;
 /// Between the command and the common start, ns: several times what a thread that rests needs to see the command, so that
 /// none begins late.
 const START_AHEAD_NS: u64 = 20_000_000;
-/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
-const AWAKE_NS: u64 = 100_000;
 /// A thread stays awake so long after the last frame, ns.
 const SPIN_NS: u64 = 200_000;
 /// Longest sleep, so that commands are seen soon.

@@ -26,6 +26,9 @@ use crate::random::SplitMix64;
 /// A catch-up limit for sending from a thread that a stock kernel interrupts now and then, frames.
 pub const DEFAULT_CATCH_UP_FRAMES: u32 = 2048;
 
+/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by, ns.
+pub const AWAKE_NS: u64 = 100_000;
+
 const NS_PER_S: f64 = 1e9;
 
 /// What a rate counts.
@@ -221,6 +224,12 @@ impl Departures {
     fn give_up(&mut self, span_ns: f64) {
         self.given_up_ns += span_ns;
         self.skipped_frames += span_ns * self.mean_fps.unwrap_or(0.0) / NS_PER_S;
+    }
+
+    /// Makes the next frame due `span_ns` later, where no rate says when: a capture file says how far its frames are apart.
+    #[inline]
+    pub fn postpone(&mut self, span_ns: f64) {
+        self.due_ns += span_ns;
     }
 
     /// Tells that the next frame left; it has `slot_bytes`, without FCS.

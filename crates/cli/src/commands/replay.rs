@@ -5,12 +5,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use hdrhistogram::Histogram;
 use ringroad::{Interest, Port, PortError, Reconnections};
 use ringroad_capture::CaptureReader;
-use ringroad_traffic::line_rate::{FCS_BYTES, FrameSize};
 use ringroad_traffic::mac_address::MacAddress;
-use ringroad_traffic::pacing::{RateError, RateSpec};
+use ringroad_traffic::pacing::{
+    AWAKE_NS, DepartureError, Departures, LoadShape, RateError, RateSpec, Spread,
+};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use ringroad_traffic::rewrite::{AddressRewrite, PrefixMap};
 use serde::Serialize;
@@ -23,8 +23,6 @@ use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 
-/// Closer to its time than this a frame is awaited awake.
-const AWAKE_NS: u64 = 100_000;
 /// Longest time without progress in which the other side takes the last frames.
 const DRAIN_NS: u64 = 1_000_000_000;
 /// Frames handed over at once where several are due.
@@ -96,9 +94,9 @@ impl FromStr for Speed {
 /// When frames are due, ns after the start.
 #[derive(Debug)]
 struct Schedule {
-    pace: Pace,
-    /// When the frame that was asked for last is due.
-    due_ns: f64,
+    departures: Departures,
+    /// Where the file says when: times its speed.
+    multiple: Option<f64>,
     /// Timestamp before, within this round.
     last_timestamp_ns: Option<u64>,
     /// Frames and span of this round, for the gap to the next.
@@ -107,65 +105,41 @@ struct Schedule {
     backwards: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Pace {
-    Max,
-    Multiple(f64),
-    Rate(RateSpec),
-}
-
 impl Schedule {
-    fn new(pace: Pace) -> Self {
-        Self { pace, due_ns: 0.0, last_timestamp_ns: None, frames: 0, span_ns: 0.0, backwards: 0 }
+    fn new(rate: Option<RateSpec>, speed: Speed) -> Result<Self, RateError> {
+        let multiple = match (rate, speed) {
+            (Some(_), _) | (None, Speed::Max) => None,
+            (None, Speed::Multiple(multiple)) => Some(multiple),
+        };
+        let rate = rate.unwrap_or(RateSpec::Max);
+        // The mean length and the catch-up limit play no part: a frame is sent at its own time, however late.
+        let departures = Departures::new(&rate, &LoadShape::Constant, 0.0, 1.0, u32::MAX, 0)?;
+        Ok(Self { departures, multiple, last_timestamp_ns: None, frames: 0, span_ns: 0.0, backwards: 0 })
     }
 
     /// When a frame with this timestamp and length (without FCS) is due; `None` is at once.
-    fn due_ns(&mut self, timestamp_ns: u64, len: usize) -> Result<Option<u64>, RateError> {
+    fn due_ns(&mut self, timestamp_ns: u64, len: usize) -> Option<u64> {
         let last = self.last_timestamp_ns.replace(timestamp_ns);
-        if last.is_some_and(|last| timestamp_ns < last) {
-            self.backwards += 1;
-        }
+        self.backwards += u64::from(last.is_some_and(|last| timestamp_ns < last));
         self.frames += 1;
-        match self.pace {
-            Pace::Max => Ok(None),
-            Pace::Multiple(multiple) => {
-                if let Some(last) = last {
-                    let gap_ns = timestamp_ns.saturating_sub(last) as f64 / multiple;
-                    self.due_ns += gap_ns;
-                    self.span_ns += gap_ns;
-                }
-                Ok(Some(self.due_ns as u64))
-            }
-            Pace::Rate(rate) => {
-                let bytes = u32::try_from(len).unwrap_or(u32::MAX).saturating_add(FCS_BYTES);
-                let bytes = bytes.clamp(FrameSize::MIN.bytes(), FrameSize::MAX.bytes());
-                let Some(rate_fps) = rate.frame_rate_fps(FrameSize::new(bytes).unwrap_or(FrameSize::MIN))?
-                else {
-                    return Ok(None);
-                };
-                let due_ns = self.due_ns as u64;
-                self.due_ns += 1e9 / rate_fps;
-                Ok(Some(due_ns))
-            }
+        if let (Some(multiple), Some(last)) = (self.multiple, last) {
+            let gap_ns = timestamp_ns.saturating_sub(last) as f64 / multiple;
+            self.departures.postpone(gap_ns);
+            self.span_ns += gap_ns;
         }
+        let paced = self.multiple.is_some() || self.departures.intended_fps().is_some();
+        let due_ns = paced.then(|| self.departures.next_due_ns());
+        self.departures.depart(len);
+        due_ns
     }
 
     /// The file begins again, a mean gap after its last frame.
     fn next_round(&mut self) {
-        if matches!(self.pace, Pace::Multiple(_)) && self.frames > 1 {
-            self.due_ns += self.span_ns / (self.frames - 1) as f64;
+        if self.frames > 1 {
+            self.departures.postpone(self.span_ns / (self.frames - 1) as f64);
         }
         (self.last_timestamp_ns, self.frames, self.span_ns) = (None, 0, 0.0);
     }
-}
-
-/// How far from their time frames were handed over, ns; early never happens.
-#[derive(Debug, Serialize)]
-struct TimingError {
-    mean_ns: f64,
-    p50_ns: u64,
-    p99_ns: u64,
-    max_ns: u64,
 }
 
 /// What was sent.
@@ -190,8 +164,9 @@ struct Summary {
     unsent_slots: u64,
     #[serde(skip_serializing_if = "Reconnections::is_none")]
     reconnections: Reconnections,
+    /// How far behind their time frames were handed over, ns; early never happens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    timing_error: Option<TimingError>,
+    timing_error: Option<Spread>,
 }
 
 /// The replay's state.
@@ -203,7 +178,7 @@ struct Player<'a> {
     /// The frame with its new addresses.
     rewritten: Vec<u8>,
     schedule: Schedule,
-    lateness: Histogram<u64>,
+    timing: DepartureError,
     /// When the frames that are not yet handed over were due.
     held: Vec<u64>,
     unpaced_held: usize,
@@ -221,16 +196,11 @@ impl Replay {
         pin(self.limits.cpu.first().copied())?;
         let mut reader = CaptureReader::open(&self.file)?;
         let mut port = self.sizes.open(&self.port, global, &self.limits)?;
-        let lateness =
-            Histogram::new(3).map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
+        let timing = DepartureError::new()
+            .map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
         output.ready(&[port.info()])?;
         let run = Run::start(&self.limits)?;
         let mut progress = Progress::new(output, &self.limits, "sent");
-        let pace = match (self.rate, self.speed) {
-            (Some(rate), _) => Pace::Rate(rate),
-            (None, Speed::Max) => Pace::Max,
-            (None, Speed::Multiple(multiple)) => Pace::Multiple(multiple),
-        };
         let mut player = Player {
             port: &mut port,
             run: &run,
@@ -241,8 +211,8 @@ impl Replay {
                 ip: self.map_ip.clone(),
             },
             rewritten: Vec::new(),
-            schedule: Schedule::new(pace),
-            lateness,
+            schedule: Schedule::new(self.rate, self.speed)?,
+            timing,
             held: Vec::with_capacity(BURST_FRAMES),
             unpaced_held: 0,
             frames: 0,
@@ -267,7 +237,7 @@ impl Player<'_> {
     fn play(&mut self, reader: &mut CaptureReader, rounds: u64) -> Result<(), Failure> {
         loop {
             while let Some(frame) = reader.next_frame()? {
-                let due_ns = self.schedule.due_ns(frame.timestamp_ns, frame.bytes.len())?;
+                let due_ns = self.schedule.due_ns(frame.timestamp_ns, frame.bytes.len());
                 if !self.await_time(due_ns)? {
                     return Ok(());
                 }
@@ -367,7 +337,7 @@ impl Player<'_> {
         }
         self.last_ns = self.run.now_ns();
         for due_ns in self.held.drain(..) {
-            self.lateness.saturating_record(self.last_ns.saturating_sub(due_ns));
+            self.timing.record(due_ns as f64, self.last_ns as f64);
         }
         self.unpaced_held = 0;
         Ok(())
@@ -376,13 +346,7 @@ impl Player<'_> {
     fn summary(&mut self) -> Summary {
         let mut meter = RateMeter::new(TrafficSnapshot::default());
         meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: self.last_ns });
-        let lateness = &self.lateness;
-        let timing_error = (!lateness.is_empty()).then(|| TimingError {
-            mean_ns: lateness.mean(),
-            p50_ns: lateness.value_at_quantile(0.5),
-            p99_ns: lateness.value_at_quantile(0.99),
-            max_ns: lateness.max(),
-        });
+        let timing = self.timing.report();
         Summary {
             port: self.port.info().name.clone(),
             frames: self.frames,
@@ -396,7 +360,7 @@ impl Player<'_> {
             waited_frames: self.waited,
             unsent_slots: u64::from(self.port.tx().pending()),
             reconnections: self.port.reconnections(),
-            timing_error,
+            timing_error: (timing.frames > 0).then_some(timing.lateness),
         }
     }
 }

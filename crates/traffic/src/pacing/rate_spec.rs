@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::RateUnit;
-use crate::line_rate::{BitLayer, FrameSize, frame_rate_fps};
+use crate::line_rate::BitLayer;
 
 /// A rate to offer.
 ///
@@ -116,21 +116,10 @@ pub enum RateError {
 const PREFIXES: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
 impl RateSpec {
-    /// Frames/s of `size` that this rate means; `None` is as fast as it goes.
-    ///
-    /// # Errors
-    /// [`RateError::Range`] for values outside their ranges, which text cannot have but code can.
-    pub fn frame_rate_fps(&self, size: FrameSize) -> Result<Option<f64>, RateError> {
-        Ok(self.units_per_s()?.map(|(unit, rate)| match unit {
-            RateUnit::Frames => rate,
-            RateUnit::Bits(layer) => frame_rate_fps(rate, size, layer),
-        }))
-    }
-
     /// The rate as a number of frames or bits per second; `None` is as fast as it goes.
     ///
     /// # Errors
-    /// As [`Self::frame_rate_fps`].
+    /// [`RateError::Range`] for values outside their ranges, which text cannot have but code can.
     pub(super) fn units_per_s(&self) -> Result<Option<(RateUnit, f64)>, RateError> {
         let (unit, rate) = match *self {
             Self::Max => return Ok(None),
@@ -251,6 +240,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pacing::{Departures, LoadShape};
 
     fn bits(rate_bps: f64) -> RateSpec {
         RateSpec::Bits { rate_bps, layer: BitLayer::L1 }
@@ -326,9 +316,14 @@ mod tests {
         }
     }
 
+    /// Frames/s of the shortest frames.
+    fn frame_rate_fps(rate: &RateSpec) -> Result<Option<f64>, RateError> {
+        Ok(Departures::new(rate, &LoadShape::Constant, 60.0, 1.0, 0, 0)?.intended_fps())
+    }
+
     #[test]
     fn a_rate_means_frames_of_a_size() {
-        let frame_rate = |text: &str| text.parse::<RateSpec>()?.frame_rate_fps(FrameSize::MIN);
+        let frame_rate = |text: &str| frame_rate_fps(&text.parse()?);
         assert_eq!(frame_rate("max"), Ok(None));
         assert_eq!(frame_rate("2kpps"), Ok(Some(2000.0)));
         assert_eq!(frame_rate("672kbit"), Ok(Some(1000.0)));
@@ -345,14 +340,11 @@ mod tests {
                 RateSpec::PercentOfLink { percent: value, link_bps: 10e9 },
                 RateSpec::PercentOfLink { percent: 50.0, link_bps: value },
             ] {
-                assert!(
-                    matches!(rate.frame_rate_fps(FrameSize::MIN), Err(RateError::Range { .. })),
-                    "{rate:?}"
-                );
+                assert!(matches!(frame_rate_fps(&rate), Err(RateError::Range { .. })), "{rate:?}");
             }
         }
         let above = RateSpec::PercentOfLink { percent: 100.1, link_bps: 10e9 };
-        assert!(matches!(above.frame_rate_fps(FrameSize::MIN), Err(RateError::Range { .. })));
+        assert!(matches!(frame_rate_fps(&above), Err(RateError::Range { .. })));
     }
 
     fn positive() -> impl Strategy<Value = f64> {
@@ -379,7 +371,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_parser_panic_and_what_it_takes_is_usable(text in "[0-9]{0,3}[.]?[0-9]{0,2}[kMGTxé%]?(pps|bit|@)?.{0,3}") {
             if let Ok(rate) = text.parse::<RateSpec>() {
-                prop_assert!(rate.frame_rate_fps(FrameSize::MIN).is_ok(), "{}", text);
+                prop_assert!(frame_rate_fps(&rate).is_ok(), "{}", text);
             }
         }
     }
