@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use ringroad_c_face::set_errno;
 
 use crate::abi::Context;
 use crate::failure::Failure;
@@ -82,26 +84,13 @@ macro_rules! function_of {
 
 /// Says why something failed, and makes that `errno`.
 pub fn report(context: *mut Context, failure: Failure) {
-    if let Some(message) = failure.message {
-        let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
+    let errno = failure.errno;
+    if let Some(message) = failure.tell() {
         // SAFETY: both strings end with NUL and live during the call; the context is one that the program keeps.
         unsafe { ringroad_formatted_error(context, c"%s".as_ptr(), message.as_ptr()) };
     }
-    set_errno(failure.errno);
-}
-
-/// Sets the thread's `errno`.
-pub fn set_errno(errno: c_int) {
-    // SAFETY: there is always such a place.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: it is this thread's.
-    unsafe { place.write(errno) };
-}
-
-/// The thread's `errno`.
-#[must_use]
-pub fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+    // The program's function may have changed it.
+    set_errno(errno);
 }
 
 /// 0 for success; else -1, with the failure reported.

@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use crate::abi::{Context, MAX_KEYS, OptionKey, OptionParser, ParseContext};
-use crate::context::{errno, status};
+use ringroad_c_face::errno;
+
+use crate::context::status;
 use crate::failure::{Failure, readable};
 use crate::option_text::{OptionText, Setting, same_key, split_option};
 
@@ -132,7 +134,7 @@ pub unsafe fn decode_options(
             // SAFETY: made for this token, says the caller; the values live during the call.
             let result = unsafe { function(&raw mut parse) };
             if result < 0 {
-                return Err(Failure::reported(errno()));
+                return Err(Failure::silent(errno()));
             }
         }
         list = rest;

@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::{Context, MAX_KEYS, OptionKey, OptionParser, ParseContext, ParseOption, Port};
-use crate::context::{set_errno, status};
+use ringroad_c_face::set_errno;
+
+use crate::context::status;
 use crate::device;
 use crate::extmem;
 use crate::failure::{Failure, readable};

@@ -6,7 +6,7 @@ use ringroad_sze2::client::channels_of;
 use ringroad_sze2::segment::align;
 
 use crate::abi::LockedArea;
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_NOW};
 use crate::handle::{AreaLock, Handle};
 use crate::reading::locked;
 use crate::writing::busy;
@@ -74,7 +74,7 @@ impl Handle {
             self.locked_last = channel;
             return Ok(self.receive_lock.hold(channel, base, position, bytes, size));
         }
-        Err(Failure::not_now())
+        Err(NOT_NOW)
     }
 
     /// Gives the data back.

@@ -14,7 +14,7 @@ use ringroad_sze2::segment::align;
 use ringroad_sze2::writer::SegmentWriter;
 
 use crate::abi::{Direction, HandleCounters, LockedArea, MAX_CHANNELS};
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_NOW, of_card};
 
 /// Room that `szedata_poll` waits for: any segment fits.
 const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
@@ -95,7 +95,7 @@ impl Handle {
     /// It is not there, or refuses.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let card = Card::open(path, program.trim_end())?;
+        let card = Card::open(path, program.trim_end()).map_err(of_card)?;
         Ok(Self { card: Some(card), ..Self::dummy() })
     }
 
@@ -115,7 +115,7 @@ impl Handle {
         if receive == 0 && transmit == 0 {
             return Err(Failure::invalid("no channel is named: both masks are 0"));
         }
-        Ok(self.card()?.subscribe(receive, transmit)?)
+        self.card()?.subscribe(receive, transmit).map_err(of_card)
     }
 
     /// Number of channels.
@@ -188,16 +188,16 @@ impl Handle {
     pub fn stop_reading(&mut self, channel: u16, fault: Fault) -> Failure {
         self.faulty |= 1_u32.checked_shl(channel.into()).unwrap_or(0);
         self.counters.faults += 1;
-        CardError::Fault { channel, fault }.into()
+        of_card(CardError::Fault { channel, fault })
     }
 
     /// Why a transmit channel has no room: the card may have stopped it.
     #[cold]
     pub fn no_room(&mut self, channel: u16) -> Failure {
         match self.card.as_ref().and_then(|card| card.transmit_state(channel)) {
-            Some(ChannelState::Faulty) => CardError::Stopped(channel).into(),
+            Some(ChannelState::Faulty) => of_card(CardError::Stopped(channel)),
             Some(ChannelState::Gone) => Failure::new(libc::ENODEV, "the card has gone"),
-            _ => Failure::not_now(),
+            _ => NOT_NOW,
         }
     }
 
@@ -205,7 +205,7 @@ impl Handle {
     #[cold]
     pub fn transmit_fault(&mut self, channel: u16, fault: Fault) -> Failure {
         self.counters.faults += 1;
-        CardError::Fault { channel, fault }.into()
+        of_card(CardError::Fault { channel, fault })
     }
 
     /// Waits for data, and for room for any segment, in the channels of the directions asked for; says in which there is.
@@ -233,7 +233,7 @@ impl Handle {
                 Ok(Err(_)) => Err(self.stop_reading(channel, fault)),
                 _ => Err(self.transmit_fault(channel, fault)),
             },
-            Err(error) => Err(error.into()),
+            Err(error) => Err(of_card(error)),
         }
     }
 

@@ -9,7 +9,7 @@ use ringroad_sze2::reader::SegmentReader;
 
 use crate::abi::{Frame, MAX_CHANNELS};
 use crate::environment::SZE2_RX_POLL_TIMEOUT;
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_NOW};
 use crate::handle::{Handle, timeout_of};
 
 /// A segment as `szedata_read_next` gives it: from its header to the end of its frame.
@@ -37,7 +37,7 @@ impl Handle {
     /// None came, or a buffer is out of order.
     pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
         let now = self.read_next_noblock(&skips);
-        if now != Err(Failure::not_now()) {
+        if now != Err(NOT_NOW) {
             return now;
         }
         self.wait(true, false, timeout_of(SZE2_RX_POLL_TIMEOUT.load(Ordering::Relaxed)))?;
@@ -64,7 +64,7 @@ impl Handle {
             }
             self.reading = (self.reading + 1) % MAX_CHANNELS as u16;
             if self.reading == first {
-                return Err(Failure::not_now());
+                return Err(NOT_NOW);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::abi::{
     Channel, Frame, HandleCounters, Ibuf, IbufCounters, Info, MAX_ADDRESSES, MAX_CHANNELS, ObufCounters,
     Status,
 };
-use crate::failure::{Failure, answer, last_message, status_of};
+use crate::failure::{Failure, answer, last_message, of_card, status_of};
 use crate::handle::Handle;
 use crate::szedata::{handle, put};
 
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn szecard_get_status(sze: *mut Handle, status: *mut Statu
     status_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
-        let card = handle.card()?.status()?;
+        let card = handle.card()?.status().map_err(of_card)?;
         // SAFETY: as the caller promises.
         unsafe { put(status, status_of_card(&card), "the status") }
     })
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut Handle, ibuf: *const Ibuf) -
         let ibuf = unsafe { ibuf.as_ref() }.ok_or_else(|| Failure::null("the settings"))?;
         let settings = settings_of(ibuf)?;
         // SAFETY: as the caller promises.
-        Ok(unsafe { handle(sze) }?.card()?.set(&Request::SetIbuf { ibuf: settings })?)
+        unsafe { handle(sze) }?.card()?.set(&Request::SetIbuf { ibuf: settings }).map_err(of_card)
     })
 }
 
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut Handle, ibuf: *const Ibuf) -
 pub unsafe extern "C" fn szecard_set_obuf(sze: *mut Handle, enabled: c_int) -> c_int {
     let request = Request::SetObuf { enabled: enabled != 0 };
     // SAFETY: as the caller promises.
-    status_of(|| Ok(unsafe { handle(sze) }?.card()?.set(&request)?))
+    status_of(|| unsafe { handle(sze) }?.card()?.set(&request).map_err(of_card))
 }
 
 /// `szecard_clear_counters`.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn szecard_set_obuf(sze: *mut Handle, enabled: c_int) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szecard_clear_counters(sze: *mut Handle) -> c_int {
     // SAFETY: as the caller promises.
-    status_of(|| Ok(unsafe { handle(sze) }?.card()?.set(&Request::ClearCounters)?))
+    status_of(|| unsafe { handle(sze) }?.card()?.set(&Request::ClearCounters).map_err(of_card))
 }
 
 /// `szecard_get_handle_counters`.

@@ -11,7 +11,7 @@ use ringroad_sze2::segment::{HEADER_BYTES, Header};
 
 use crate::abi::{Direction, LockedArea};
 use crate::environment;
-use crate::failure::{Failure, answer, errno_of, status_of};
+use crate::failure::{Failure, answer, errno_of, of_card, status_of};
 use crate::handle::{Filter, Handle, timeout_of};
 use crate::reading::{Metadata, SegmentText};
 
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn szedata_subscribe(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_start(sze: *mut Handle) -> c_int {
     // SAFETY: as the caller promises.
-    errno_of(|| Ok(unsafe { handle(sze) }?.card()?.start()?))
+    errno_of(|| unsafe { handle(sze) }?.card()?.start().map_err(of_card))
 }
 
 /// `szedata_ifaces_available`.

@@ -7,7 +7,7 @@ use ringroad_sze2::fault::Fault;
 use ringroad_sze2::segment::{ALIGNMENT, Header, align, append, parse};
 
 use crate::environment::SZE2_BURST_WRITE_SIZE;
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_NOW};
 use crate::handle::Handle;
 
 impl Handle {
@@ -69,7 +69,7 @@ impl Handle {
     /// There is no room, now or ever.
     pub fn collect_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), Failure> {
         let put = self.put(metadata, frame, channel);
-        if put == Err(Failure::not_now()) {
+        if put == Err(NOT_NOW) {
             self.flush_channel(channel);
         }
         let bytes = put?;

@@ -2,23 +2,8 @@
 
 use std::ffi::c_int;
 
+pub(crate) use ringroad_c_face::{errno as get, set_errno as set};
 use rustix::io::Errno;
-
-/// Its value.
-pub(crate) fn get() -> c_int {
-    // SAFETY: always succeeds.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: it is the thread's own, for as long as the thread runs.
-    unsafe { *place }
-}
-
-/// Sets it.
-pub(crate) fn set(value: c_int) {
-    // SAFETY: always succeeds.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: it is the thread's own, for as long as the thread runs.
-    unsafe { *place = value };
-}
 
 /// Fails a call: sets `errno` and gives what calls return then.
 pub(crate) fn fail(errno: Errno) -> c_int {

@@ -37,10 +37,7 @@ unsafe fn send(handle: &Handle, frame: *const c_void, bytes: usize) -> c_int {
         Ok(sent) => sent,
         Err(failure) => {
             handle.fail(&failure.error);
-            // SAFETY: every thread has an errno of its own.
-            let place = unsafe { libc::__errno_location() };
-            // SAFETY: as above.
-            unsafe { place.write(failure.errno.raw_os_error()) };
+            ringroad_c_face::set_errno(failure.errno.raw_os_error());
             PCAP_ERROR
         }
     }
