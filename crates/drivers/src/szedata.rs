@@ -15,7 +15,7 @@ use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
 use ringroad_sze2::client::Card;
-use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES, align};
+use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
@@ -270,7 +270,7 @@ impl Backpressure for ChannelQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(writer) = self.card.writer(self.channel) else { return BATCH_FRAMES };
         let Some(header) = Header::new(0, frame_bytes) else { return BATCH_FRAMES };
-        let occupied = align(usize::from(header.segment_bytes));
+        let occupied = header.occupied_bytes();
         match writer.room(occupied * BATCH_FRAMES) {
             Ok(room) => room / occupied,
             Err(fault) => {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ringroad_sze2::client::channels_of;
 use ringroad_sze2::fault::Fault;
-use ringroad_sze2::segment::{ALIGNMENT, Header, align, append, parse};
+use ringroad_sze2::segment::{ALIGNMENT, Header, append, parse};
 
 use crate::environment::SZE2_BURST_WRITE_SIZE;
 use crate::failure::{Failure, NOT_NOW};
@@ -93,7 +93,7 @@ impl Handle {
             Err(fault) => return Err(self.transmit_fault(channel, fault)),
         };
         self.counters.transmitted += 1;
-        Ok(align(usize::from(header.segment_bytes)))
+        Ok(header.occupied_bytes())
     }
 
     /// Shows the card what was collected for a channel.

@@ -87,6 +87,13 @@ impl Header {
         Some(Self { segment_bytes, metadata_bytes: metadata_bytes as u16 })
     }
 
+    /// Bytes up to the next segment, a multiple of 8.
+    #[inline]
+    #[must_use]
+    pub fn occupied_bytes(self) -> usize {
+        align(usize::from(self.segment_bytes))
+    }
+
     /// From the first bytes of a segment.
     #[inline]
     #[must_use]
@@ -117,7 +124,7 @@ impl Header {
         let Some(frame_bytes) = length.checked_sub(frame_offset) else {
             return Err(SegmentError::Metadata { segment_bytes, metadata_bytes });
         };
-        let occupied_bytes = align(length);
+        let occupied_bytes = self.occupied_bytes();
         if occupied_bytes > there_bytes {
             return Err(SegmentError::Cut { segment_bytes, there_bytes });
         }

@@ -106,7 +106,7 @@ impl SegmentWriter {
     #[inline]
     pub fn reserve(&mut self, metadata: &[u8], frame_bytes: usize) -> Result<Option<SharedBytes<'_>>, Fault> {
         let Some(header) = Header::new(metadata.len(), frame_bytes) else { return Ok(None) };
-        let occupied = align(usize::from(header.segment_bytes));
+        let occupied = header.occupied_bytes();
         if self.room(occupied)? < occupied {
             return Ok(None);
         }
