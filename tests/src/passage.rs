@@ -12,6 +12,15 @@ const UNDER_WAY: usize = 50;
 /// How long a frame may take before another is sent after it, while nobody may be there yet.
 const PROBE: Duration = Duration::from_millis(20);
 
+/// Carries frames from `a` to `b`, with `seed` as their sender, and back, with the next.
+///
+/// # Panics
+/// Where a frame is lost or comes changed.
+pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
+    carry(a, b, lengths, seed, frames);
+    carry(b, a, lengths, seed + 1, frames);
+}
+
 /// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the station that sends them. What comes
 /// while somebody on the way still sets up is lost, so a first frame is repeated until it arrives.
 ///

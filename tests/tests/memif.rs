@@ -9,7 +9,7 @@ use ringroad::{Interest, Port};
 use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{number_of, numbered, station};
-use ringroad_tests::passage::carry;
+use ringroad_tests::passage::both_ways;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -46,8 +46,7 @@ impl Site {
     /// Waits until both peers are connected, and compares what passes them, both ways.
     fn carry(&mut self) {
         self.daemon.await_status("connection", are_connected);
-        carry(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
-        carry(self.b.queue(), self.a.queue(), &LENGTHS, 4, 300);
+        both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
     }
 
     /// Waits until both peers are connected; `false` where testpmd has ended instead. DPDK 22.11 does, more often than not, when its peer has died: it unmaps what its

@@ -16,7 +16,7 @@ use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, station};
 use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
-use ringroad_tests::passage::carry;
+use ringroad_tests::passage::both_ways;
 use ringroad_tests::raw_port::RawPort;
 
 /// What the daemon learns, and every kind of traffic once, before anything is measured.
@@ -120,8 +120,7 @@ impl Site {
     /// Frames there and back between two ports, each of which comes whole and in order.
     fn both_ways(one: &mut Port, other: &mut Port) -> u64 {
         const FRAMES: usize = 2000;
-        carry(one.queue(), other.queue(), &LENGTHS, 1, FRAMES);
-        carry(other.queue(), one.queue(), &LENGTHS, 2, FRAMES);
+        both_ways(one.queue(), other.queue(), &LENGTHS, 1, FRAMES);
         2 * FRAMES as u64
     }
 

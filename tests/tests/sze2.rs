@@ -9,7 +9,7 @@ use ringroad_tests::conservation::{assert_conserved, await_conserved};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{read_capture, receive};
 use ringroad_tests::network::finished;
-use ringroad_tests::passage::carry;
+use ringroad_tests::passage::{both_ways, carry};
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -55,8 +55,7 @@ fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
     let site = Site::new("@channels=4,buffer=4M");
     site.sze2("filter", &["--rule", "default allow 2"]);
     let (mut near, mut far) = (site.daemon.open("vale0:near"), site.channel(2));
-    carry(near.queue(), far.queue(), &LENGTHS, 1, 3000);
-    carry(far.queue(), near.queue(), &LENGTHS, 2, 3000);
+    both_ways(near.queue(), far.queue(), &LENGTHS, 1, 3000);
     let status = await_conserved(&site.daemon);
     let card = status.ports.iter().find(|port| port.name == "vale0:card").unwrap();
     let counters = &card.counters;

@@ -13,7 +13,7 @@ use ringroad_sze2::message::{CardStatus, ChannelStatus};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, read_capture, receive, send, station};
-use ringroad_tests::passage::carry;
+use ringroad_tests::passage::{both_ways, carry};
 use ringroad_tests::szedata_plugin::SzedataPlugin;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
@@ -171,8 +171,7 @@ fn frames_come_back_unchanged_from_testpmd() {
             if queues == 2 {
                 carry_in_any_order(&mut site, lengths);
             } else {
-                carry(site.a.queue(), site.b.queue(), lengths, 3, 300);
-                carry(site.b.queue(), site.a.queue(), lengths, 4, 300);
+                both_ways(site.a.queue(), site.b.queue(), lengths, 3, 300);
             }
             stop(&mut testpmd);
             await_conserved(&site.daemon);
@@ -235,8 +234,7 @@ fn a_real_capture_passes_testpmd_and_two_cards_on_switches_both_ways_unchanged()
     let mut testpmd = plugin.testpmd(&Memory::Ordinary, &site.paths(), "", "io", &[]);
     start(&mut testpmd);
     // What is sent before all is up would be lost.
-    carry(site.a.queue(), site.b.queue(), &SHORT, 3, 1);
-    carry(site.b.queue(), site.a.queue(), &SHORT, 4, 1);
+    both_ways(site.a.queue(), site.b.queue(), &SHORT, 3, 1);
     let mut passed = 0;
     while passed < frames.len() {
         let run = sides[passed..].iter().take_while(|side| **side == sides[passed]).count().min(40);
@@ -448,8 +446,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
             testpmd.await_line("is attached");
             testpmd.tell("port start 1");
             start(&mut testpmd);
-            carry(site.a.queue(), site.b.queue(), &SHORT, 3, 100);
-            carry(site.b.queue(), site.a.queue(), &SHORT, 4, 100);
+            both_ways(site.a.queue(), site.b.queue(), &SHORT, 3, 100);
             stop(&mut testpmd);
             testpmd.tell("port stop 1");
             testpmd.tell("port detach 1");

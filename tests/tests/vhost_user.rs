@@ -62,9 +62,11 @@ fn port(number: usize) -> String {
     format!("vale{number}:guest")
 }
 
+const LENGTHS: [usize; 7] = [60, 61, 64, 128, 777, 1500, 1514];
+
 /// Sends frames of many lengths through the guest and compares what comes.
 fn carry(from: &mut Port, to: &mut Port, seed: u8, frames: usize) {
-    passage::carry(from.queue(), to.queue(), &[60, 61, 64, 128, 777, 1500, 1514], seed, frames);
+    passage::carry(from.queue(), to.queue(), &LENGTHS, seed, frames);
 }
 
 #[test]
@@ -85,8 +87,7 @@ fn frames_pass_a_guest_with_rings_of_every_kind() {
         let _guest = site.guest(device);
         site.await_guest();
         let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
-        carry(&mut a, &mut b, 2 * seed, 3000);
-        carry(&mut b, &mut a, 2 * seed + 1, 3000);
+        passage::both_ways(a.queue(), b.queue(), &LENGTHS, 2 * seed, 3000);
         let status = await_conserved(&site.daemon);
         for number in 0..2 {
             let report = status.ports.iter().find(|report| report.name == port(number)).unwrap();
@@ -107,8 +108,7 @@ fn a_guest_in_huge_pages_is_served_like_any_other() {
     let _guest = Testpmd::start(&memory, &site.cards("queues=1"), &[]);
     site.await_guest();
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
-    carry(&mut a, &mut b, 1, 3000);
-    carry(&mut b, &mut a, 2, 3000);
+    passage::both_ways(a.queue(), b.queue(), &LENGTHS, 1, 3000);
     await_conserved(&site.daemon);
 }
 
@@ -203,8 +203,7 @@ fn a_daemon_killed_in_mid_flow_is_found_again_by_guests_that_listen() {
     let next = Site { daemon: next };
     next.await_guest();
     let (mut a, mut b) = (next.daemon.open("vale0:a"), next.daemon.open("vale1:b"));
-    carry(&mut a, &mut b, 2, 1000);
-    carry(&mut b, &mut a, 3, 1000);
+    passage::both_ways(a.queue(), b.queue(), &LENGTHS, 2, 1000);
     await_conserved(&next.daemon);
 }
 

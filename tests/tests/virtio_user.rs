@@ -6,7 +6,7 @@ use std::path::Path;
 use ringroad::{Interest, OpenOptions, Port, Queue};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::frames::{number_of, numbered, station};
-use ringroad_tests::passage::carry;
+use ringroad_tests::passage;
 use ringroad_tests::testpmd::{Memory, Testpmd};
 use tempfile::TempDir;
 
@@ -31,8 +31,7 @@ fn open(paths: &[String; 2], options: &str) -> [Port; 2] {
 fn both_ways(ports: &mut [Port; 2], lengths: &[usize], seed: u8) {
     let [a, b] = ports;
     for (queue_a, queue_b) in a.queues().iter_mut().zip(b.queues()) {
-        carry(queue_a, queue_b, lengths, seed, 4000);
-        carry(queue_b, queue_a, lengths, seed + 1, 4000);
+        passage::both_ways(queue_a, queue_b, lengths, seed, 4000);
     }
 }
 

@@ -22,5 +22,7 @@ pub mod szedata;
 pub mod tap;
 #[cfg(test)]
 mod test_network;
+#[cfg(test)]
+mod test_queue;
 pub mod vhost_user;
 pub mod virtio_user;

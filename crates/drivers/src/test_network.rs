@@ -5,15 +5,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
-use ringroad_port::batch::Batch;
-use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::af_packet::socket;
-use crate::catalogue::port_name::PortName;
-use crate::catalogue::{open_device, plan_device};
-use crate::device::{Device, Role};
 
 /// Runs `test` on a thread in a network namespace of its own, which vanishes with all that is in it.
 pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
@@ -28,12 +20,6 @@ pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
-}
-
-/// Opens the device of this name for a program, with one queue and no region.
-pub(crate) fn open(name: &str) -> Device {
-    let name: PortName = name.parse().unwrap();
-    open_device(&name, plan_device(&name, None).unwrap(), Role::Program, None).unwrap()
 }
 
 fn enter_own_namespace() {
@@ -109,7 +95,8 @@ pub(crate) fn wait_running(interface: &str) {
 
 /// Waits until `condition` holds. What a descriptor keeps alive may outlive its closing for a moment: a child that another
 /// test is just starting has it too, until it runs its program.
-pub(crate) fn until(condition: impl Fn() -> bool) {
+#[track_caller]
+pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !condition() {
         assert!(std::time::Instant::now() < end, "it does not come to hold");
@@ -137,73 +124,6 @@ pub(crate) fn test_frame(from: u8, number: u32, len: usize) -> Vec<u8> {
 /// What [`test_frame`] was told to say.
 pub(crate) fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[14..18].try_into().unwrap())
-}
-
-/// Takes all frames that are at `queue`.
-pub(crate) fn receive_now(queue: &mut dyn PortQueue) -> Vec<Vec<u8>> {
-    let mut batch = Batch::new();
-    let mut frames = Vec::new();
-    loop {
-        batch.reset(256);
-        queue.receive(&mut batch);
-        if batch.frames() == 0 {
-            return frames;
-        }
-        for number in 0..batch.frames() {
-            let mut bytes = Vec::new();
-            for fragment in batch.frame(number) {
-                let start = bytes.len();
-                bytes.resize(start + fragment.len(), 0);
-                fragment.bytes().read(&mut bytes[start..]);
-            }
-            frames.push(bytes);
-        }
-        queue.release(batch.fragment_count());
-        queue.flush();
-    }
-}
-
-/// Takes frames from `queue` until there are `count`, waiting for them.
-pub(crate) fn receive(queue: &mut dyn PortQueue, count: usize) -> Vec<Vec<u8>> {
-    let mut frames = receive_now(queue);
-    while frames.len() < count {
-        let mut ready =
-            [PollFd::from_borrowed_fd(queue.sleeper().unwrap().wake_descriptor().unwrap(), PollFlags::IN)];
-        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
-        assert_ne!(poll(&mut ready, Some(&patience)).unwrap(), 0, "{} of {count} frames came", frames.len());
-        frames.extend(receive_now(queue));
-    }
-    frames
-}
-
-/// Delivers `frames`, each cut into pieces of at most `piece` bytes.
-pub(crate) fn deliver(queue: &mut dyn PortQueue, frames: &[Vec<u8>], piece: usize) -> Delivery {
-    let mut batch = Batch::new();
-    for frame in frames {
-        for (number, bytes) in frame.chunks(piece).enumerate() {
-            // SAFETY: the frames outlive the batch.
-            batch.push(unsafe { Fragment::from_private(bytes, 0) }, number == 0);
-        }
-    }
-    let numbers: Vec<u16> = (0..frames.len() as u16).collect();
-    let delivery = queue.deliver(&mut batch, &numbers);
-    queue.flush();
-    delivery
-}
-
-/// Moves what waits at `from` to `to`, as a wire would; the number of frames.
-pub(crate) fn forward(from: &mut dyn PortQueue, to: &mut dyn PortQueue, batch: &mut Batch) -> usize {
-    batch.reset(256);
-    from.receive(batch);
-    let frames = batch.frames();
-    if frames != 0 {
-        let numbers: Vec<u16> = (0..frames as u16).collect();
-        to.deliver(batch, &numbers);
-        from.release(batch.fragment_count());
-        to.flush();
-        from.flush();
-    }
-    frames
 }
 
 /// A raw packet socket on an interface: the far end of a test. Reads wait.

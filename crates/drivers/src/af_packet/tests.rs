@@ -8,10 +8,8 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
 
 use super::*;
-use crate::test_network::{
-    Host, RawSocket, deliver, forward, in_own_namespace, ip, number_of, receive, receive_now, test_frame,
-    wait_running,
-};
+use crate::test_network::{Host, RawSocket, in_own_namespace, ip, number_of, test_frame, wait_running};
+use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 

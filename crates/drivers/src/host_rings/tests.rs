@@ -10,10 +10,8 @@ use ringroad_port::port_queue::PortQueue;
 
 use super::*;
 use crate::af_packet::{PacketDevice, PacketWish};
-use crate::test_network::{
-    Host, RawSocket, deliver, forward, in_own_namespace, ip, receive, receive_now, test_frame, until,
-    wait_running,
-};
+use crate::test_network::{Host, RawSocket, in_own_namespace, ip, test_frame, until, wait_running};
+use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const IPV4: u16 = 0x0800;
 const LOCAL: u16 = 0x88b5;

@@ -2,16 +2,13 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::catalogue::port_name::{PortName, PortNameError};
 use proptest::prelude::*;
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::Delivery;
-use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::distribution::{Distribution, Spread};
 use ringroad_sze2::card::metadata::FrameInfo;
@@ -20,23 +17,23 @@ use ringroad_sze2::client::{Card, CardError, Wanted};
 use ringroad_sze2::message::{CardStatus, Request};
 use tempfile::TempDir;
 
-use crate::catalogue::{open_device, plan_device};
 use crate::device::{Device, Role};
+use crate::catalogue::port_name::PortName;
+use crate::test_queue::{deliver, open, take, try_open};
 
 /// A card.
 struct Site {
     _folder: TempDir,
     path: PathBuf,
     device: Device,
-    batch: Batch,
 }
 
 impl Site {
     fn new(options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("szedataII0");
-        let device = open("sze2", &path, options);
-        Self { _folder: folder, path, device, batch: Batch::new() }
+        let device = open(&format!("sze2:{}{options}", path.display()));
+        Self { _folder: folder, path, device }
     }
 
     fn program(&self) -> Card {
@@ -57,44 +54,13 @@ impl Site {
 
     /// Frames come from the network, each in fragments of `part` bytes.
     fn come(&mut self, queue: usize, frames: &[Vec<u8>], part: usize) -> Delivery {
-        self.batch.reset(256);
-        for frame in frames {
-            let parts = frame.len().div_ceil(part);
-            for (number, bytes) in frame.chunks(part).enumerate() {
-                let flags = if number + 1 < parts { MORE_FRAGMENTS } else { 0 };
-                // SAFETY: the frames outlive the batch's use, and nobody writes them.
-                #[allow(unsafe_code)]
-                let fragment = unsafe { Fragment::from_private(bytes, flags) };
-                self.batch.push(fragment, number == 0);
-            }
-        }
-        let list: Vec<u16> = (0..frames.len() as u16).collect();
-        let delivery = self.device.queues[queue].deliver(&mut self.batch, &list);
-        self.device.queues[queue].flush();
-        delivery
+        deliver(&mut *self.device.queues[queue], frames, part)
     }
 
     /// Frames that go to the network.
     fn go(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        let queue = &mut self.device.queues[queue];
-        self.batch.reset(256);
-        queue.receive(&mut self.batch);
-        let frames = (0..self.batch.frames()).map(|frame| {
-            let mut bytes = vec![0; self.batch.frame_bytes(frame)];
-            self.batch.frame(frame)[0].bytes().read(&mut bytes);
-            bytes
-        });
-        let frames = frames.collect();
-        queue.release(self.batch.slots());
-        queue.flush();
-        frames
+        take(&mut *self.device.queues[queue])
     }
-}
-
-fn open(scheme: &str, path: &Path, options: &str) -> Device {
-    let name: PortName = format!("{scheme}:{}{options}", path.display()).parse().unwrap();
-    let plan = plan_device(&name, None).unwrap();
-    open_device(&name, plan, Role::SwitchPort, None).unwrap()
 }
 
 fn frame(number: usize, len: usize) -> Vec<u8> {
@@ -421,26 +387,24 @@ fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
 #[test]
 fn cards_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let try_open = |options: &str| {
-        let name = format!("sze2:{}{options}", folder.path().join("c").display()).parse();
-        let name: PortName = match name {
-            Ok(name) => name,
-            Err(error) => return PortNameError::to_string(&error),
-        };
-        let plan = plan_device(&name, None).unwrap();
-        open_device(&name, plan, Role::SwitchPort, None).unwrap_err().to_string()
+    let refusal = |options: &str| {
+        let name = format!("sze2:{}{options}", folder.path().join("c").display());
+        match name.parse::<PortName>() {
+            Ok(_) => try_open(&name, Role::SwitchPort).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
     };
-    assert!(try_open("@channels=33").contains("1 to 32"));
-    assert!(try_open("@buffer=3M").contains("powers of two"));
-    assert!(try_open("@buffer=1M,block=2M").contains("no larger than it"));
+    assert!(refusal("@channels=33").contains("1 to 32"));
+    assert!(refusal("@buffer=3M").contains("powers of two"));
+    assert!(refusal("@buffer=1M,block=2M").contains("no larger than it"));
 }
 
 #[test]
 fn a_port_of_the_programs_side_passes_frames_both_ways() {
     let mut site = Site::new("@channels=2,buffer=128K,block=4K,metadata=1");
-    let mut port = open("szedata", &site.path, "@channel=1");
-    let taken: PortName = format!("szedata:{}@channel=1", site.path.display()).parse().unwrap();
-    let refused = open_device(&taken, plan_device(&taken, None).unwrap(), Role::Program, None).unwrap_err();
+    let name = format!("szedata:{}@channel=1", site.path.display());
+    let mut port = open(&name);
+    let refused = try_open(&name, Role::Program).unwrap_err();
     assert!(refused.to_string().contains("channel 1"), "{refused}");
     let queue = &mut port.queues[0];
     site.program().set(&Request::SetFilter { rules: "default allow 1".into() }).unwrap();

@@ -3,9 +3,8 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
 
 use super::*;
-use crate::test_network::{
-    RawSocket, deliver, in_own_namespace, ip, number_of, receive, receive_now, test_frame, until,
-};
+use crate::test_network::{RawSocket, in_own_namespace, ip, number_of, test_frame, until};
+use crate::test_queue::{deliver, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 

@@ -6,7 +6,6 @@ use std::thread;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_virtqueue::layout::{DESC_WRITE, features::*};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -18,6 +17,7 @@ use vhost::{VhostBackend, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, Vr
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::device::Device;
+use crate::test_queue::{deliver, frames_of};
 
 const ENTRIES: u16 = 8;
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -74,7 +74,7 @@ impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut device =
-            crate::test_network::open(&format!("vhost-user:{}", folder.path().join("s").display()));
+            crate::test_queue::open(&format!("vhost-user:{}", folder.path().join("s").display()));
         let queue = device.queues.pop().unwrap();
         Self { folder, device, queue, front: None, file: memory(MEMORY_BYTES), calls: Vec::new() }
     }
@@ -188,23 +188,8 @@ impl Site {
     }
 
     fn deliver(&mut self, frame: &[u8]) -> Delivery {
-        let mut batch = Batch::new();
-        batch.reset(256);
-        // SAFETY: the frame outlives the batch.
-        batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
-        let delivery = self.queue.deliver(&mut batch, &[0]);
-        self.queue.flush();
-        delivery
+        deliver(&mut *self.queue, &[frame.to_vec()], frame.len())
     }
-}
-
-fn frames(batch: &Batch) -> Vec<Vec<u8>> {
-    let bytes = |fragment: &Fragment| {
-        let mut bytes = vec![0; fragment.len()];
-        fragment.bytes().read(&mut bytes);
-        bytes
-    };
-    (0..batch.frames()).map(|frame| batch.frame(frame).iter().flat_map(bytes).collect()).collect()
 }
 
 const MODERN: u64 = VERSION_1 | NET_MRG_RXBUF;
@@ -215,7 +200,7 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
     site.send(0, &[0; 12], b"the first frame of the guest");
     site.send(1, &[0; 12], b"and its second one");
     let batch = site.receive();
-    assert_eq!(frames(&batch), [&b"the first frame of the guest"[..], b"and its second one"]);
+    assert_eq!(frames_of(&batch), [&b"the first frame of the guest"[..], b"and its second one"]);
     assert!(!batch.has_meta());
     site.queue.flush();
     assert_eq!(site.used(TRANSMIT), 0);
@@ -250,7 +235,7 @@ fn guests_that_merge_nothing_and_old_ones_have_the_short_header() {
     assert_eq!(site.deliver(&[7; 54]).frames, 1);
     assert_eq!(site.read(BUFFERS + 20 * BUFFER_BYTES + 9, 3), [0, 7, 7]);
     site.send(0, &[0; 10], b"a frame");
-    assert_eq!(frames(&site.receive()), [b"a frame"]);
+    assert_eq!(frames_of(&site.receive()), [b"a frame"]);
 }
 
 #[test]
@@ -281,7 +266,7 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
     site.ask(|front| front.add_mem_region(&plugged)).unwrap();
     site.offer(TRANSMIT, 1, 25, 0, Some(address));
     let batch = site.receive();
-    assert_eq!(frames(&batch), [b"in old memory", &b"in new memory"[..]]);
+    assert_eq!(frames_of(&batch), [b"in old memory", &b"in new memory"[..]]);
     // Memory is not pulled from under who reads it: the front end waits, here in a thread, until the frames are released.
     site.queue.release(batch.slots());
     site.ask(|front| front.remove_mem_region(&plugged)).unwrap();
@@ -359,7 +344,7 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
     let kept_fd = kept.as_fd().as_raw_fd();
     next.ask(|front| front.set_inflight_fd(&answer, kept_fd)).unwrap();
     next.start(0);
-    assert_eq!(frames(&next.receive()), [[1; 60], [2; 60]]);
+    assert_eq!(frames_of(&next.receive()), [[1; 60], [2; 60]]);
 }
 
 #[test]

@@ -3,8 +3,6 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ringroad_port::batch::Batch;
-use ringroad_port::frame::Fragment;
 use ringroad_ring::foreign_memory::ForeignMemory;
 use ringroad_virtqueue::layout::NET_HEADER_BYTES;
 
@@ -111,18 +109,4 @@ impl BackEnd {
         self.write(address + NET_HEADER_BYTES as u64, bytes);
         self.put_used(head.into(), (NET_HEADER_BYTES + bytes.len()) as u32);
     }
-}
-
-/// The frames of a batch.
-pub(super) fn frames(batch: &Batch) -> Vec<Vec<u8>> {
-    (0..batch.frames())
-        .map(|frame| {
-            let bytes = |fragment: &Fragment| {
-                let mut bytes = vec![0; fragment.len()];
-                fragment.bytes().read(&mut bytes);
-                bytes
-            };
-            batch.frame(frame).iter().flat_map(bytes).collect()
-        })
-        .collect()
 }

@@ -108,7 +108,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                 let all: Vec<u16> = (0..batch.frames() as u16).collect();
                 // The third frame of each round goes to others too: it has to be copied.
                 let shared: Vec<usize> =
-                    (0..batch.frames()).filter(|&number| content(&batch, number).len() == 60).collect();
+                    (0..batch.frames()).filter(|&number| batch.frame_bytes(number) == 60).collect();
                 for &number in &shared {
                     batch.set_replicated(number);
                 }
@@ -227,7 +227,7 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
         }
         ip("link set near up");
         let far = RawSocket::open("far", TEST_TYPE);
-        until("the carrier is back", || deliver(queue, &[frame(9, 60)]).frames == 1);
+        until(|| deliver(queue, &[frame(9, 60)]).frames == 1);
         for frame in &sent {
             assert_eq!(&far.receive(), frame);
         }

@@ -37,7 +37,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
         for command in ["link set near down", "link set far down"] {
             ip(command);
             // The first batch finds out, later ones are counted. The kernel tells of a lost carrier some time after.
-            until("the fault is known", || {
+            until(|| {
                 deliver(queue, &[frame(1, 60)]);
                 queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains("interface near"))
             });
@@ -52,7 +52,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
             ip(&command.replace("down", "up"));
             let far = RawSocket::open("far", TEST_TYPE);
             let sent = frame(4, 60);
-            until("the carrier is back", || deliver(queue, std::slice::from_ref(&sent)).frames == 1);
+            until(|| deliver(queue, std::slice::from_ref(&sent)).frames == 1);
             assert_eq!(queue.diagnosis().unwrap().fault(), None);
             while far.receive() != sent {}
             far.send(&frame(5, 60));

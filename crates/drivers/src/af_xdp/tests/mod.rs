@@ -8,7 +8,6 @@ mod modes;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ringroad_netdev::link_by_name;
 use ringroad_port::batch::{Batch, Custody};
@@ -23,7 +22,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{XdpDevice, XdpError, XdpQueue, XdpWish};
 use crate::af_xdp::XdpMode;
-use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame};
+use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame, until};
+use crate::test_queue::frames_of;
 
 /// EtherType for local experiments, which test frames have.
 const TEST_TYPE: u16 = 0x88B5;
@@ -85,15 +85,6 @@ fn near_details() -> String {
     ip("-d link show near")
 }
 
-/// Waits for what no descriptor announces.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < limit, "waited in vain until {what}");
-        std::thread::yield_now();
-    }
-}
-
 /// No program is on `near`.
 fn assert_detached() {
     assert!(!near_details().contains("xdp"), "{}", near_details());
@@ -119,23 +110,11 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
         queue.sleeper().unwrap().prepare_sleep(false);
         batch.reset(256);
         queue.receive(&mut batch);
-        for number in 0..batch.frames() {
-            frames.push(content(&batch, number));
-        }
+        frames.extend(frames_of(&batch));
         queue.release(batch.fragment_count());
         queue.flush();
     }
     frames
-}
-
-fn content(batch: &Batch, frame: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for fragment in batch.frame(frame) {
-        let mut part = vec![0; fragment.len()];
-        fragment.bytes().read(&mut part);
-        bytes.extend(part);
-    }
-    bytes
 }
 
 /// Delivers frames from private memory, which have to be copied.

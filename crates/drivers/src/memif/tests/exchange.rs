@@ -3,6 +3,9 @@
 use ringroad_port::drop_cause::DropCause;
 
 use super::*;
+use crate::device::Role;
+use crate::catalogue::port_name::PortName;
+use crate::test_queue::try_open;
 
 #[test]
 fn frames_of_all_lengths_pass_both_ways_unchanged() {
@@ -30,7 +33,7 @@ fn each_queue_is_a_ring_of_its_own_and_the_least_number_is_used() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server,queues=2");
     let mut client = Port::open(&path, "role=client,queues=4");
-    until("connection", || {
+    until(|| {
         server.serve();
         client.serve();
         client.status().active_queues == 2 && server.status().active_queues == 2 && server.has_rings(1)
@@ -54,7 +57,7 @@ fn a_full_ring_drops_and_counts_and_a_wire_knows_its_room() {
     let frames: Vec<Vec<u8>> = (0..100).map(|number| frame(number, 60)).collect();
     for to_server in [true, false] {
         let [from, to] = if to_server { [&mut client, &mut server] } else { [&mut server, &mut client] };
-        until("room", || {
+        until(|| {
             to.serve();
             from.device.queues[0].backpressure().unwrap().room(60) == 64
         });
@@ -110,7 +113,7 @@ fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
     let (_folder, path) = socket();
     let frames: Vec<Vec<u8>> = (0..100).map(|number| frame(number, 200)).collect();
     let mut client = Port::open(&path, "role=client,queues=2");
-    until("refusal", || client.status().last_error.is_some_and(|error| error.contains("m.sock")));
+    until(|| client.status().last_error.is_some_and(|error| error.contains("m.sock")));
     let mut server = Port::open(&path, "role=server,queues=2");
     for turn in 1..4 {
         connect(&mut server, &mut client);
@@ -120,7 +123,7 @@ fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
         assert_eq!(client.send(0, &frames, 2048).frames, 100);
         drop(client);
         let mut heard = Vec::new();
-        until("last frames", || {
+        until(|| {
             heard.extend(server.receive(0));
             server.receive(1);
             !server.status().is_connected
@@ -131,7 +134,7 @@ fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
         connect(&mut server, &mut client);
         drop(server);
         assert!(!path.exists());
-        until("end", || {
+        until(|| {
             client.serve();
             !client.status().is_connected
         });
@@ -145,14 +148,12 @@ fn several_interfaces_share_a_socket_and_who_has_no_business_there_is_told_why()
     let (_folder, path) = socket();
     let mut zero = Port::open(&path, "role=server,socket-mode=660");
     let mut seven = Port::open(&path, "role=server,id=7,secret=sesame");
-    let name: PortName = format!("memif:{}@id=7", path.display()).parse().unwrap();
-    let plan = plan_device(&name, None).unwrap();
-    let taken = open_device(&name, plan, Role::SwitchPort, None).unwrap_err();
+    let taken = try_open(&format!("memif:{}@id=7", path.display()), Role::SwitchPort).unwrap_err();
     assert!(taken.to_string().contains("another port serves interface 7"), "{taken}");
 
     let refused = |options: &str, why: &str| {
         let client = Port::open(&path, options);
-        until("refusal", || client.status().last_error.is_some_and(|error| error.contains(why)));
+        until(|| client.status().last_error.is_some_and(|error| error.contains(why)));
         assert_eq!(client.status().connections, 0);
     };
     refused("role=client,id=3", "there is no interface 3 here");
@@ -177,9 +178,7 @@ fn several_interfaces_share_a_socket_and_who_has_no_business_there_is_told_why()
 fn sizes_that_cannot_be_are_refused_with_a_reason() {
     let (_folder, path) = socket();
     let all = "role=client,queues=16,ring-size=16384,buf-size=65536";
-    let name: PortName = format!("memif:{}@{all}", path.display()).parse().unwrap();
-    let plan = plan_device(&name, None).unwrap();
-    let error = open_device(&name, plan, Role::SwitchPort, None).unwrap_err();
+    let error = try_open(&format!("memif:{}@{all}", path.display()), Role::SwitchPort).unwrap_err();
     assert!(error.to_string().contains("4 GiB"), "{error}");
     for (options, why) in
         [("ring-size=32768", "to 16384"), ("buf-size=65600", "64 to 65536"), ("queues=17", "1 to 16")]

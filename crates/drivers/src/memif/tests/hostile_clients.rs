@@ -101,7 +101,7 @@ impl Liar {
     /// Why the server ended the connection.
     fn reason(&self, server: &mut Port) -> String {
         let mut reason = None;
-        until("disconnect", || {
+        until(|| {
             server.receive(0);
             match self.stop.wait([self.channel.as_fd()], Some(Duration::ZERO)) {
                 Some([true]) => match self.channel.receive() {
@@ -112,7 +112,7 @@ impl Liar {
             }
             true
         });
-        until("end", || {
+        until(|| {
             server.receive(0);
             !server.status().is_connected
         });
@@ -170,7 +170,7 @@ fn a_liar_about_empty_buffers_gets_nothing_and_the_frames_are_counted() {
         let liar = Liar::connected(&path);
         liar.to_client.describe_whole(1, descriptor);
         liar.to_client.head().store(head, Ordering::Release);
-        until("rings", || {
+        until(|| {
             server.receive(0);
             // The fault of the one before stays until the next connection.
             server.has_rings(0) || server.status().connections == turn
@@ -193,7 +193,7 @@ fn an_unfinished_frame_waits_for_its_rest_and_keeps_nobody_awake() {
     let liar = Liar::connected(&path);
     let part = Descriptor { has_next: true, bytes: 40, ..honest(0) };
     liar.show(&[part, Descriptor { has_next: false, ..part }], 1);
-    until("rings", || {
+    until(|| {
         server.serve();
         server.has_rings(0)
     });
@@ -214,7 +214,7 @@ fn truncated_memory_ends_the_connection_and_nothing_else() {
     for truncates_rings in [true, false] {
         let liar = Liar::connected(&path);
         liar.show(&[honest(0); 64], 60);
-        until("frames", || !server.receive(0).is_empty());
+        until(|| !server.receive(0).is_empty());
         let file = if truncates_rings { &liar.file } else { &liar.buffers };
         ftruncate(file, 0).unwrap();
         if !truncates_rings {
@@ -299,7 +299,7 @@ fn a_client_that_fills_its_interrupt_and_makes_it_blocking_holds_no_worker_up() 
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let liar = Liar::connected(&path);
-    until("rings", || {
+    until(|| {
         server.receive(0);
         server.has_rings(0)
     });
@@ -341,7 +341,7 @@ proptest! {
         }
         liar.to_client.head().store(head % 80, Ordering::Release);
         liar.show(&descriptors, head % 80);
-        until("rings", || {
+        until(|| {
             server.receive(0);
             server.has_rings(0) || server.device.queues[0].diagnosis().unwrap().fault().is_some()
         });

@@ -104,12 +104,12 @@ fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
     for (turn, (why, lie)) in (1..).zip(lies) {
         let liar = Liar::connected(&listener);
         assert!(ftruncate(&liar.file, 0).is_err(), "the memory can be shortened");
-        until("rings", || {
+        until(|| {
             client.serve();
             client.has_rings(0)
         });
         lie(&liar);
-        until("end", || {
+        until(|| {
             client.receive(0);
             client.device.queues[0].backpressure().unwrap().room(60);
             let status = client.status();
@@ -131,7 +131,7 @@ fn offsets_that_a_server_writes_lead_nowhere() {
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");
     let liar = Liar::connected(&listener);
-    until("rings", || {
+    until(|| {
         client.serve();
         client.has_rings(0)
     });
@@ -160,6 +160,6 @@ fn greetings_that_make_no_sense_are_told() {
     ] {
         let channel = accept(&listener, &stop);
         channel.send(&message, None).unwrap();
-        until("refusal", || client.status().last_error.is_some_and(|error| error.contains(why)));
+        until(|| client.status().last_error.is_some_and(|error| error.contains(why)));
     }
 }

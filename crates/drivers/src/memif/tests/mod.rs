@@ -5,18 +5,16 @@ mod hostile_clients;
 mod hostile_servers;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::catalogue::port_name::PortName;
-use ringroad_port::batch::{BATCH_FRAMES, Batch};
-use ringroad_port::frame::Fragment;
+use ringroad_port::batch::BATCH_FRAMES;
 use ringroad_port::port_queue::Delivery;
-use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use tempfile::TempDir;
 
-use crate::catalogue::{open_device, plan_device};
-use crate::device::{Device, Role};
+use crate::device::Device;
 use crate::peer::watch::PeerStatus;
+use crate::test_network::until;
+use crate::test_queue::{deliver, open, take};
 
 /// Only a failure waits so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,16 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A port, served by the test itself.
 struct Port {
     device: Device,
-    batch: Batch,
 }
 
 impl Port {
     /// Opens `memif:PATH@OPTIONS`.
     fn open(path: &std::path::Path, options: &str) -> Self {
-        let name: PortName = format!("memif:{}@{options}", path.display()).parse().unwrap();
-        let plan = plan_device(&name, None).unwrap();
-        let device = open_device(&name, plan, Role::SwitchPort, None).unwrap();
-        Self { device, batch: Batch::new() }
+        Self { device: open(&format!("memif:{}@{options}", path.display())) }
     }
 
     fn status(&self) -> PeerStatus {
@@ -42,24 +36,7 @@ impl Port {
 
     /// Takes a batch from a queue, and gives it back.
     fn receive(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        let queue = &mut self.device.queues[queue];
-        self.batch.reset(256);
-        queue.receive(&mut self.batch);
-        let frames = (0..self.batch.frames())
-            .map(|frame| {
-                let mut bytes = vec![0; self.batch.frame_bytes(frame)];
-                let mut at = 0;
-                for fragment in self.batch.frame(frame) {
-                    at += fragment.bytes().read(&mut bytes[at..]);
-                }
-                bytes
-            })
-            .collect();
-        let slots = self.batch.slots();
-        self.batch.reset(256);
-        queue.release(slots);
-        queue.flush();
-        frames
+        take(&mut *self.device.queues[queue])
     }
 
     /// Looks after all queues without expecting frames.
@@ -71,21 +48,7 @@ impl Port {
 
     /// Delivers frames, each in fragments of `part` bytes.
     fn send(&mut self, queue: usize, frames: &[Vec<u8>], part: usize) -> Delivery {
-        self.batch.reset(256);
-        for frame in frames {
-            let parts = frame.len().div_ceil(part);
-            for (number, bytes) in frame.chunks(part).enumerate() {
-                let flags = if number + 1 < parts { MORE_FRAGMENTS } else { 0 };
-                // SAFETY: the frames outlive the batch's use, and nobody writes them.
-                #[allow(unsafe_code)]
-                let fragment = unsafe { Fragment::from_private(bytes, flags) };
-                self.batch.push(fragment, number == 0);
-            }
-        }
-        let list: Vec<u16> = (0..frames.len() as u16).collect();
-        let delivery = self.device.queues[queue].deliver(&mut self.batch, &list);
-        self.device.queues[queue].flush();
-        delivery
+        deliver(&mut *self.device.queues[queue], frames, part)
     }
 
     /// Whether a queue has its rings: their size is no batch's.
@@ -98,18 +61,9 @@ impl Port {
     }
 }
 
-/// Waits for what nothing announces.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "no {what}");
-        std::thread::yield_now();
-    }
-}
-
 /// Serves both until they are connected.
 fn connect(a: &mut Port, b: &mut Port) {
-    until("connection", || {
+    until(|| {
         a.serve();
         b.serve();
         [&mut *a, &mut *b].into_iter().all(|port| {
@@ -125,7 +79,7 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
 /// Sends `frames` from a queue of one port to one of another, as fast as they fit, and checks every byte.
 fn pass(from: &mut Port, to: &mut Port, queue: usize, frames: &[Vec<u8>], part: usize) {
     let (mut sent, mut received) = (0, Vec::new());
-    until("frames", || {
+    until(|| {
         if sent < frames.len() {
             let some = &frames[sent..frames.len().min(sent + 4)];
             let delivery = from.send(queue, some, part);

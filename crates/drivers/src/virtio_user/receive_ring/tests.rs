@@ -2,7 +2,8 @@ use proptest::prelude::*;
 use ringroad_port::batch::BATCH_FRAMES;
 
 use super::*;
-use crate::virtio_user::tests::{BackEnd, ENTRIES, frames};
+use crate::test_queue::frames_of;
+use crate::virtio_user::tests::{BackEnd, ENTRIES};
 
 const USUAL: usize = 1518;
 
@@ -36,7 +37,7 @@ fn frames_come_as_they_were_written_lap_after_lap() {
         assert_eq!(ring.has_waiting(), Ok(true));
         let (batch, outcome) = receive(&mut ring);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(frames(&batch), sent);
+        assert_eq!(frames_of(&batch), sent);
         assert!(!ring.is_at_rest());
         ring.release(batch.slots());
         ring.publish();
@@ -65,7 +66,7 @@ fn a_frame_of_several_buffers_is_one() {
     back_end.publish();
     let (batch, outcome) = receive(&mut ring);
     assert_eq!(outcome, Ok(()));
-    assert_eq!(frames(&batch), [sent, b"the next".to_vec()]);
+    assert_eq!(frames_of(&batch), [sent, b"the next".to_vec()]);
     assert_eq!(batch.slots(), 4);
 }
 
@@ -74,7 +75,7 @@ fn without_mergeable_buffers_the_number_in_the_header_means_nothing() {
     let (mut back_end, mut ring) = ring(false);
     back_end.fill(7, b"alone");
     back_end.publish();
-    assert_eq!(frames(&receive(&mut ring).0), [b"alone"]);
+    assert_eq!(frames_of(&receive(&mut ring).0), [b"alone"]);
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn each_broken_rule_is_told_and_what_came_before_it_is_lent() {
         back_end.publish();
         let (batch, outcome) = receive(&mut ring);
         assert_eq!(outcome, Err(fault));
-        assert_eq!(frames(&batch), [b"a right one"]);
+        assert_eq!(frames_of(&batch), [b"a right one"]);
         ring.release(batch.slots());
         assert!(ring.is_at_rest());
     }
@@ -148,7 +149,7 @@ proptest! {
                 prop_assert!(batch.frame(frame).iter().all(|fragment| fragment.len() <= BUFFER_BYTES));
                 prop_assert_eq!(batch.frame(frame).last().map(Fragment::has_more), Some(false));
             }
-            frames(&batch);
+            frames_of(&batch);
             prop_assert_eq!(ring.borrowed.len(), batch.slots());
             ring.release(batch.slots());
             ring.publish();

@@ -1,0 +1,92 @@
+//! Queues as tests drive them, in the place of a worker.
+#![allow(unsafe_code)]
+
+use ringroad_port::batch::Batch;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::catalogue::{open_device, plan_device};
+use crate::device::{Device, DeviceError, Role};
+
+/// Opens the device called `name` as a port of a switch.
+pub(crate) fn open(name: &str) -> Device {
+    try_open(name, Role::SwitchPort).unwrap()
+}
+
+/// Opens the device called `name`, or says why not.
+pub(crate) fn try_open(name: &str, role: Role) -> Result<Device, DeviceError> {
+    let name = name.parse().unwrap();
+    open_device(&name, plan_device(&name, None).unwrap(), role, None)
+}
+
+/// The frames of a batch.
+pub(crate) fn frames_of(batch: &Batch) -> Vec<Vec<u8>> {
+    let bytes = |fragment: &Fragment| {
+        let mut bytes = vec![0; fragment.len()];
+        fragment.bytes().read(&mut bytes);
+        bytes
+    };
+    (0..batch.frames()).map(|frame| batch.frame(frame).iter().flat_map(bytes).collect()).collect()
+}
+
+/// Takes a batch from `queue`, and gives it back.
+pub(crate) fn take(queue: &mut dyn PortQueue) -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    batch.reset(256);
+    queue.receive(&mut batch);
+    let frames = frames_of(&batch);
+    queue.release(batch.slots());
+    queue.flush();
+    frames
+}
+
+/// Takes all frames that are at `queue`.
+pub(crate) fn receive_now(queue: &mut dyn PortQueue) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| Some(take(queue)).filter(|frames| !frames.is_empty())).flatten().collect()
+}
+
+/// Takes frames from `queue` until there are `count`, waiting for them.
+pub(crate) fn receive(queue: &mut dyn PortQueue, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = receive_now(queue);
+    while frames.len() < count {
+        let mut ready = [PollFd::from_borrowed_fd(queue.sleeper().unwrap().wake_descriptor().unwrap(), PollFlags::IN)];
+        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_ne!(poll(&mut ready, Some(&patience)).unwrap(), 0, "{} of {count} frames came", frames.len());
+        frames.extend(receive_now(queue));
+    }
+    frames
+}
+
+/// Delivers `frames`, each cut into pieces of at most `piece` bytes.
+pub(crate) fn deliver(queue: &mut dyn PortQueue, frames: &[Vec<u8>], piece: usize) -> Delivery {
+    let mut batch = Batch::new();
+    for frame in frames {
+        let pieces = frame.len().div_ceil(piece);
+        for (number, bytes) in frame.chunks(piece).enumerate() {
+            let flags = if number + 1 < pieces { MORE_FRAGMENTS } else { 0 };
+            // SAFETY: the frames outlive the batch, and nobody writes them.
+            batch.push(unsafe { Fragment::from_private(bytes, flags) }, number == 0);
+        }
+    }
+    let numbers: Vec<u16> = (0..frames.len() as u16).collect();
+    let delivery = queue.deliver(&mut batch, &numbers);
+    queue.flush();
+    delivery
+}
+
+/// Moves what waits at `from` to `to`, as a wire would; the number of frames.
+pub(crate) fn forward(from: &mut dyn PortQueue, to: &mut dyn PortQueue, batch: &mut Batch) -> usize {
+    batch.reset(256);
+    from.receive(batch);
+    let frames = batch.frames();
+    if frames != 0 {
+        let numbers: Vec<u16> = (0..frames as u16).collect();
+        to.deliver(batch, &numbers);
+        from.release(batch.fragment_count());
+        to.flush();
+        from.flush();
+    }
+    frames
+}
