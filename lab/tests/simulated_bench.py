@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from hypothesis import settings
 
+from ringroad_lab.cost import Cost, CostMeter
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.simulated import SimulatedDut, SimulatedGenerator
@@ -16,6 +18,43 @@ MAX_FPS = 1_000_000.0
 
 PATIENT = settings(deadline=None, database=None)
 """Of properties: a busy machine takes its time over an example, and none is kept in a folder."""
+
+
+T = TypeVar("T")
+
+
+class SimulatedCosts(CostMeter):
+    """The meter of a device whose cost is set: so much for each frame, or all of a processor as it polls."""
+
+    def __init__(self, *, run_ns: float | None = 100.0, polls: bool = False, kernel_ns: float = 40.0, cycles: float | None = 250.0) -> None:
+        """Say what a frame costs; None: it has no process, or its machine no counter of cycles."""
+        self._run_ns = run_ns
+        self._polls = polls
+        self._kernel_ns = kernel_ns
+        self._cycles = cycles
+
+    def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
+        """Return the cost of a trial that took a second more than its sending."""
+        result = work()
+        assert isinstance(result, TrialResult)
+        frames = sum(way.received_frames for way in result.directions)
+        return result, self._cost(1.0 + max(way.transmit_s for way in result.directions), frames)
+
+    def idle(self, duration_s: float) -> Cost:
+        """Return the cost of no frame."""
+        return self._cost(duration_s, 0)
+
+    def _cost(self, elapsed_s: float, frames: int) -> Cost:
+        run_s = None if self._run_ns is None else elapsed_s if self._polls else frames * self._run_ns / 1e9
+        return Cost(
+            elapsed_s=elapsed_s,
+            run_s=run_s,
+            wait_s=run_s,
+            # Beside the frames the kernel has work of others.
+            kernel_s=frames * self._kernel_ns / 1e9 + 0.05 * elapsed_s,
+            cycles=None if self._cycles is None else elapsed_s * 2e9 if self._polls else frames * self._cycles,
+            memory_bytes=None if self._run_ns is None else 4096,
+        )
 
 
 class Bench:
@@ -29,6 +68,7 @@ class Bench:
         is_max_generator_bound: bool = False,
         bidirectional: bool = True,
         throughput_fps: float | None = None,
+        costs: CostMeter | None = None,
     ) -> None:
         """Lay the bench out around a generator."""
         self.trials: list[TrialResult] = []
@@ -42,6 +82,7 @@ class Bench:
             on_trial=self.trials.append,
             remaining_s=lambda _: None,
             throughput_fps=throughput_fps,
+            costs=costs or SimulatedCosts(),
         )
 
     def rates(self, purpose: str) -> list[float]:

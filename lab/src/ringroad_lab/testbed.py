@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
+from ringroad_lab.cost import CostMeter, ProcessCosts
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement
@@ -313,6 +314,11 @@ class TestBed:
             "dut": tuple(self._dut.processes()),
             **{guest.name: tuple(guest.processes()) for guest in self._guests},
         }
+
+    @property
+    def costs(self) -> CostMeter:
+        """What tells the processor time of the device, on its machine."""
+        return ProcessCosts(self._dut.placement.host, self._dut.processes(), counts_cycles=True)
 
     def logs(self) -> tuple[LogExcerpt, ...]:
         """Return what the programs said."""

@@ -158,6 +158,16 @@ def test_facts_of_a_network_card() -> None:
         assert part in card
 
 
+def test_whether_cycles_are_counted_is_told_with_the_reason() -> None:
+    def counters(commands: dict[str, str]) -> str:
+        return machine_facts(FabricatedHost({}, commands))["counters"]["processor cycles"]
+
+    command = "perf stat --field-separator , --event cycles true"
+    assert counters({}) == "unknown: perf is not installed (linux-perf)"
+    assert counters({"perf --version": ""}) == "unknown: perf ended with status 127"
+    assert counters({command: ""}).startswith("none: ")
+
+
 def test_what_cannot_be_read_is_unknown() -> None:
     facts = machine_facts(FabricatedHost({}, {}))
     told = {value for group in ("machine", "system", "processor", "memory", "mitigations") for value in facts[group].values()}

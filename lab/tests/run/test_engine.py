@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
@@ -24,6 +25,7 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
+from simulated_bench import SimulatedCosts
 
 CAPACITY_FPS = {"slow": 1e6, "fast": 3e6}
 CEILING_FPS = 2e6
@@ -53,6 +55,10 @@ class SimulatedBed(Bed):
     def check(self) -> None:
         if self._dies_at is not None and self._generator.trials >= self._dies_at:
             raise DutError(f"{self._label} ended: out of memory")
+
+    @property
+    def costs(self) -> CostMeter:
+        return SimulatedCosts()
 
     def collect(self) -> dict[str, int]:
         return {"trials": self._generator.trials}

@@ -88,6 +88,24 @@ def await_first_measurement(said: IO[str] | None) -> str:
     raise AssertionError("".join(lines))
 
 
+def test_processor_time_of_a_process_and_of_the_kernel_is_told_by_frame(lab: Lab) -> None:
+    chosen = ("duts=[ringroad, linux-bridge]", "topologies=[P2P]", "methods=[processor-cost]", "frames=[64]")
+    # Far below what either carries: a busy machine is not to make frames late.
+    light = ("method.processor-cost.load_ratios=[0.1]", "method.processor-cost.throughput.resolution=0.4")
+    settings = [argument for setting in (*chosen, *light) for argument in ("--set", setting)]
+    status, said = lab.run("run", "compare-guest-switches", "--layer", "quick", *settings, "--json")
+    assert status == 0, said
+    of_process, of_kernel = (measurement.outcome for measurement in lab.record().measurements)
+    assert of_process.headline == "cost_10pct_processor_ns"
+    assert of_process.metrics[of_process.headline].value > 0
+    assert of_process.metrics["dut_memory_bytes"].value > 0
+    assert {"cost_idle_processors", "cost_10pct_wait_ratio"} <= set(of_process.metrics)
+    assert of_kernel.headline == "cost_10pct_kernel_ns"
+    assert "cost_10pct_processor_ns" not in of_kernel.metrics
+    told = lab.record().facts["counters"]["processor cycles"]
+    assert ("cost_10pct_cycles" in of_process.metrics) == (told == "yes")
+
+
 def test_a_run_is_measured_kept_and_reported(lab: Lab) -> None:
     status, said = lab.run("run", "BRIDGE_VETH", *QUICK, "--json", "--label", "build=17", "--report", str(lab.report))
     assert status == 0, said

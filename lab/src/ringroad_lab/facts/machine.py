@@ -39,6 +39,7 @@ def machine_facts(host: Host, cpus: Mapping[str, frozenset[int]] | None = None) 
         "machine": _board(files, host),
         "system": _system(files),
         "processor": processor.processor_facts(files),
+        "counters": processor.counter_facts(host),
         "processors used": {role: ", ".join(map(str, sorted(used))) or "any" for role, used in (cpus or {}).items()},
         "memory": memory.memory_facts(files, _dmidecode(host)),
         "huge pages": memory.huge_page_facts(files),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ringroad_lab.cost import read_cycles
 from ringroad_lab.facts.sysfs import UNKNOWN, fact, same_or_each
+from ringroad_lab.host.interface import Host
 
 CPU = "/sys/devices/system/cpu"
 PATTERNS = (
@@ -54,6 +56,17 @@ def processor_facts(files: Mapping[str, str]) -> dict[str, str]:
         "idle driver": fact(files, f"{CPU}/cpuidle/current_driver"),
         "idle governor": fact(files, f"{CPU}/cpuidle/current_governor"),
     }
+
+
+def counter_facts(host: Host) -> dict[str, str]:
+    """Return whether processors count their cycles for programs: what the cost of a frame in cycles is known from."""
+    if host.find_program("perf") is None:
+        return {"processor cycles": "unknown: perf is not installed (linux-perf)"}
+    told = host.run(["perf", "stat", "--field-separator", ",", "--event", "cycles", "true"], check=False)
+    if told.status:
+        return {"processor cycles": f"unknown: perf ended with status {told.status}"}
+    has_counter = read_cycles(told.stderr) is not None
+    return {"processor cycles": "yes" if has_counter else "none: the processor has none, or the hypervisor does not show it"}
 
 
 def mitigation_facts(files: Mapping[str, str]) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import PurePosixPath
+from functools import partial
 
 from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.cable.lay import lay_cable, remove_cable
+from ringroad_lab.cost import ProcessCosts
 from ringroad_lab.dut.interface import Dut, DutPort
-from ringroad_lab.errors import HostError
-from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.host.interface import Host
 from ringroad_lab.message_size.netpipe import measure_by_netpipe
 from ringroad_lab.message_size.points import Point
 from ringroad_lab.message_size.sockperf import MAX_BYTES, MIN_BYTES, measure_by_sockperf
@@ -92,11 +90,10 @@ def _measure(
 ) -> Outcome:
     curves: list[Curve] = []
     metrics: dict[str, Metric] = {}
+    meter = ProcessCosts(host, dut.processes())
     for tool in settings.tools:
         on_step(f"measuring message sizes by {tool}")
-        before, started = _processor_time_s(host, dut.processes()), time.monotonic()
-        points = _points(host, sender, receiver, tool, settings)
-        spent = time.monotonic() - started
+        points, cost = meter.over(partial(_points, host, sender, receiver, tool, settings))
         dut.check()
         curves += _curves(tool, points)
         name = _metric_name(tool)
@@ -105,12 +102,10 @@ def _measure(
             f"{name}_latency_ns": Metric(value=points[0].latency_ns, unit="ns", better=Better.LOWER),
         }
         # The kernel's own devices have no process: what they cost is not told apart from the rest.
-        if dut.processes():
-            cost = (_processor_time_s(host, dut.processes()) - before) / spent
-            metrics[f"{name}_dut_processors"] = Metric(value=max(0.0, cost), unit="processors", better=Better.LOWER)
-    if dut.processes():
-        memory = sum(_resident_bytes(host, process) for process in dut.processes())
-        metrics["dut_memory_bytes"] = Metric(value=memory, unit="bytes", better=Better.LOWER)
+        if cost.processors is not None:
+            metrics[f"{name}_dut_processors"] = Metric(value=max(0.0, cost.processors), unit="processors", better=Better.LOWER)
+        if cost.memory_bytes is not None:
+            metrics["dut_memory_bytes"] = Metric(value=cost.memory_bytes, unit="bytes", better=Better.LOWER)
     return Outcome(
         status=MeasurementStatus.OK, headline=f"{_metric_name(settings.tools[0])}_throughput_bps", metrics=metrics, curves=tuple(curves)
     )
@@ -153,20 +148,3 @@ def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:
             points=tuple((point.size_bytes, point.latency_ns) for point in points),
         ),
     ]
-
-
-def _processor_time_s(host: Host, processes: Sequence[Process]) -> float:
-    """Processor time of all threads of some processes so far, s (proc(5): utime and stime)."""
-    ticks = 0
-    for process in processes:
-        # The name, in brackets, may hold anything.
-        fields = host.read_text(PurePosixPath(f"/proc/{process.pid}/stat")).rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_bytes(host: Host, process: Process) -> int:
-    for line in host.read_text(PurePosixPath(f"/proc/{process.pid}/status")).splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise HostError(f"/proc/{process.pid}/status of {process.name} tells no VmRSS")

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import Outcome
@@ -45,6 +46,8 @@ class MethodContext:
     throughput_fps: float | None = None
     """Throughput of this device with these frames, frames/s of each direction, where it was measured just before; methods that need it and
     are not told find it themselves."""
+    costs: CostMeter | None = None
+    """What tells the processor time of the device; None where nobody does."""
     between_stations: Callable[[MethodSettings], Outcome] | None = None
     """Joins two stations by the device and measures between them: for methods that say so, and for no other."""
 

@@ -71,7 +71,7 @@ class LatencyMethod(TrialMethod):
         """Measure at each load, the baseline first."""
         settings = self.settings
         throughput_fps = throughput_of(series, settings.throughput)
-        loads = [(_load_name(ratio), ratio * throughput_fps) for ratio in settings.load_ratios]
+        loads = [(load_name(ratio), ratio * throughput_fps) for ratio in settings.load_ratios]
         if settings.unloaded_fps is not None:
             loads.insert(0, ("unloaded", min(settings.unloaded_fps, throughput_fps)))
         metrics: dict[str, Metric] = {"throughput_fps": Metric(value=throughput_fps, unit="frames/s", better=Better.HIGHER)}
@@ -156,7 +156,8 @@ def latency_metrics(name: str, summaries: Sequence[LatencySummary]) -> dict[str,
     return {f"latency_{name}_{what}_ns": Metric(value=value, unit="ns", better=Better.LOWER) for what, value in values.items()}
 
 
-def _load_name(ratio: float) -> str:
+def load_name(ratio: float) -> str:
+    """Return the name of a part of the throughput, as metrics have it: `50pct`."""
     return f"{100 * ratio:g}pct"
 
 

@@ -14,6 +14,7 @@ from ringroad_lab.method.latency import LatencyMethod
 from ringroad_lab.method.learning_rate import LearningRateMethod
 from ringroad_lab.method.message_size import MessageSizeMethod
 from ringroad_lab.method.mlrsearch import MlrSearchMethod
+from ringroad_lab.method.processor_cost import ProcessorCostMethod
 from ringroad_lab.method.recovery import RecoveryMethod
 from ringroad_lab.method.soak import SoakMethod
 from ringroad_lab.method.throughput import ThroughputMethod
@@ -32,8 +33,9 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
             LearningRateMethod,
             MlrSearchMethod,
             SoakMethod,
+            ProcessorCostMethod,
             MessageSizeMethod,
         )
     }
 )
-"""In the order of the RFCs."""
+"""In the order of the RFCs; then what no RFC has."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cost import CostMeter
 from ringroad_lab.cpu_layout import lay_out_cpus
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import DutError
@@ -58,6 +59,11 @@ class WatchedBed(Bed):
     def check(self) -> None:
         """Check that all parts live."""
         self._bed.check()
+
+    @property
+    def costs(self) -> CostMeter:
+        """What tells the processor time of the device."""
+        return self._bed.costs
 
     def collect(self) -> dict[str, int]:
         """Return what the device counted."""

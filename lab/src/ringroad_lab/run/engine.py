@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, GeneratorError, GuestError, HostError, LabError, RunStoppedError, SandboxError, ScenarioError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
@@ -69,6 +70,11 @@ class Bed(ABC):
         Raises:
             DutError, GuestError: which one does not, with the end of its log.
         """
+
+    @property
+    @abstractmethod
+    def costs(self) -> CostMeter:
+        """What tells the processor time of the device."""
 
     @abstractmethod
     def collect(self) -> dict[str, int]:
@@ -274,6 +280,7 @@ class Engine:
                 on_trial=on_trial,
                 remaining_s=lambda rest: self._tell(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
                 throughput_fps=throughputs_fps.get(step.frame.name),
+                costs=bed.costs,
             )
             outcome = method.measure(context)
             bed.check()

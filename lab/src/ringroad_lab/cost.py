@@ -1,0 +1,156 @@
+"""What a device costs its machine: processor time, cycles and memory of its processes, and time of the kernel, over an interval."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ringroad_lab.errors import HostError
+from ringroad_lab.facts.sysfs import read_files
+from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.trial import Figure, Frozen, Seconds
+
+T = TypeVar("T")
+
+_NS = 1e9
+# Fields of the first line of /proc/stat, after its name: system, irq, softirq (proc(5)).
+_KERNEL_FIELDS = (2, 5, 6)
+_PERF_LIMIT_S = 10.0
+
+
+class Cost(Frozen):
+    """What a device took in an interval; None is what cannot be known of it."""
+
+    elapsed_s: Seconds
+    run_s: Figure | None = None
+    """Processor time of all of its threads; None where the kernel itself forwards."""
+    wait_s: Figure | None = None
+    """Time in which its threads could have run, and others had their processors."""
+    kernel_s: Figure | None = None
+    """Time in the kernel, of all processors of its machine: system calls of everybody, interrupts and soft interrupts."""
+    cycles: Figure | None = None
+    """Processor cycles of all of its threads."""
+    memory_bytes: Figure | None = None
+    """Resident memory of its processes at the end."""
+
+    @property
+    def processors(self) -> float | None:
+        """Processor time for each second."""
+        return None if self.run_s is None or not self.elapsed_s else self.run_s / self.elapsed_s
+
+    @property
+    def wait_ratio(self) -> float | None:
+        """Part of the time in which its threads could have run that others had their processors."""
+        if self.run_s is None or self.wait_s is None:
+            return None
+        wanted_s = self.run_s + self.wait_s
+        return self.wait_s / wanted_s if wanted_s else 0.0
+
+
+class CostMeter(ABC):
+    """Tells what a device costs."""
+
+    @abstractmethod
+    def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
+        """Do something, and return what comes of it and what the device took meanwhile.
+
+        Raises:
+            HostError: the device's machine does not tell.
+        """
+
+    @abstractmethod
+    def idle(self, duration_s: float) -> Cost:
+        """Offer nothing for so long, and return what the device took.
+
+        Raises:
+            HostError: the device's machine does not tell.
+        """
+
+
+class ProcessCosts(CostMeter):
+    """The meter of processes on a host. Threads that end within an interval take their time with them."""
+
+    def __init__(self, host: Host, processes: Sequence[Process], *, counts_cycles: bool = False) -> None:
+        """Take a device's processes; none where the kernel forwards. Cycles are counted by `perf`, where it is there and can."""
+        self._host = host
+        self._processes = tuple(processes)
+        self._counts_cycles = counts_cycles and bool(processes) and host.find_program("perf") is not None
+
+    def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
+        """See [`CostMeter.over`]."""
+        perf = self._start_perf() if self._counts_cycles else None
+        try:
+            before, began_s = self._read(), time.monotonic()
+            result = work()
+            elapsed_s = time.monotonic() - began_s
+            after = self._read()
+            cycles = self._cycles(perf) if perf is not None else None
+        finally:
+            if perf is not None:
+                perf.stop()
+        return result, _cost(before, after, elapsed_s, cycles)
+
+    def idle(self, duration_s: float) -> Cost:
+        """See [`CostMeter.idle`]."""
+        return self.over(lambda: time.sleep(duration_s))[1]
+
+    def _read(self) -> dict[str, str]:
+        pids = [process.pid for process in self._processes]
+        own = [path for pid in pids for path in (f"/proc/{pid}/task/[0-9]*/schedstat", f"/proc/{pid}/status")]
+        files = read_files(self._host, ("/proc/stat", *own))
+        for process in self._processes:
+            if not any(path.startswith(f"/proc/{process.pid}/task/") for path in files):
+                raise HostError(f"/proc/{process.pid}/task of {process.name} tells no processor time (schedstat)")
+        return files
+
+    def _start_perf(self) -> Process:
+        # It says that it counts after the least delay that there is; without one it says nothing.
+        pids = ",".join(str(process.pid) for process in self._processes)
+        perf = self._host.start("perf", ["perf", "stat", "--field-separator", ",", "--delay", "1", "--event", "cycles", "--pid", pids])
+        perf.wait_output("Events enabled", _PERF_LIMIT_S)
+        return perf
+
+    def _cycles(self, perf: Process) -> float | None:
+        # It ends by an alarm as by an interrupt, which may be ignored here.
+        if perf.is_running():
+            self._host.run(["sh", "-c", f"kill -ALRM {perf.pid}"], check=False)
+        cycles = read_cycles(perf.output()) if perf.wait_output(",cycles", _PERF_LIMIT_S) else None
+        # What has no counter once has none the next time.
+        self._counts_cycles = cycles is not None
+        return cycles
+
+
+def read_cycles(said: str) -> float | None:
+    """Return the cycles that `perf stat --field-separator ,` counted; None where the machine has no such counter."""
+    for line in said.splitlines():
+        count, _, rest = line.partition(",")
+        # A mode may stand behind: cycles:u where the kernel's may not be counted.
+        if rest.split(",")[1:2] and rest.split(",")[1].startswith("cycles") and count.isdecimal():
+            return float(count)
+    return None
+
+
+def _cost(before: dict[str, str], after: dict[str, str], elapsed_s: float, cycles: float | None) -> Cost:
+    threads = [path for path in after if path.endswith("/schedstat")]
+    grown = [0.0, 0.0]
+    for path in threads:
+        for index in (0, 1):
+            grown[index] += _number(after[path], index) - (_number(before[path], index) if path in before else 0)
+    memory_kib = [int(line.split()[1]) for text in after.values() for line in text.splitlines() if line.startswith("VmRSS:")]
+    ticks = [sum(_number(files.get("/proc/stat", ""), 1 + field) for field in _KERNEL_FIELDS) for files in (before, after)]
+    return Cost(
+        elapsed_s=elapsed_s,
+        run_s=grown[0] / _NS if threads else None,
+        wait_s=grown[1] / _NS if threads else None,
+        kernel_s=(ticks[1] - ticks[0]) / os.sysconf("SC_CLK_TCK") if "/proc/stat" in after else None,
+        cycles=cycles,
+        memory_bytes=sum(memory_kib) * 1024 if memory_kib else None,
+    )
+
+
+def _number(text: str, index: int) -> int:
+    fields = text.splitlines()[0].split() if text else []
+    return int(fields[index]) if index < len(fields) else 0

@@ -1,0 +1,155 @@
+"""What a frame costs the device in processor time and cycles, at parts of the throughput, and what the device takes without load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from ringroad_lab.cost import Cost, CostMeter
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.method.latency import load_name
+from ringroad_lab.method.throughput import ThroughputSettings, throughput_of
+from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
+from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
+from ringroad_lab.trial import TrialRequest, TrialResult
+
+# To be told with each result.
+CONDITIONS = (
+    "Processor time for a frame is that of all of the device's threads, over the frames that came back to the generator: with guests, "
+    "each of these passed the device more than once. What the device takes without load counts only while frames are sent.",
+    "Time of the kernel is that of the whole machine, less what it is without load: system calls of a generator on the same machine are "
+    "part of it. It stands for a device that is the kernel itself, which has no process.",
+)
+
+
+class ProcessorCostSettings(TrialSettings):
+    """Of what a frame costs."""
+
+    load_ratios: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0, 0.5)
+    """Loads, of the throughput; the first one's figure is the headline."""
+    trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
+    """Length of a trial."""
+    idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    """How long the device is looked at without load."""
+    throughput: ThroughputSettings = ThroughputSettings()
+    """How the throughput is found where it is not known."""
+
+
+class MeteredGenerator(Generator):
+    """A generator of whose trials it is known what they cost the device."""
+
+    def __init__(self, generator: Generator, meter: CostMeter) -> None:
+        """Take both."""
+        self._generator = generator
+        self._meter = meter
+        self._costs: list[tuple[TrialResult, Cost]] = []
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Offer a load, and see what that costs."""
+        result, cost = self._meter.over(lambda: self._generator.trial(request))
+        self._costs.append((result, cost))
+        return result
+
+    def cost_of(self, result: TrialResult) -> Cost:
+        """Return what a trial of it cost."""
+        return next(cost for known, cost in self._costs if known is result)
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
+
+
+class ProcessorCostMethod(TrialMethod):
+    """Processor time and cycles for each frame, and processor time without load."""
+
+    name: ClassVar[str] = "processor-cost"
+    title: ClassVar[str] = "Processor time for a frame, and without load"
+    settings_type: ClassVar[type[ProcessorCostSettings]] = ProcessorCostSettings
+    settings: ProcessorCostSettings
+
+    def expected_s(self, trial_overhead_s: float) -> float:
+        """See [`Method.expected_s`]: where the throughput is not known."""
+        settings = self.settings
+        trials_s = len(settings.load_ratios) * (settings.trial_s + trial_overhead_s)
+        return settings.throughput.expected_s(trial_overhead_s) + settings.idle_s + trials_s
+
+    def deviations(self) -> tuple[str, ...]:
+        """See [`Method.deviations`]."""
+        return (*CONDITIONS, *self.settings.throughput.deviations())
+
+    def evaluate(self, series: TrialSeries) -> Outcome:
+        """Find the throughput, look at the device without load, then at each load."""
+        settings, context = self.settings, series.context
+        if context.costs is None:
+            raise NoFigureError(MeasurementStatus.INVALID, "nobody tells what this device costs its machine")
+        throughput_fps = throughput_of(series, settings.throughput)
+        idle = context.costs.idle(settings.idle_s)
+        metered = MeteredGenerator(context.generator, context.costs)
+        metered_series = TrialSeries(replace(context, generator=metered), settings.invalid_repeats)
+        metrics = _idle_metrics(idle) | {"throughput_fps": Metric(value=throughput_fps, unit="frames/s", better=Better.HIGHER)}
+        reasons: list[str] = []
+        for ratio in settings.load_ratios:
+            rate_fps = ratio * throughput_fps
+            judged = metered_series.run(
+                rate_fps,
+                settings.trial_s,
+                "processor-cost",
+                acceptable_loss_ratio=settings.throughput.acceptable_loss_ratio,
+                loss_repeats=settings.throughput.loss_repeats,
+            )
+            if not judged.counts:
+                reasons.append(f"the generator could not carry {rate_fps:.0f} frames/s: {'; '.join(judged.reasons)}")
+                continue
+            if not judged.passes:
+                lost = f"{judged.result.lost_frames} frames were lost at {rate_fps:.0f} frames/s"
+                reasons.append(f"{lost}, though that is not above throughput")
+            metrics |= _load_metrics(load_name(ratio), metered.cost_of(judged.result), idle, judged.result)
+        first = load_name(settings.load_ratios[0])
+        candidates = (f"cost_{first}_processor_ns", f"cost_{first}_kernel_ns")
+        if not any(name.endswith(("_processor_ns", "_kernel_ns")) for name in metrics):
+            raise NoFigureError(MeasurementStatus.INVALID, "; ".join(reasons) or "the device's machine tells no processor time")
+        return Outcome(
+            status=MeasurementStatus.INCONCLUSIVE if reasons else MeasurementStatus.OK,
+            reasons=tuple(dict.fromkeys(reasons)),
+            headline=next((name for name in candidates if name in metrics), ""),
+            metrics=metrics | metered_series.counters(),
+        )
+
+
+def _idle_metrics(idle: Cost) -> dict[str, Metric]:
+    metrics = {}
+    if idle.processors is not None:
+        metrics["cost_idle_processors"] = Metric(value=max(0.0, idle.processors), unit="processors", better=Better.LOWER)
+    if idle.memory_bytes is not None:
+        metrics["dut_memory_bytes"] = Metric(value=idle.memory_bytes, unit="bytes", better=Better.LOWER)
+    return metrics
+
+
+def _load_metrics(name: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict[str, Metric]:
+    """Return what a frame cost in a trial, beyond what the device takes without load while the trial is set up and read."""
+    frames = sum(way.received_frames for way in trial.directions)
+    if not frames:
+        return {}
+    spare_s = max(0.0, cost.elapsed_s - max(way.transmit_s for way in trial.directions))
+
+    def of_a_frame(taken: Callable[[Cost], float | None], not_counted_s: float) -> float | None:
+        whole, without_load = taken(cost), taken(idle)
+        if whole is None or without_load is None or not idle.elapsed_s:
+            return None
+        return max(0.0, whole - without_load * not_counted_s / idle.elapsed_s) / frames
+
+    metrics = {}
+    for what, unit, scale, taken, not_counted_s in (
+        ("processor_ns", "ns/frame", 1e9, lambda each: each.run_s, spare_s),
+        ("cycles", "cycles/frame", 1.0, lambda each: each.cycles, spare_s),
+        # The kernel polls for nobody: what it does without load it does for others.
+        ("kernel_ns", "ns/frame", 1e9, lambda each: each.kernel_s, cost.elapsed_s),
+    ):
+        if (value := of_a_frame(taken, not_counted_s)) is not None:
+            metrics[f"cost_{name}_{what}"] = Metric(value=value * scale, unit=unit, better=Better.LOWER)
+    if cost.wait_ratio is not None:
+        metrics[f"cost_{name}_wait_ratio"] = Metric(value=max(0.0, cost.wait_ratio), unit="ratio", better=Better.LOWER)
+    return metrics

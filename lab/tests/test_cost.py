@@ -1,0 +1,109 @@
+"""What processes of this machine cost: real ones, and what `perf` says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringroad_lab.cost import Cost, ProcessCosts, read_cycles
+from ringroad_lab.errors import HostError
+from ringroad_lab.facts.processor import counter_facts
+from ringroad_lab.host.local import LocalHost
+
+
+@pytest.fixture
+def host() -> Iterator[LocalHost]:
+    made = LocalHost()
+    yield made
+    made.close()
+
+
+def test_a_process_that_computes_costs_time_and_one_that_waits_next_to_none(host: LocalHost) -> None:
+    busy = host.start("busy", ["python3", "-c", "while True: pass"])
+    quiet = host.start("quiet", ["sleep", "60"])
+    # An interval ends when the busy process has had some time: how long that takes is the machine's affair.
+    meter = ProcessCosts(host, [busy])
+
+    def until_it_ran() -> None:
+        for _ in range(10_000):
+            if meter.idle(0.01).run_s:
+                return
+
+    _, cost = meter.over(until_it_ran)
+    assert cost.run_s is not None
+    assert cost.run_s > 0
+    assert cost.wait_s is not None
+    assert cost.wait_s >= 0
+    assert cost.memory_bytes is not None
+    assert cost.memory_bytes > 1 << 20
+    waiting = ProcessCosts(host, [quiet]).idle(0.05)
+    assert waiting.run_s == 0.0
+    assert waiting.wait_ratio == 0.0
+
+
+def test_all_processes_and_threads_count_together(host: LocalHost) -> None:
+    processes = [host.start("sleep", ["sleep", "60"]) for _ in range(2)]
+    one, both = (ProcessCosts(host, some).idle(0.01).memory_bytes for some in (processes[:1], processes))
+    assert one is not None
+    assert both is not None
+    assert both > one
+
+
+def test_a_device_that_is_the_kernel_has_time_of_the_kernel_alone(host: LocalHost) -> None:
+    cost = ProcessCosts(host, [], counts_cycles=True).idle(0.01)
+    assert (cost.run_s, cost.wait_s, cost.cycles, cost.memory_bytes, cost.processors, cost.wait_ratio) == (None,) * 6
+    assert cost.kernel_s is not None
+    assert cost.kernel_s >= 0
+
+
+def test_a_process_that_ended_tells_no_cost(host: LocalHost) -> None:
+    process = host.start("sleep", ["sleep", "60"])
+    process.stop()
+    with pytest.raises(HostError, match="sleep tells no processor time"):
+        ProcessCosts(host, [process]).idle(0.01)
+
+
+def test_cycles_are_counted_where_the_machine_can(host: LocalHost) -> None:
+    can = counter_facts(host)["processor cycles"] == "yes"
+    busy = host.start("busy", ["python3", "-c", "while True: pass"])
+    cost = ProcessCosts(host, [busy], counts_cycles=True).idle(0.1)
+    assert (cost.cycles is not None) == can
+
+
+def test_cycles_are_those_that_perf_tells_at_the_end_of_each_interval(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perf = tmp_path / "perf"
+    lines = ("#!/bin/sh", "trap 'echo 5000,,cycles,1,100.00,,; exit 0' ALRM", "echo Events enabled", "sleep 60 & wait")
+    perf.write_text("\n".join((*lines, "")))
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    meter = ProcessCosts(host, [host.start("sleep", ["sleep", "60"])], counts_cycles=True)
+    assert [meter.idle(0.01).cycles for _ in range(2)] == [5000.0, 5000.0]
+    # One that ends at once, as where counting is not allowed, is no failure of the measurement.
+    perf.write_text("#!/bin/sh\necho Access is limited\nexit 255\n")
+    assert meter.idle(0.01).cycles is None
+
+
+@pytest.mark.parametrize(
+    ("said", "cycles"),
+    [
+        ("Events disabled\nEvents enabled\n123456,,cycles,1000,100.00,,\n", 123456.0),
+        ("77,,cycles:u,1000,100.00,,\n", 77.0),
+        ("<not supported>,,cycles,0,100.00,,\n", None),
+        ("<not counted>,,cycles,0,0.00,,\n", None),
+        ("Error: Access to performance monitoring is limited.\n", None),
+        ("", None),
+    ],
+)
+def test_what_perf_says_of_cycles(said: str, cycles: float | None) -> None:
+    assert read_cycles(said) == cycles
+
+
+def test_shares_of_an_interval() -> None:
+    cost = Cost(elapsed_s=2.0, run_s=1.0, wait_s=3.0)
+    assert cost.processors == 0.5
+    assert cost.wait_ratio == 0.75
