@@ -110,28 +110,6 @@ pub enum BenchError {
     /// A sample was taken but is not worth counting.
     #[error("the sample does not count: {0}")]
     Implausible(String),
-    /// A switch between guests cannot be measured with a guest that forwards on a CPU of its own.
-    #[error("the generator, the switch and the guest need a CPU each, and the process may use {allowed}")]
-    NoCpuForGuest {
-        /// CPUs allowed.
-        allowed: usize,
-    },
-    /// The generator around a switch could not do its part.
-    #[error("the generator could not {what}: {message}")]
-    Generator {
-        /// What it was to do.
-        what: &'static str,
-        /// What was in the way.
-        message: String,
-    },
-    /// Setting up a switch failed.
-    #[error("`{command}` failed: {message}")]
-    SetUp {
-        /// The command, or the request to the daemon.
-        command: String,
-        /// What it said.
-        message: String,
-    },
     /// A Ringroad worker reported a failure of its own.
     #[error("the {role} worker failed: {message}")]
     Worker {

@@ -9,8 +9,7 @@
 //! * [`contestant`] is what measures: Ringroad in [`ours`], everybody else in [`peers`].
 //! * `veth` is what contestants on network interfaces have in common: interfaces of each turn's own, one source, one ruler.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the JSON.
-//! * [`vm`] is another kind of comparison: switches between two guests, by the throughput without loss, latency and idle cost.
-//! * [`sze2`] is a third: DPDK's drivers over a capture card, by cycles for a frame.
+//! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles for a frame.
 //! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores it.
 //!
 //! Conventions: a rate is frames per second *received* at the end of the path, never frames offered; a
@@ -37,7 +36,6 @@ mod sockets;
 mod stop;
 pub mod sze2;
 mod veth;
-pub mod vm;
 pub mod worker;
 
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};

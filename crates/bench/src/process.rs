@@ -188,7 +188,7 @@ impl BenchProcess {
     /// other program disturbs it.
     pub(crate) fn thread_times_beside(&self, companion: &Self) -> ThreadTimes {
         let own = self.thread_times();
-        let companion_ns: u64 = companion.thread_times().0.values().map(|time| time.run_ns).sum();
+        let companion_ns: u64 = companion.thread_times().run_ns();
         let undisturbed =
             |time: SchedTime| SchedTime { wait_ns: time.wait_ns.saturating_sub(companion_ns), ..time };
         ThreadTimes(own.0.into_iter().map(|(thread, time)| (thread, undisturbed(time))).collect())
@@ -286,28 +286,6 @@ fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), Namespac
         unsafe { command.pre_exec(enter) };
     }
     Ok(())
-}
-
-/// Runs `program` with `arguments` and the additional `environment` in a network `namespace` to its end, for setting a switch up.
-/// Returns its command line.
-pub(crate) fn run_to_end(
-    namespace: &Namespace,
-    program: &str,
-    arguments: &[&str],
-    environment: &[(&str, &std::ffi::OsStr)],
-) -> Result<String, BenchError> {
-    let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-    let line = command_line(program.as_ref(), &words);
-    let failed = |message: String| BenchError::SetUp { command: line.clone(), message };
-    let mut command = Command::new(program);
-    command.args(&words).envs(environment.iter().copied());
-    start_in(&mut command, namespace)?;
-    end_with_caller(&mut command);
-    let output = command.output().map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-    }
-    Ok(line)
 }
 
 /// Processor time of a process.
@@ -484,16 +462,6 @@ mod tests {
         let mut process = std::thread::spawn(|| shell("exec sleep 1000")).join().unwrap();
         assert!(process.ended_within(Duration::from_secs(20)));
         assert_eq!(process.end().and_then(|status| status.signal()), Some(9));
-    }
-
-    #[test]
-    fn a_command_that_fails_is_shown_with_what_it_said() {
-        let run = |script| run_to_end(&Namespace::Current, "sh", &["-c", script], &[]);
-        assert_eq!(run("exit 0").unwrap(), r#"sh -c "exit 0""#);
-        assert_eq!(
-            run("echo no >&2; exit 1").unwrap_err().to_string(),
-            r#"`sh -c "echo no >&2; exit 1"` failed: no"#
-        );
     }
 
     #[test]

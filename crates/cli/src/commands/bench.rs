@@ -1,7 +1,6 @@
 //! `ringroad bench` and its workers.
 
 mod sze2;
-mod vm;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,8 +48,6 @@ pub(crate) struct Bench {
 /// A comparison of another kind.
 #[derive(Debug, Subcommand)]
 enum Comparison {
-    /// Compare switches between guests
-    Vm(vm::BenchVm),
     /// Compare DPDK's drivers over a capture card
     Sze2(sze2::BenchSze2),
 }
@@ -111,9 +108,6 @@ impl Bench {
     pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
         if let Some(Comparison::Sze2(sze2)) = &self.comparison {
             return sze2.run(output);
-        }
-        if let Some(Comparison::Vm(vm)) = &self.comparison {
-            return vm.run(output);
         }
         let profile = if self.full { Profile::Full } else { Profile::Quick };
         let paths: Vec<FramePath> = self.path.iter().flat_map(|path| path.frame_paths()).collect();
