@@ -117,7 +117,7 @@ pub struct ListReport {
 }
 
 /// A port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortReport {
     /// Full name.
     pub name: String,

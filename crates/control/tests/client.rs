@@ -1,6 +1,8 @@
 //! A program's end against daemons good and bad, each a thread behind a socket of its own.
 #![allow(clippy::unwrap_used)]
 
+mod opened;
+
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,13 +10,13 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use opened::opened;
 use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
-use ringroad_control::message::{ErrorKind, ErrorReply, OpenedPort, PortKind, PortWish};
+use ringroad_control::message::{ErrorKind, ErrorReply, PortWish};
 use ringroad_control::report::{ListReport, MacEntryReport, StartedBy};
 use ringroad_control::{
     Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
 };
-use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_getfd};
 
@@ -85,29 +87,6 @@ fn read_request(socket: &mut UnixStream) -> Request {
     decode_request(&body).unwrap()
 }
 
-fn opened(queue_count: u16) -> Reply {
-    let rings = |first: u32| (0..u32::from(queue_count)).map(|queue| 2 * queue + first).collect();
-    Reply::Opened(OpenedPort {
-        name: "vale0:a".to_owned(),
-        kind: PortKind::SwitchPort,
-        mode: "4 KiB pages".to_owned(),
-        driver: None,
-        notes: Vec::new(),
-        geometry: RegionGeometry::for_ports(1, queue_count, 64, 2048, 0).unwrap(),
-        placement: PortPlacement {
-            interface: 0,
-            tx_rings: rings(0),
-            rx_rings: rings(1),
-            slots: 64,
-            extra_buffers: 0,
-        },
-        peer_placement: None,
-        queue_count,
-        switch: Some("vale0".to_owned()),
-        switch_index: Some(1),
-    })
-}
-
 fn files(count: usize) -> Vec<OwnedFd> {
     (0..count).map(|_| tempfile::tempfile().unwrap().into()).collect()
 }
@@ -145,9 +124,9 @@ fn a_daemon_of_another_protocol_is_refused() {
 
 #[test]
 fn descriptors_of_an_opened_port_arrive_close_on_exec() {
-    let daemon = Daemon::answering(|_| (opened(16), files(33)));
+    let daemon = Daemon::answering(|_| (opened(16, "4 KiB pages"), files(33)));
     let (reply, descriptors) = daemon.connect().request(&open_request()).unwrap();
-    assert_eq!(reply, opened(16));
+    assert_eq!(reply, opened(16, "4 KiB pages"));
     assert_eq!(descriptors.len(), 33);
     for descriptor in &descriptors {
         assert!(fcntl_getfd(descriptor).unwrap().contains(FdFlags::CLOEXEC));
@@ -166,12 +145,12 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
     daemon.write_all(&encode_reply(&Reply::Done).unwrap()).unwrap();
     let files = files(3);
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    fd_passing::send(&daemon, &encode_reply(&opened(1)).unwrap(), &borrowed).unwrap();
+    fd_passing::send(&daemon, &encode_reply(&opened(1, "4 KiB pages")).unwrap(), &borrowed).unwrap();
 
     let (reply, descriptors) = connection.request(&Request::Reload).unwrap();
     assert_eq!((reply, descriptors.len()), (Reply::Done, 0));
     let (reply, descriptors) = connection.request(&open_request()).unwrap();
-    assert_eq!((reply, descriptors.len()), (opened(1), 3));
+    assert_eq!((reply, descriptors.len()), (opened(1, "4 KiB pages"), 3));
 }
 
 #[test]
@@ -335,7 +314,7 @@ fn a_wrong_number_of_descriptors_breaks_the_protocol() {
             read_request(&mut socket);
             let files = files(count);
             let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-            fd_passing::send(&socket, &encode_reply(&opened(1)).unwrap(), &borrowed).unwrap();
+            fd_passing::send(&socket, &encode_reply(&opened(1, "4 KiB pages")).unwrap(), &borrowed).unwrap();
             let _ = socket.read(&mut [0]);
         });
         let error = daemon.connect().request(&open_request()).unwrap_err();

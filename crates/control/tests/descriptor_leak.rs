@@ -1,39 +1,18 @@
 //! Alone in its process, so that the count of open descriptors is its own.
 #![allow(clippy::unwrap_used)]
 
+mod opened;
+
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use opened::opened;
 use ringroad_control::codec::{encode_reply, encode_request};
-use ringroad_control::message::{OpenedPort, PortKind};
 use ringroad_control::{Connection, Reply, Request, ServerConnection, fd_passing};
-use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-fn opened() -> Reply {
-    Reply::Opened(OpenedPort {
-        name: "vale0:a".to_owned(),
-        kind: PortKind::SwitchPort,
-        mode: String::new(),
-        driver: None,
-        notes: Vec::new(),
-        geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
-        placement: PortPlacement {
-            interface: 0,
-            tx_rings: vec![0],
-            rx_rings: vec![1],
-            slots: 64,
-            extra_buffers: 0,
-        },
-        peer_placement: None,
-        queue_count: 1,
-        switch: None,
-        switch_index: None,
-    })
 }
 
 /// A peer sends descriptors that the daemon does not want.
@@ -53,7 +32,7 @@ fn queued_at_the_daemon() {
     let file = tempfile::tempfile().unwrap();
     let before = open_descriptors();
     while !server.wants_write() {
-        server.send(&opened(), &[file.as_fd(); 3]);
+        server.send(&opened(1, ""), &[file.as_fd(); 3]);
     }
     assert_eq!(open_descriptors(), before + 3);
 }
@@ -79,7 +58,7 @@ fn no_path_leaks_a_descriptor() {
         unwanted_at_the_daemon();
         queued_at_the_daemon();
         unwanted_at_the_program(encode_reply(&Reply::Done).unwrap(), 2);
-        unwanted_at_the_program(encode_reply(&opened()).unwrap(), 33);
+        unwanted_at_the_program(encode_reply(&opened(1, "")).unwrap(), 33);
         unwanted_at_the_program(b"\x03\0\0\0???".to_vec(), 3);
         unwanted_at_the_program(u32::MAX.to_le_bytes().to_vec(), 3);
         assert_eq!(open_descriptors(), before);

@@ -1,17 +1,19 @@
 //! The daemon's end against peers that do as they please. Everything runs in one thread: nothing here may block.
 #![allow(clippy::unwrap_used)]
 
+mod opened;
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+use opened::opened;
 use ringroad_control::codec::{FrameDecoder, HEAD_BYTES, MAX_REPLY_BYTES, decode_reply, encode_request};
-use ringroad_control::message::{ErrorKind, OpenedPort, PortKind};
+use ringroad_control::message::ErrorKind;
 use ringroad_control::report::MacEntryReport;
 use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
 use ringroad_control::{Reply, Request, ServerConnection, fd_passing};
-use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
 /// A connection in which replies of a megabyte do not find room, whatever the machine's sockets are tuned to.
 fn pair() -> (UnixStream, ServerConnection) {
@@ -217,29 +219,6 @@ fn encode_reply_len(reply: &Reply) -> usize {
     ringroad_control::codec::encode_reply(reply).unwrap().len() - HEAD_BYTES
 }
 
-/// A port with one queue, in a reply of about `bytes` bytes.
-fn opened(bytes: usize) -> Reply {
-    Reply::Opened(OpenedPort {
-        name: "vale0:a".to_owned(),
-        kind: PortKind::SwitchPort,
-        mode: "x".repeat(bytes),
-        driver: None,
-        notes: Vec::new(),
-        geometry: RegionGeometry::for_ports(1, 1, 64, 2048, 0).unwrap(),
-        placement: PortPlacement {
-            interface: 0,
-            tx_rings: vec![0],
-            rx_rings: vec![1],
-            slots: 64,
-            extra_buffers: 0,
-        },
-        peer_placement: None,
-        queue_count: 1,
-        switch: None,
-        switch_index: None,
-    })
-}
-
 /// Sends `reply` with three descriptors, which are closed at this side at once.
 fn send_with_descriptors(server: &mut ServerConnection, reply: &Reply) {
     let files: Vec<_> = (0..3).map(|_| tempfile::tempfile().unwrap()).collect();
@@ -264,7 +243,7 @@ fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
     let first = long_reply(1 << 20);
     server.send(&first, &[]);
     assert!(server.wants_write());
-    send_with_descriptors(&mut server, &opened(0));
+    send_with_descriptors(&mut server, &opened(1, ""));
     assert_eq!(drain(&peer, &mut server, HEAD_BYTES + encode_reply_len(&first)), 0);
     assert_eq!(drain(&peer, &mut server, 1), 3);
     assert!(!server.wants_write());
@@ -273,7 +252,7 @@ fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
 #[test]
 fn descriptors_of_a_reply_sent_in_pieces_arrive_once() {
     let (peer, mut server) = pair();
-    let long = opened(1 << 20);
+    let long = opened(1, &"x".repeat(1 << 20));
     let bytes = HEAD_BYTES + encode_reply_len(&long);
     // The first begins at once and the second waits in the queue before it begins; both end in the queue.
     send_with_descriptors(&mut server, &long);

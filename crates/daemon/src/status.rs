@@ -243,9 +243,6 @@ fn device_port_report(ports: &Ports, name: &str, port: &DevicePort) -> Result<Po
         name: name.to_owned(),
         kind: port.device.capabilities.driver.to_owned(),
         mode: port.device.capabilities.mode.clone(),
-        switch: None,
-        index: None,
-        persistent: false,
         bound: true,
         owner: Some(owner_report(&port.owner)),
         queues: port.sizes.queues,
@@ -256,6 +253,7 @@ fn device_port_report(ports: &Ports, name: &str, port: &DevicePort) -> Result<Po
         notes: port.device.notes.clone(),
         link: link_report(&port.device),
         peer: peer_report(&port.device),
+        ..PortReport::default()
     })
 }
 
@@ -265,19 +263,13 @@ fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport
         name,
         kind: "pipe".to_owned(),
         mode: "frames pass between the programs, not through the daemon".to_owned(),
-        switch: None,
-        index: None,
-        persistent: false,
         bound: owner.is_some(),
         owner: owner.map(owner_report),
         queues: pipe.sizes.queues,
         slots: pipe.sizes.slots,
         buffer_bytes: pipe.sizes.buffer_bytes,
         counters: filled_report(&pipe.pipe.filled(side.other()), &pipe.pipe.filled(side)),
-        error: None,
-        notes: Vec::new(),
-        link: None,
-        peer: None,
+        ..PortReport::default()
     }
 }
 

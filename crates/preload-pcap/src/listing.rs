@@ -164,20 +164,13 @@ mod tests {
         let report = PortReport {
             name: name.into(),
             kind: "shm".into(),
-            mode: String::new(),
-            switch: None,
-            index: None,
             persistent: false,
             bound: true,
             owner: None,
             queues: 1,
             slots: 4,
             buffer_bytes: 64,
-            counters: ringroad::control::report::CounterReport::default(),
-            error: None,
-            notes: Vec::new(),
-            link: None,
-            peer: None,
+            ..PortReport::default()
         };
         listed(&report).unwrap()
     }

@@ -165,13 +165,17 @@ pub(super) trait Setup {
     /// The processes in the order of starting, each ready before the next starts. Sockets lie in `folder`.
     fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch>;
     /// Ports of the last or first process whose frames count.
-    fn counted_ports(&self) -> u16;
+    fn counted_ports(&self) -> u16 {
+        1
+    }
     /// Which of their frames.
     fn counter(&self) -> PortCounter {
         PortCounter::Received
     }
     /// Whether the process started first counts (else the last).
-    fn first_process_counts(&self) -> bool;
+    fn first_process_counts(&self) -> bool {
+        true
+    }
 }
 
 /// A set-up of testpmd processes as a contestant.

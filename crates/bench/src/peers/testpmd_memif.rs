@@ -57,12 +57,4 @@ impl Setup for MemifPair {
             },
         ]
     }
-
-    fn counted_ports(&self) -> u16 {
-        1
-    }
-
-    fn first_process_counts(&self) -> bool {
-        true
-    }
 }

@@ -48,10 +48,6 @@ impl Setup for Null {
     fn counted_ports(&self) -> u16 {
         2
     }
-
-    fn first_process_counts(&self) -> bool {
-        true
-    }
 }
 
 /// A generator that sends to a `net_null` port which receives nothing.
@@ -82,15 +78,7 @@ impl Setup for NullGenerator {
         }]
     }
 
-    fn counted_ports(&self) -> u16 {
-        1
-    }
-
     fn counter(&self) -> PortCounter {
         PortCounter::Sent
-    }
-
-    fn first_process_counts(&self) -> bool {
-        true
     }
 }

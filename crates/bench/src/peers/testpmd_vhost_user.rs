@@ -52,12 +52,4 @@ impl Setup for VhostUserPair {
             },
         ]
     }
-
-    fn counted_ports(&self) -> u16 {
-        1
-    }
-
-    fn first_process_counts(&self) -> bool {
-        true
-    }
 }

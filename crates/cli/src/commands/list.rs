@@ -96,7 +96,7 @@ fn state(port: &PortReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_control::report::{CounterReport, Owner};
+    use ringroad_control::report::Owner;
 
     use super::*;
 
@@ -113,11 +113,7 @@ mod tests {
             queues: 1,
             slots: 1024,
             buffer_bytes: 2048,
-            counters: CounterReport::default(),
-            error: None,
-            notes: Vec::new(),
-            link: None,
-            peer: None,
+            ..PortReport::default()
         }
     }
 

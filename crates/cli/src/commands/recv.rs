@@ -12,7 +12,7 @@ use super::r#gen::summary::{counts, delay};
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
+use crate::output::rates::{grouped, reconnections, totals};
 use crate::port_argument::PortArgument;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
@@ -105,17 +105,7 @@ fn check() -> Result<Check, Failure> {
 }
 
 fn text(summary: &ReceiveSummary) -> String {
-    let mut lines = vec![
-        format!(
-            "{}: {} frames, {} bytes in {:.3} s: {}",
-            summary.port,
-            grouped(summary.frames),
-            grouped(summary.bytes),
-            summary.seconds,
-            traffic_rate(&summary.rate)
-        ),
-        format!("  {CONVENTION}"),
-    ];
+    let mut lines = totals(&summary.port, summary.frames, summary.bytes, summary.seconds, &summary.rate);
     lines.extend(reconnections(&summary.reconnections));
     if let Some(test) = &summary.test_frames {
         let streams = &test.streams;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::arguments::{Global, PortSizes, RunLimits};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::rates::{CONVENTION, grouped, reconnections, traffic_rate};
+use crate::output::rates::{grouped, reconnections, totals};
 use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
@@ -389,17 +389,7 @@ fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
 }
 
 fn text(summary: &Summary) -> String {
-    let mut lines = vec![
-        format!(
-            "{}: {} frames, {} bytes in {:.3} s: {}",
-            summary.port,
-            grouped(summary.frames),
-            grouped(summary.bytes),
-            summary.seconds,
-            traffic_rate(&summary.rate)
-        ),
-        format!("  {CONVENTION}"),
-    ];
+    let mut lines = totals(&summary.port, summary.frames, summary.bytes, summary.seconds, &summary.rate);
     if let Some(error) = &summary.timing_error {
         lines.push(format!(
             "  behind the schedule by {:.0} ns on average, {} ns at the 99th percentile, {} ns at most",

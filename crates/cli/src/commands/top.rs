@@ -292,9 +292,6 @@ mod tests {
         PortReport {
             name: "vale0:a".into(),
             kind: "shm".into(),
-            mode: String::new(),
-            switch: None,
-            index: None,
             persistent: false,
             bound: true,
             owner: None,
@@ -302,10 +299,7 @@ mod tests {
             slots: 1024,
             buffer_bytes: 2048,
             counters,
-            error: None,
-            notes: Vec::new(),
-            link: None,
-            peer: None,
+            ..PortReport::default()
         }
     }
 

@@ -35,6 +35,15 @@ pub(crate) fn traffic_rate(rate: &TrafficRate) -> String {
     format!("{}, {:.3} Gbit/s L2, {:.3} Gbit/s L1", frame_rate(rate.rate_fps), rate.l2_gbps, rate.l1_gbps)
 }
 
+/// What passed a port, and what the rates count.
+pub(crate) fn totals(port: &str, frames: u64, bytes: u64, seconds: f64, rate: &TrafficRate) -> Vec<String> {
+    let (frames, bytes) = (grouped(frames), grouped(bytes));
+    vec![
+        format!("{port}: {frames} frames, {bytes} bytes in {seconds:.3} s: {}", traffic_rate(rate)),
+        format!("  {CONVENTION}"),
+    ]
+}
+
 /// A span of time in ns, in the unit that fits.
 pub(crate) fn span(span_ns: f64) -> String {
     match span_ns {

@@ -44,8 +44,6 @@ impl NetmapPort {
             name: key.to_string(),
             kind: kind.to_owned(),
             mode: mode.to_owned(),
-            switch: None,
-            index: None,
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
             bound: user.is_some(),
             // Whoever made it has it for as long as it is there, bound or not.
@@ -59,10 +57,7 @@ impl NetmapPort {
                 }
                 _ => CounterReport::default(),
             },
-            error: None,
-            notes: Vec::new(),
-            link: None,
-            peer: None,
+            ..PortReport::default()
         };
         let of_wire = |report: PortReport, wire: WireId| -> Result<PortReport, FabricError> {
             let [program, outside] = fabric.wire_counters(wire).unwrap_or_default();

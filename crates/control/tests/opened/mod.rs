@@ -1,0 +1,29 @@
+//! The daemon's reply to a program that opens a port.
+
+use ringroad_control::Reply;
+use ringroad_control::message::{OpenedPort, PortKind};
+use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
+
+/// A port of `queue_count` queues, with `mode` as its words for people.
+pub fn opened(queue_count: u16, mode: &str) -> Reply {
+    let rings = |first: u32| (0..u32::from(queue_count)).map(|queue| 2 * queue + first).collect();
+    Reply::Opened(OpenedPort {
+        name: "vale0:a".to_owned(),
+        kind: PortKind::SwitchPort,
+        mode: mode.to_owned(),
+        driver: None,
+        notes: Vec::new(),
+        geometry: RegionGeometry::for_ports(1, queue_count, 64, 2048, 0).unwrap(),
+        placement: PortPlacement {
+            interface: 0,
+            tx_rings: rings(0),
+            rx_rings: rings(1),
+            slots: 64,
+            extra_buffers: 0,
+        },
+        peer_placement: None,
+        queue_count,
+        switch: None,
+        switch_index: None,
+    })
+}
