@@ -8,7 +8,7 @@ use ringroad_tests::szedata_plugin::SzedataPlugin;
 use serde_json::Value;
 
 #[test]
-fn drivers_are_measured_beside_each_other_and_the_report_says_all_of_it() {
+fn the_report_compares_all_sze2_drivers() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let folder = tempfile::tempdir().unwrap();
     let chart = folder.path().join("chart.svg");

@@ -24,7 +24,7 @@ fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn paced_frames_arrive_without_loss_and_the_account_is_exact() {
+fn paced_frames_all_arrive_and_the_counts_are_exact() {
     let daemon = Daemon::start();
     let (receiver, lines) =
         start(daemon.ringroad(&["--json", "recv", "vale0:b@slots=4096", "--count", "4000", "--check"]));
@@ -52,7 +52,7 @@ fn at_full_speed_every_frame_is_received_or_dropped_by_cause() {
 }
 
 #[test]
-fn a_capture_replayed_is_recorded_frame_by_frame() {
+fn a_replayed_capture_is_recorded_frame_by_frame() {
     let daemon = Daemon::start();
     let source = daemon.folder().join("source.pcapng");
     let written = write_capture(&source, 3000);
@@ -82,7 +82,7 @@ fn a_capture_replayed_is_recorded_frame_by_frame() {
 }
 
 #[test]
-fn what_tcpdump_reads_is_what_was_sent() {
+fn tcpdump_reads_the_sent_frames() {
     let daemon = Daemon::start();
     let record = daemon.folder().join("record.pcap").display().to_string();
     let (recorder, _lines) =
@@ -120,7 +120,7 @@ fn a_forwarder_joins_two_switches() {
 }
 
 #[test]
-fn a_full_disk_under_a_capture_is_an_error_and_keeps_whole_frames() {
+fn a_full_disk_ends_a_capture_with_an_error_and_whole_frames() {
     let daemon = Daemon::start();
     let disk = daemon.folder().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -188,7 +188,7 @@ fn bad_files_and_names_are_clear_errors() {
 }
 
 #[test]
-fn a_device_on_a_switch_records_what_is_flooded_to_it() {
+fn a_device_on_a_switch_records_flooded_frames() {
     let daemon = Daemon::start();
     let record = daemon.folder().join("tap.pcapng");
     let device = format!("pcap:out={}", record.display());
@@ -200,7 +200,7 @@ fn a_device_on_a_switch_records_what_is_flooded_to_it() {
 }
 
 #[test]
-fn the_daemon_starts_on_demand_and_stops_when_told() {
+fn the_daemon_starts_on_demand_and_stops_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("r.sock");
     let ringroad = |arguments: &[&str]| {

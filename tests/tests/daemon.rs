@@ -14,7 +14,7 @@ use ringroad_tests::network::finished;
 use rustix::process::Signal;
 
 #[test]
-fn three_programs_on_a_switch_exchange_frames_and_all_are_accounted_for() {
+fn all_frames_between_three_programs_on_a_switch_are_counted() {
     let daemon = Daemon::start();
     let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
     send(&mut b, &numbered(station(1), station(2), 7, 60));
@@ -90,7 +90,7 @@ fn jumbo_frames_cross_between_workers() {
 }
 
 #[test]
-fn a_name_in_use_is_refused_and_free_again_when_its_program_is_killed() {
+fn a_used_name_is_refused_until_its_program_is_killed() {
     let daemon = Daemon::start();
     let mut child =
         daemon.ringroad(&["--json", "recv", "vale0:x"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -111,7 +111,7 @@ fn a_name_in_use_is_refused_and_free_again_when_its_program_is_killed() {
 }
 
 #[test]
-fn a_program_in_a_wait_learns_that_the_daemon_died() {
+fn a_waiting_program_notices_the_daemons_death() {
     let mut daemon = Daemon::start();
     let mut waiting = daemon.open("vale0:a");
     let mut busy = daemon.open("vale0:b");
@@ -130,7 +130,7 @@ fn a_program_in_a_wait_learns_that_the_daemon_died() {
 }
 
 #[test]
-fn no_daemon_is_a_clear_error_where_none_may_be_started() {
+fn a_missing_daemon_is_a_clear_error_where_none_may_be_started() {
     let daemon = Daemon::start();
     let mut options = daemon.options();
     options.socket = Some(daemon.folder().join("nobody.sock"));
@@ -139,7 +139,7 @@ fn no_daemon_is_a_clear_error_where_none_may_be_started() {
 }
 
 #[test]
-fn a_stop_ends_the_daemon_in_order_and_clears_the_socket() {
+fn a_stopped_daemon_removes_its_socket() {
     for by_signal in [false, true] {
         let mut daemon = Daemon::start();
         let mut port = daemon.open("vale0:a");
@@ -155,7 +155,7 @@ fn a_stop_ends_the_daemon_in_order_and_clears_the_socket() {
 }
 
 #[test]
-fn a_reload_changes_what_changed_and_drops_no_frame_elsewhere() {
+fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
     let keep = "[[port]]\nname = \"vale0:keep\"\nslots = 2048\n";
     let daemon = Daemon::with_config(&format!("{keep}[[port]]\nname = \"vale0:old\"\n"));
     let mut a = daemon.open("vale0:a@slots=2048");
@@ -203,7 +203,7 @@ fn a_reload_changes_what_changed_and_drops_no_frame_elsewhere() {
 }
 
 #[test]
-fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
+fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     let daemon = Daemon::start();
     let attach = Request::Attach {
         name: "vale0:p".into(),
@@ -233,7 +233,7 @@ fn a_persistent_port_counts_what_comes_while_nobody_has_it() {
 }
 
 #[test]
-fn a_pipe_between_two_attachments_never_passes_the_daemon() {
+fn a_pipe_between_two_attachments_bypasses_the_daemon() {
     let daemon = Daemon::start();
     let mut a = daemon.open("x{1");
     let mut b = daemon.open("x}1");
@@ -273,7 +273,7 @@ fn an_idle_daemon_with_ten_ports_sleeps_and_wakes_for_traffic() {
 }
 
 #[test]
-fn another_user_is_let_in_by_socket_mode_and_rules_only() {
+fn only_socket_mode_and_rules_admit_another_user() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     assert!(
@@ -391,7 +391,7 @@ fn ports_that_share_a_region_exchange_buffers_across_switches() {
 }
 
 #[test]
-fn queues_of_a_port_may_be_served_by_threads_of_their_own() {
+fn each_queue_of_a_port_can_have_its_own_thread() {
     let daemon = Daemon::with_config("[workers]\ncount = 2\n");
     let mut source = daemon.open("vale0:a@queues=4");
     let sink = daemon.open("vale0:b@queues=4");

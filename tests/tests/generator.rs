@@ -59,7 +59,7 @@ fn assert_good(record: &str, field: &str, copies: usize) {
 }
 
 #[test]
-fn what_is_sent_is_measured_at_the_other_end() {
+fn the_far_end_measures_the_sent_frames() {
     let daemon = Daemon::start();
     let output = run(daemon.ringroad(&[
         "--json",
@@ -127,7 +127,7 @@ fn tshark_finds_every_header_and_checksum_right() {
 }
 
 #[test]
-fn sizes_of_an_imix_have_their_shares_and_flows_their_number() {
+fn imix_sizes_have_their_shares_and_flows_their_number() {
     let daemon = Daemon::start();
     let imix = generated(&daemon, "imix.pcap", 1200, &["--size", "imix"]);
     let sizes = fields(&imix, &["frame.len"]);
@@ -184,7 +184,7 @@ fn a_trial_passes_fails_and_is_invalid() {
 }
 
 #[test]
-fn a_plan_says_the_same_as_arguments_do() {
+fn a_plan_means_the_same_as_arguments() {
     let daemon = Daemon::start();
     let shown = run(daemon.ringroad(&[
         "gen",
@@ -210,7 +210,7 @@ fn a_plan_says_the_same_as_arguments_do() {
 }
 
 #[test]
-fn an_interrupted_generator_tells_what_it_did() {
+fn an_interrupted_generator_reports_its_results() {
     let daemon = Daemon::start();
     let (generator, lines) = start(daemon.ringroad(&[
         "--json",

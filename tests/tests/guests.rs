@@ -102,7 +102,7 @@ fn assert_joined(daemon: &Daemon, sender: &mut Port, receiver: &mut Port, count:
 }
 
 #[test]
-fn two_virtual_machines_reach_each_other_and_a_file_is_the_same_at_the_other_end() {
+fn two_virtual_machines_exchange_a_file_unchanged() {
     let daemon = Daemon::start();
     start_guests(
         &daemon,
@@ -169,7 +169,7 @@ fn a_virtual_machine_as_a_bridge_joins_two_switches() {
 }
 
 #[test]
-fn a_guest_ends_with_its_command_and_what_it_left_goes_with_the_next() {
+fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
     let daemon = Daemon::start();
     let script = daemon.folder().join("script");
     std::fs::write(&script, "ip link show eth0 >/dev/null && echo from the guest; exit 3\n").unwrap();
@@ -190,7 +190,7 @@ fn a_guest_ends_with_its_command_and_what_it_left_goes_with_the_next() {
 }
 
 #[test]
-fn a_terminal_is_on_the_console_until_it_leaves_and_the_guest_ends_with_it() {
+fn a_guest_ends_when_its_terminal_leaves_the_console() {
     let daemon = Daemon::start();
     let mut vm = command(&daemon, &["vm", "t", "--port", "vale0:t"]);
     let mut vm = vm.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -206,7 +206,7 @@ fn a_terminal_is_on_the_console_until_it_leaves_and_the_guest_ends_with_it() {
 }
 
 #[test]
-fn a_guest_that_does_not_come_up_is_told_and_leaves_nothing() {
+fn a_guest_that_does_not_start_is_reported_and_leaves_nothing() {
     let daemon = Daemon::start();
     let slow =
         command(&daemon, &["vm", "g", "--port", "vale0:g", "--boot-timeout", "0.01"]).output().unwrap();
@@ -287,7 +287,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
 }
 
 #[test]
-fn a_killed_container_is_cleaned_up_after() {
+fn the_remains_of_a_killed_container_are_removed() {
     if !is_root() {
         return;
     }

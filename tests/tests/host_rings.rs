@@ -90,7 +90,7 @@ fn only_the_other_port_is_let_through(site: &Site) {
 }
 
 #[test]
-fn a_firewall_stands_between_host_and_wire_while_both_keep_their_connections() {
+fn host_and_wire_keep_their_connections_through_a_firewall() {
     if !is_root() {
         return;
     }
@@ -138,7 +138,7 @@ fn iperf_runs_through_the_firewall() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_the_host_its_interface() {
+fn the_host_keeps_its_interface_when_the_daemon_is_killed() {
     if !is_root() {
         return;
     }
@@ -171,7 +171,7 @@ fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
 }
 
 #[test]
-fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
+fn refusing_the_host_stack_beside_generic_xdp_names_a_remedy() {
     if !is_root() {
         return;
     }
@@ -200,7 +200,7 @@ fn the_host_stack_beside_generic_xdp_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_host_on_a_switch_and_the_careless_end_of_its_veth_talk_tcp() {
+fn a_host_on_a_switch_talks_tcp_to_a_veth_that_skips_checksums() {
     if !is_root() {
         return;
     }
@@ -216,7 +216,7 @@ fn a_host_on_a_switch_and_the_careless_end_of_its_veth_talk_tcp() {
 }
 
 #[test]
-fn an_interface_that_the_host_uses_is_taken_from_it_only_where_that_is_said() {
+fn an_interface_in_use_is_taken_from_the_host_only_on_request() {
     if !is_root() {
         return;
     }
@@ -244,7 +244,7 @@ fn an_interface_that_the_host_uses_is_taken_from_it_only_where_that_is_said() {
 }
 
 #[test]
-fn the_host_stacks_side_stays_as_long_as_somebody_has_the_interface() {
+fn the_host_port_stays_while_the_interface_is_open() {
     if !is_root() {
         return;
     }

@@ -115,7 +115,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
 }
 
 #[test]
-fn an_eventfd_that_its_program_made_blocking_and_full_holds_up_no_worker() {
+fn a_blocking_full_eventfd_delays_no_worker() {
     let daemon = Daemon::start();
     let attacker = RawPort::open(&daemon, "vale0:attacker");
     let mut sender = daemon.open("vale0:sender");
@@ -133,7 +133,7 @@ fn an_eventfd_that_its_program_made_blocking_and_full_holds_up_no_worker() {
 }
 
 #[test]
-fn an_eventfd_that_one_end_of_a_pipe_made_blocking_and_full_does_not_hold_up_the_other() {
+fn a_blocking_full_eventfd_of_one_pipe_end_does_not_delay_the_other() {
     let daemon = Daemon::start();
     let attacker = RawPort::open(&daemon, "x}1");
     attacker.lie_in_wait();
@@ -174,7 +174,7 @@ impl RawClient {
 }
 
 #[test]
-fn a_client_that_leaves_its_replies_unread_harms_nobody_and_finds_them_later() {
+fn a_client_with_unread_replies_harms_no_other_and_gets_them_later() {
     let daemon = Daemon::start();
     let mut silent = RawClient::connect(&daemon);
     silent.socket.set_nonblocking(true).unwrap();
@@ -202,7 +202,7 @@ fn a_client_that_leaves_its_replies_unread_harms_nobody_and_finds_them_later() {
 }
 
 #[test]
-fn a_flood_of_requests_leaves_others_their_answers_and_loses_none() {
+fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
     let daemon = Daemon::start();
     let port = daemon.open("vale0:a");
     let count = 100_000;
@@ -266,7 +266,7 @@ fn open_daemon(launcher: &[&str], config: &str) -> Daemon {
 }
 
 #[test]
-fn strangers_take_neither_each_others_places_nor_those_of_administrators_nor_the_log() {
+fn strangers_exhaust_neither_connections_nor_the_log() {
     if !is_root() {
         return;
     }
@@ -296,7 +296,7 @@ fn strangers_take_neither_each_others_places_nor_those_of_administrators_nor_the
 }
 
 #[test]
-fn administrators_get_in_where_all_descriptors_are_taken_and_ports_go_on() {
+fn administrators_connect_when_all_descriptors_are_taken() {
     if !is_root() {
         return;
     }

@@ -10,7 +10,7 @@ use ringroad_tests::site::{MECHANISMS, Site, host};
 use rustix::process::Signal;
 
 #[test]
-fn names_of_what_is_not_there_are_clear_errors() {
+fn names_of_missing_devices_are_clear_errors() {
     if !is_root() {
         return;
     }
@@ -83,7 +83,7 @@ fn an_interface_that_vanishes_stops_its_port_only() {
 }
 
 #[test]
-fn a_program_learns_that_its_interface_has_vanished() {
+fn a_program_notices_that_its_interface_vanished() {
     if !is_root() {
         return;
     }
@@ -101,7 +101,7 @@ fn a_program_learns_that_its_interface_has_vanished() {
 }
 
 #[test]
-fn an_interface_set_down_and_up_again_goes_on_where_it_was() {
+fn an_interface_set_down_and_up_again_keeps_its_port() {
     if !is_root() {
         return;
     }
@@ -125,7 +125,7 @@ fn an_interface_set_down_and_up_again_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_port_taken_off_and_put_back_under_traffic_goes_on_with_every_frame_counted() {
+fn a_port_reattached_under_traffic_counts_every_frame() {
     if !is_root() {
         return;
     }
@@ -146,7 +146,7 @@ fn a_port_taken_off_and_put_back_under_traffic_goes_on_with_every_frame_counted(
 }
 
 #[test]
-fn an_interface_that_another_program_holds_is_refused_until_that_lets_go() {
+fn an_interface_is_refused_while_another_program_holds_it() {
     if !is_root() {
         return;
     }
@@ -214,7 +214,7 @@ fn a_limit_of_locked_memory_is_named() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_attached() {
+fn a_killed_daemon_leaves_no_program_on_interfaces() {
     if !is_root() {
         return;
     }

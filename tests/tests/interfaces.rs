@@ -80,7 +80,7 @@ fn mechanisms_mix_on_one_switch_with_taps_made_in_namespaces() {
 }
 
 #[test]
-fn an_interface_named_alone_gets_the_best_mechanism_and_says_why_not_a_better_one() {
+fn an_interface_gets_the_best_mechanism_and_the_reason_for_it() {
     if !is_root() {
         return;
     }
@@ -154,7 +154,7 @@ fn flows_over_several_queues_all_arrive() {
 }
 
 #[test]
-fn ports_that_share_a_region_pass_buffers_on_and_either_may_go_first() {
+fn either_of_two_ports_that_share_a_region_may_close_first() {
     if !is_root() {
         return;
     }
@@ -195,7 +195,7 @@ fn carry(from: &mut Port, to: &mut Port, own: [u8; 6], round: usize) {
 }
 
 #[test]
-fn a_program_has_an_interface_to_itself() {
+fn a_program_has_exclusive_use_of_an_interface() {
     if !is_root() {
         return;
     }
@@ -254,7 +254,7 @@ fn a_host_stack_stays_reachable_through_the_switch() {
 }
 
 #[test]
-fn an_interface_is_the_one_where_the_program_runs_and_not_where_the_daemon_does() {
+fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
     if !is_root() {
         return;
     }
@@ -289,7 +289,7 @@ fn an_interface_is_the_one_where_the_program_runs_and_not_where_the_daemon_does(
 }
 
 #[test]
-fn where_a_program_runs_must_be_seen_before_an_interface_is_taken() {
+fn an_interface_is_refused_to_a_program_of_unknown_namespace() {
     if !is_root() {
         return;
     }
@@ -324,7 +324,7 @@ fn a_pipe_in_the_place_of_a_namespace_does_not_stop_the_daemon() {
 }
 
 #[test]
-fn a_name_that_no_interface_has_makes_a_port_for_programs_only_where_that_is_said() {
+fn an_interface_name_makes_a_program_port_only_on_request() {
     let daemon = Daemon::start();
     let why = refusal(&mut daemon.ringroad(&["attach", "vale0:eth99"]));
     assert!(why.contains("no interface eth99") && why.contains("--for-program"), "{why}");
@@ -334,7 +334,7 @@ fn a_name_that_no_interface_has_makes_a_port_for_programs_only_where_that_is_sai
 }
 
 #[test]
-fn frames_that_a_virtual_peer_left_unfinished_arrive_finished() {
+fn unfinished_frames_of_a_virtual_peer_arrive_finished() {
     if !is_root() {
         return;
     }

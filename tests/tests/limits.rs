@@ -103,7 +103,7 @@ fn open_to_all(limits: &str) -> Daemon {
 }
 
 #[test]
-fn what_is_counted_is_what_programs_can_touch_and_all_of_it_comes_back() {
+fn all_memory_that_programs_can_touch_is_counted_and_returned() {
     let daemon = Daemon::start();
     let (mut expected, mut kept) = (0, Vec::new());
     let mut native = Program::connect(&daemon);
@@ -143,7 +143,7 @@ fn what_is_counted_is_what_programs_can_touch_and_all_of_it_comes_back() {
 }
 
 #[test]
-fn memory_beyond_the_limit_is_refused_whatever_asks_for_it() {
+fn every_request_for_memory_beyond_the_limit_is_refused() {
     let daemon = Daemon::with_config("[limits]\nshared_memory_mib = 64\n");
     let mut program = Program::connect(&daemon);
     let large =
@@ -169,7 +169,7 @@ fn memory_beyond_the_limit_is_refused_whatever_asks_for_it() {
 }
 
 #[test]
-fn a_binding_gets_no_more_extra_buffers_than_are_linked_in_no_time() {
+fn extra_buffers_of_a_binding_are_bounded() {
     let daemon = Daemon::start();
     let mut program = Program::connect(&daemon);
     let mut device = Program::connect(&daemon);
@@ -187,7 +187,7 @@ fn a_binding_gets_no_more_extra_buffers_than_are_linked_in_no_time() {
 }
 
 #[test]
-fn one_users_share_is_bounded_by_key_and_leaves_the_rest_to_others() {
+fn each_limit_of_a_user_leaves_the_rest_to_others() {
     let limits = "shared_memory_mib = 64\nuser_shared_memory_mib = 2\nuser_switches = 3\nuser_ports_of_switch = 4\n\
                   user_ports = 6\nuser_queues = 12\nuser_pipes = 2\n";
     let tiny = PortWish { slots: Some(4), buffer_bytes: Some(64), ..small() };
@@ -222,7 +222,7 @@ fn one_users_share_is_bounded_by_key_and_leaves_the_rest_to_others() {
 }
 
 #[test]
-fn a_users_netmap_ports_are_bounded_like_any_others() {
+fn a_users_netmap_ports_count_towards_the_limits() {
     let daemon = open_to_all("user_shared_memory_mib = 40\nuser_ports_of_switch = 2\nuser_pipes = 1\n");
     let mut user = Program::connect_as(&daemon, NOBODY);
     let mut devices: Vec<Program> = (0..8).map(|_| Program::connect_as(&daemon, NOBODY)).collect();
@@ -263,7 +263,7 @@ fn limit_descriptors(daemon: &Daemon, more: u64) -> Rlimit {
 }
 
 #[test]
-fn a_port_for_which_descriptors_run_out_leaves_nothing() {
+fn a_port_that_fails_for_lack_of_descriptors_leaves_nothing() {
     let daemon = Daemon::start();
     let wish = PortWish { queues: Some(2), ..small() };
     let mut refused = 0;

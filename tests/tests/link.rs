@@ -142,7 +142,7 @@ fn add_tagged(station: &NetworkNamespace, address: &str) -> bool {
 }
 
 #[test]
-fn an_address_is_leased_across_the_switch() {
+fn a_dhcp_address_is_leased_across_the_switch() {
     if !is_root() {
         return;
     }
@@ -167,7 +167,7 @@ fn an_address_is_leased_across_the_switch() {
 }
 
 #[test]
-fn tcpdump_in_a_namespace_sees_what_a_capture_on_the_switch_sees() {
+fn tcpdump_in_a_namespace_and_a_capture_on_the_switch_see_the_same() {
     const FRAMES: usize = 1000;
     if !is_root() {
         return;
@@ -275,7 +275,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
 }
 
 #[test]
-fn a_user_without_rights_is_told_so_and_a_deleted_namespace_can_be_replaced() {
+fn missing_rights_are_named_and_a_deleted_namespace_is_replaced() {
     if !is_root() {
         return;
     }

@@ -140,7 +140,7 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
 }
 
 #[test]
-fn a_testpmd_that_is_killed_in_full_flow_comes_back() {
+fn a_testpmd_killed_under_traffic_reconnects() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -171,7 +171,7 @@ fn a_testpmd_that_is_killed_in_full_flow_comes_back() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_in_full_flow_finds_its_testpmd_again() {
+fn a_daemon_killed_under_traffic_reconnects_to_testpmd() {
     if !Testpmd::is_installed() {
         return;
     }

@@ -65,7 +65,7 @@ fn netmap_programs_pass_every_frame_in_order_over_a_pipe() {
 }
 
 #[test]
-fn a_netmap_program_receives_from_one_port_of_a_switch_what_it_sends_to_another() {
+fn a_netmap_program_passes_frames_between_two_ports_of_a_switch() {
     for calls in ["sync", "poll"] {
         let daemon = Daemon::start();
         let mut worker =

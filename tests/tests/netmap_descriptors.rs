@@ -60,6 +60,6 @@ fn a_binding_lasts_as_long_as_its_last_copy_or_mapping() {
 }
 
 #[test]
-fn threads_and_forks_may_do_all_of_it_at_once() {
+fn threads_and_forks_may_use_devices_at_the_same_time() {
     run("threads");
 }

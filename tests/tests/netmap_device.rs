@@ -51,7 +51,7 @@ fn a_switch_takes_frames_at_once_and_delivers_by_address() {
 }
 
 #[test]
-fn pipes_pass_whole_slots_and_drop_nothing() {
+fn pipes_pass_whole_slots_and_drop_no_frame() {
     passes(&Daemon::start(), &[], "pipes", &[]);
 }
 
@@ -61,7 +61,7 @@ fn several_bindings_share_rings_and_memory_by_netmaps_rules() {
 }
 
 #[test]
-fn monitors_see_what_passes_and_hold_nobody_up() {
+fn monitors_see_all_frames_and_delay_no_program() {
     passes(&Daemon::start(), &[], "monitors", &[]);
 }
 
@@ -76,22 +76,22 @@ fn programs_of_the_older_interface_are_served() {
 }
 
 #[test]
-fn the_sync_loop_serves_indexes_in_the_programs_memory() {
+fn the_sync_loop_reads_indexes_in_the_programs_memory() {
     passes(&Daemon::start(), &[], "loops", &[]);
 }
 
 #[test]
-fn a_region_can_take_the_place_of_the_programs_memory() {
+fn a_region_can_replace_the_programs_memory() {
     passes(&Daemon::start(), &[], "external_memory", &[]);
 }
 
 #[test]
-fn frames_behind_a_virtio_net_header_are_finished_where_nobody_else_does() {
+fn frames_with_a_virtio_net_header_are_finished_for_plain_ports() {
     passes(&Daemon::start(), &[], "virtio_headers", &[]);
 }
 
 #[test]
-fn a_program_that_scribbles_over_its_region_and_is_killed_disturbs_nobody() {
+fn a_killed_program_that_overwrote_its_region_disturbs_no_other() {
     passes(&Daemon::start(), &[], "hostile", &[]);
 }
 
@@ -129,12 +129,12 @@ fn bridged(send: &str, from: &str, to: &str, receive: &str) {
 }
 
 #[test]
-fn the_examples_pass_frames_between_regions_through_the_library_alone() {
+fn the_examples_pass_frames_between_regions_by_the_library_alone() {
     bridged("netmap:x{1", "netmap:x}1", "netmap:y{1", "y}1");
 }
 
 #[test]
-fn what_passed_on_a_pipe_is_listed_at_both_ends() {
+fn both_ends_of_a_pipe_list_its_counts() {
     let daemon = Daemon::start();
     let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
     // It waits for one frame more, with its end open.
@@ -157,7 +157,7 @@ fn a_bridge_within_one_region_exchanges_buffers() {
 }
 
 #[test]
-fn a_program_that_waits_learns_that_the_daemon_has_ended() {
+fn a_waiting_netmap_program_notices_the_daemons_end() {
     let daemon = Daemon::start();
     let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
     let command = ["run", "--no-pcap", "--", expect.to_str().unwrap(), "vale0:lonely", "1"];
@@ -202,7 +202,7 @@ fn a_program_finds_the_interfaces_of_its_own_namespace() {
 }
 
 #[test]
-fn host_rings_stand_between_the_host_and_its_interface() {
+fn host_rings_carry_frames_between_the_host_and_its_interface() {
     if !is_root() {
         return;
     }

@@ -46,7 +46,7 @@ fn tries(daemon: &Daemon, uid: u32, ports: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn ports_and_pipes_of_a_user_are_closed_to_other_users_and_open_to_its_own() {
+fn only_the_owner_may_use_a_users_ports_and_pipes() {
     if !is_root() {
         return;
     }
@@ -75,7 +75,7 @@ fn ports_and_pipes_of_a_user_are_closed_to_other_users_and_open_to_its_own() {
 }
 
 #[test]
-fn a_rule_for_one_port_shares_its_region_only_while_no_other_port_lies_there() {
+fn a_rule_for_one_port_shares_its_region_only_while_it_is_alone_there() {
     if !is_root() {
         return;
     }
@@ -91,7 +91,7 @@ fn a_rule_for_one_port_shares_its_region_only_while_no_other_port_lies_there() {
 }
 
 #[test]
-fn an_interface_that_root_has_open_is_shared_with_whom_a_rule_names_and_no_other_with_it() {
+fn a_rule_shares_the_interface_that_it_names_and_no_other() {
     if !is_root() {
         return;
     }

@@ -124,7 +124,7 @@ fn tcpdump_filters_by_its_expression_and_cuts_at_its_length() {
 }
 
 #[test]
-fn what_tcpdump_prints_after_it_was_interrupted_is_the_whole_account() {
+fn an_interrupted_tcpdump_prints_all_counts() {
     let daemon = Daemon::start();
     let sent = daemon.folder().join("sent.pcap");
     write_capture(&sent, 30);
@@ -201,7 +201,7 @@ fn a_program_that_loads_libpcap_itself_gets_ports_too() {
 }
 
 #[test]
-fn a_real_capture_is_injected_whole_though_the_device_is_closed_at_once() {
+fn a_real_capture_is_injected_whole_before_the_device_closes() {
     let daemon = Daemon::start();
     let (real, got) = (real_capture(), daemon.folder().join("got.pcap"));
     let frames = read_capture(&real);
@@ -223,7 +223,7 @@ fn a_real_capture_is_injected_whole_though_the_device_is_closed_at_once() {
 }
 
 #[test]
-fn what_an_interface_has_accepted_is_sent_though_the_device_is_closed_at_once() {
+fn accepted_frames_are_sent_before_an_interface_closes() {
     if !is_root() {
         return;
     }
@@ -242,7 +242,7 @@ fn what_an_interface_has_accepted_is_sent_though_the_device_is_closed_at_once() 
 }
 
 #[test]
-fn tcpreplay_sends_by_interfaces_of_its_own_and_reads_captures_past_us() {
+fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
     if !is_root() {
         return;
     }
@@ -302,7 +302,7 @@ fn reads_end_when_their_time_is_up() {
 }
 
 #[test]
-fn a_full_ring_is_waited_for_or_told_of() {
+fn a_send_to_a_full_ring_waits_or_fails() {
     check("full", "x{1", "x}1");
 }
 
@@ -313,17 +313,17 @@ fn callbacks_may_send_on_their_own_device() {
 }
 
 #[test]
-fn frames_settings_and_files_are_as_libpcap_has_them() {
+fn frames_settings_and_files_match_libpcap() {
     check("frames", "vale0:a", "vale0:b");
 }
 
 #[test]
-fn drops_for_want_of_room_are_counted() {
+fn drops_for_lack_of_room_are_counted() {
     check("drops", "vale0:a", "vale0:b");
 }
 
 #[test]
-fn the_systems_devices_stay_the_systems() {
+fn libpcap_itself_opens_the_systems_devices() {
     if is_root() {
         check("system", "vale0:a", "vale0:b");
     }
@@ -345,7 +345,7 @@ fn interfaces_by_name_carry_frames_both_ways() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_refused_with_a_reason() {
+fn missing_devices_are_refused_with_a_reason() {
     let daemon = Daemon::start();
     let told = |device: &str| {
         let output = run(preloaded(&daemon, &["tcpdump", "-i", device]));
@@ -377,7 +377,7 @@ fn an_object_in_a_program_without_our_devices_opens_nothing() {
 }
 
 #[test]
-fn programs_that_nothing_can_be_preloaded_into_are_refused() {
+fn programs_that_ignore_preloading_are_refused() {
     let daemon = Daemon::start();
     let status_of = |arguments: &[&str]| {
         let output = run(daemon.ringroad(&[&["run"], arguments].concat()));

@@ -99,7 +99,7 @@ impl Wired {
 }
 
 #[test]
-fn programs_and_interfaces_go_on_when_the_daemon_is_killed_ten_times_under_load() {
+fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
     let wired = is_root().then(Wired::new);
     let mut config = "[[port]]\nname = \"vale0:in\"\n[[port]]\nname = \"vale0:out\"\n".to_owned();
     let mut launcher = Vec::new();
@@ -161,7 +161,7 @@ fn capture_of_one_frame(daemon: &Daemon) -> PathBuf {
 }
 
 #[test]
-fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
+fn each_traffic_command_reports_the_daemons_death() {
     let mut daemon = Daemon::start();
     let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
@@ -190,7 +190,7 @@ fn a_daemon_s_death_is_a_clear_error_to_each_traffic_command() {
 }
 
 #[test]
-fn each_traffic_command_goes_on_with_the_next_daemon() {
+fn each_traffic_command_reconnects_to_the_next_daemon() {
     let mut daemon = Daemon::start();
     let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
@@ -233,7 +233,7 @@ fn reconnecting(daemon: &Daemon) -> OpenOptions {
 }
 
 #[test]
-fn both_ends_of_a_pipe_meet_again() {
+fn both_ends_of_a_pipe_reconnect() {
     let mut daemon = Daemon::start();
     let mut master = Port::open_with("x{1", &reconnecting(&daemon)).unwrap();
     let mut slave = Port::open_with("x}1", &reconnecting(&daemon)).unwrap();
@@ -258,7 +258,7 @@ fn both_ends_of_a_pipe_meet_again() {
 }
 
 #[test]
-fn a_program_that_never_waits_comes_back_too_and_counts_what_was_under_way() {
+fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
     let mut daemon = Daemon::start();
     let mut port = Port::open_with("vale0:a@slots=64,queues=2", &reconnecting(&daemon)).unwrap();
     daemon.crash();
@@ -298,7 +298,7 @@ fn a_program_that_never_waits_comes_back_too_and_counts_what_was_under_way() {
 }
 
 #[test]
-fn a_port_that_was_detached_does_not_come_back() {
+fn a_detached_port_does_not_reconnect() {
     let daemon = Daemon::with_config("[[port]]\nname = \"vale0:a\"\n");
     let mut port = Port::open_with("vale0:a", &reconnecting(&daemon)).unwrap();
     let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned() });
@@ -308,7 +308,7 @@ fn a_port_that_was_detached_does_not_come_back() {
 }
 
 #[test]
-fn a_daemon_that_was_started_on_demand_is_started_again_by_its_programs() {
+fn programs_restart_a_daemon_that_was_started_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("r.sock").display().to_string();
     let program = binary("ringroad");
@@ -341,7 +341,7 @@ fn a_daemon_that_was_started_on_demand_is_started_again_by_its_programs() {
 }
 
 #[test]
-fn a_configured_port_whose_interface_comes_later_is_made_then() {
+fn a_configured_port_is_made_when_its_interface_appears() {
     if !is_root() {
         return;
     }
@@ -359,7 +359,7 @@ fn a_configured_port_whose_interface_comes_later_is_made_then() {
 }
 
 #[test]
-fn no_program_starts_a_daemon_in_the_place_of_a_service_that_is_being_restarted() {
+fn no_program_starts_a_daemon_while_the_service_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let manager = folder.path().join("notify");
     let _manager = UnixDatagram::bind(&manager).unwrap();
@@ -373,7 +373,7 @@ fn no_program_starts_a_daemon_in_the_place_of_a_service_that_is_being_restarted(
 }
 
 #[test]
-fn a_service_manager_hears_when_the_daemon_serves_and_when_it_ends() {
+fn the_daemon_notifies_the_service_manager_of_start_and_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();

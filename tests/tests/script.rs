@@ -63,7 +63,7 @@ fn load_and_latency_are_measured_to_the_frame() {
 }
 
 #[test]
-fn another_program_s_meter_reads_the_signatures() {
+fn another_programs_meter_reads_the_signatures() {
     let daemon = Daemon::start();
     let (receiver, received) =
         start(daemon.ringroad(&["--json", "recv", "vale0:c@slots=4096", "--count", "2000", "--check"]));
@@ -85,7 +85,7 @@ fn another_program_s_meter_reads_the_signatures() {
 }
 
 #[test]
-fn flows_are_as_many_as_were_asked_for() {
+fn a_script_makes_the_requested_number_of_flows() {
     let daemon = Daemon::start();
     let record = daemon.folder().join("flows.pcap").display().to_string();
     let (recorder, _lines) =
@@ -116,7 +116,7 @@ fn flows_are_as_many_as_were_asked_for() {
 }
 
 #[test]
-fn phases_follow_each_other_and_each_tells_its_load() {
+fn each_phase_of_a_script_reports_its_load() {
     let daemon = Daemon::start();
     let sent = run(daemon.ringroad(&[
         "--json",
@@ -139,7 +139,7 @@ fn phases_follow_each_other_and_each_tells_its_load() {
 }
 
 #[test]
-fn a_reflector_sends_back_until_it_is_interrupted() {
+fn a_reflector_returns_frames_until_it_is_interrupted() {
     let daemon = Daemon::start();
     let (mut reflector, _lines) =
         start(daemon.ringroad(&["--json", "script", &example("reflector.lua"), "vale0:b@slots=4096"]));
@@ -161,7 +161,7 @@ fn a_reflector_sends_back_until_it_is_interrupted() {
 }
 
 #[test]
-fn what_is_wrong_with_a_script_is_told_with_status_1_and_wrong_arguments_with_2() {
+fn script_errors_exit_with_1_and_wrong_arguments_with_2() {
     let daemon = Daemon::start();
     let script = |name: &str, source: &str| {
         let path = daemon.folder().join(name);
@@ -198,7 +198,7 @@ fn what_is_wrong_with_a_script_is_told_with_status_1_and_wrong_arguments_with_2(
 }
 
 #[test]
-fn an_interrupt_ends_a_script_with_its_account() {
+fn an_interrupted_script_prints_its_counts() {
     let daemon = Daemon::start();
     let path = daemon.folder().join("busy.lua");
     let source = "local mg, device = require 'moongen', require 'device'

@@ -322,7 +322,7 @@ impl Drop for EndOfAll<'_> {
 }
 
 #[test]
-fn whatever_goes_on_side_by_side_every_frame_is_accounted_for_and_nothing_is_left_behind() {
+fn under_attack_every_frame_is_counted_and_nothing_is_left_behind() {
     let seconds = std::env::var("RINGROAD_SOAK_SECONDS").map_or(60, |text| text.parse().unwrap());
     let site = Site::new();
     site.run(WARM_UP);

@@ -63,7 +63,7 @@ fn interfaces_taps_and_host_rings_work_with_the_capabilities_that_the_unit_grant
 }
 
 #[test]
-fn the_unit_grants_no_capability_that_interfaces_do_without() {
+fn the_unit_grants_no_needless_capability() {
     if !is_root() {
         return;
     }

@@ -70,7 +70,7 @@ fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
 }
 
 #[test]
-fn a_real_capture_passes_a_card_at_the_end_of_a_pipe_into_a_capture() {
+fn a_real_capture_passes_a_pipe_and_a_card_into_a_capture() {
     let capture =
         std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
     let daemon = Daemon::start();
@@ -145,7 +145,7 @@ fn segments_are_dumped_saved_and_read_again() {
 }
 
 #[test]
-fn the_card_is_set_from_the_command_line_and_nonsense_is_refused() {
+fn the_command_line_sets_the_card_and_bad_settings_are_refused() {
     let site = Site::new("@channels=2,buffer=1M");
     let card = site.card().display().to_string();
     let status = site.sze2(
@@ -188,7 +188,7 @@ fn the_card_is_set_from_the_command_line_and_nonsense_is_refused() {
 }
 
 #[test]
-fn programs_that_are_killed_in_full_flow_leave_the_card_usable() {
+fn a_card_stays_usable_when_programs_are_killed_under_traffic() {
     let site = Site::new("@channels=1,buffer=1M");
     let device = format!("szedata:{}", site.card().display());
     let mut near = site.daemon.open("vale0:near");
@@ -210,7 +210,7 @@ fn programs_that_are_killed_in_full_flow_leave_the_card_usable() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_is_no_riddle_to_its_programs() {
+fn programs_report_the_daemons_death() {
     let mut site = Site::new("@channels=1,buffer=1M");
     let card = site.card().display().to_string();
     let mut dump = Service::start(site.daemon.ringroad(&["sze2", "dump", &card]));

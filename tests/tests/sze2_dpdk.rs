@@ -224,7 +224,7 @@ fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
 }
 
 #[test]
-fn a_real_capture_passes_testpmd_and_two_cards_on_switches_both_ways_unchanged() {
+fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let capture =
         std::env::var("RINGROAD_CAPTURE").expect("make e2e names the demo's capture in RINGROAD_CAPTURE");
@@ -259,7 +259,7 @@ fn a_real_capture_passes_testpmd_and_two_cards_on_switches_both_ways_unchanged()
 }
 
 #[test]
-fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
+fn testpmd_and_the_card_count_the_same_frames() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
@@ -314,7 +314,7 @@ fn what_testpmd_receives_and_sends_is_counted_alike_everywhere() {
 }
 
 #[test]
-fn frames_wait_in_the_buffer_where_there_is_no_mbuf() {
+fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     // It holds what it receives back, up to more than it has mbufs for.
     let holding =
@@ -364,7 +364,7 @@ fn await_swapped(site: &mut Site) {
 }
 
 #[test]
-fn macswap_turns_addresses_round_and_finds_a_card_made_anew() {
+fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let mut site = Site::new(1);
     let mut testpmd =
@@ -385,7 +385,7 @@ fn macswap_turns_addresses_round_and_finds_a_card_made_anew() {
 }
 
 #[test]
-fn a_port_sets_its_card() {
+fn a_dpdk_port_configures_its_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
     let site = Site::new(1);
     let mut testpmd = plugin.testpmd(&Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);

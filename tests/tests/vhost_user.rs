@@ -99,7 +99,7 @@ fn frames_pass_a_guest_with_rings_of_every_kind() {
 }
 
 #[test]
-fn a_guest_in_huge_pages_is_served_like_any_other() {
+fn frames_pass_a_guest_in_huge_pages() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -113,7 +113,7 @@ fn a_guest_in_huge_pages_is_served_like_any_other() {
 }
 
 #[test]
-fn each_queue_of_a_guest_that_uses_fewer_than_there_are_gets_frames() {
+fn each_used_queue_of_a_guest_gets_frames() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -143,7 +143,7 @@ fn each_queue_of_a_guest_that_uses_fewer_than_there_are_gets_frames() {
 }
 
 #[test]
-fn guests_killed_in_mid_flow_come_back_and_disturb_nobody() {
+fn guests_killed_under_traffic_reconnect_and_disturb_no_other() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -178,7 +178,7 @@ fn guests_killed_in_mid_flow_come_back_and_disturb_nobody() {
 }
 
 #[test]
-fn a_daemon_killed_in_mid_flow_is_found_again_by_guests_that_listen() {
+fn the_next_daemon_finds_listening_guests() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -218,7 +218,7 @@ fn message(request: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn front_ends_that_speak_garbage_are_told_of_and_forgotten() {
+fn front_ends_that_send_garbage_are_reported_and_dropped() {
     let site = Site::new("");
     let last_error = |part: &str| {
         site.daemon.await_status(part, |status| {
@@ -255,7 +255,7 @@ fn front_ends_that_speak_garbage_are_told_of_and_forgotten() {
 }
 
 #[test]
-fn sockets_that_cannot_be_had_are_refused_with_what_to_do() {
+fn refusing_a_socket_names_a_remedy() {
     let site = Site::new("");
     let refused = |driver: &str, part: &str| {
         let output = site.daemon.ringroad(&["attach", "vale0:x", "--driver", driver]).output().unwrap();

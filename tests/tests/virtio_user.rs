@@ -38,7 +38,7 @@ fn both_ways(ports: &mut [Port; 2], lengths: &[usize], seed: u8) {
 const LENGTHS: [usize; 7] = [60, 61, 64, 128, 777, 1500, 1514];
 
 #[test]
-fn as_client_frames_pass_through_a_server_as_they_are() {
+fn as_client_frames_pass_a_server_unchanged() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -48,7 +48,7 @@ fn as_client_frames_pass_through_a_server_as_they_are() {
 }
 
 #[test]
-fn as_server_frames_pass_through_a_client_as_they_are_with_small_rings() {
+fn as_server_frames_pass_a_client_with_small_rings_unchanged() {
     if !Testpmd::is_installed() {
         return;
     }
@@ -85,7 +85,7 @@ fn each_queue_leads_to_the_queue_of_its_number() {
 }
 
 #[test]
-fn our_own_back_end_serves_it_with_and_without_offloads() {
+fn our_own_back_end_serves_virtio_user_with_and_without_offloads() {
     for offloads in [0, 1] {
         let (_folder, [path, _]) = sockets();
         let mut guest = Port::open(&format!("virtio-user:{path}@offloads={offloads}")).unwrap();
@@ -125,7 +125,7 @@ fn next(queue: &mut Queue) -> Vec<u8> {
 }
 
 #[test]
-fn a_back_end_that_was_killed_and_started_again_is_found_again() {
+fn the_port_reconnects_to_a_restarted_back_end() {
     if !Testpmd::is_installed() {
         return;
     }
