@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed_and_what_it_leads_to_stays_as_it_is() {
+    fn no_link_is_followed_and_its_target_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (path, target) = (folder.path().join("s"), folder.path().join("target"));
         // A file, a socket that nobody serves, and nothing at all.
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_taken_the_place_of_a_socket_stays_when_the_socket_goes() {
+    fn a_file_that_replaced_a_socket_stays_when_the_socket_closes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_has_no_peer() {
+    fn a_file_that_is_no_socket_has_no_peer() {
         assert!(PeerCredentials::of(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 }

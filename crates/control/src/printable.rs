@@ -41,14 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_or_turns_text_around_is_replaced() {
+    fn control_and_bidirectional_characters_are_replaced() {
         let hostile = "a\x1b[31m\nb\u{9b}2J\u{202e}c\u{7f}\u{2028}";
         assert_eq!(printable(hostile, 100), "a\u{fffd}[31m\u{fffd}b\u{fffd}2J\u{fffd}c\u{fffd}\u{fffd}");
         assert_eq!(printable("grüße, 世界 …", 100), "grüße, 世界 …");
     }
 
     #[test]
-    fn what_is_too_long_ends_in_an_ellipsis() {
+    fn long_text_ends_in_an_ellipsis() {
         assert_eq!(printable("abc", 3), "abc");
         assert_eq!(printable("abcd", 3), "abc…");
     }

@@ -166,7 +166,7 @@ fn a_long_reply_arrives_whole() {
 }
 
 #[test]
-fn what_does_not_fit_one_reply_is_asked_for_in_several() {
+fn a_long_list_is_requested_in_several_replies() {
     let address = |number: u32| format!("02:00:00:00:00:{number:02x}");
     let entry = move |number| MacEntryReport { mac: address(number), port: "vale0:a".to_owned(), age_s: 3 };
     let daemon = Daemon::answering(move |request| {
@@ -254,7 +254,7 @@ fn a_daemon_that_hangs_up_in_mid_reply_is_gone() {
 }
 
 #[test]
-fn what_the_daemon_said_before_it_hung_up_is_heard() {
+fn replies_sent_before_the_daemon_hung_up_are_read() {
     let (said, heard) = std::sync::mpsc::channel();
     let daemon = Daemon::new(move |mut socket| {
         let busy = ErrorReply::new(ErrorKind::Busy, "too many connections", "close some");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_a_user_makes_the_daemon_hold_is_bounded_over_all_his_connections() {
+    fn a_users_buffered_memory_is_bounded_over_all_connections() {
         let mut admission = Admission::new(100, 0, 4096);
         admission.enter(1000, false).unwrap();
         admission.enter(1000, false).unwrap();

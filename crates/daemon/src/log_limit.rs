@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_has_a_few_lines_and_then_one_now_and_again_and_what_is_left_out_is_counted() {
+    fn each_source_has_a_line_rate_and_omitted_lines_are_counted() {
         let start = Instant::now();
         let mut ledger = Ledger::new(start);
         let user = || Source::User(1000);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sources_together_have_not_much_more_and_take_no_more_memory() {
+    fn many_sources_together_are_bounded_in_lines_and_memory() {
         let now = Instant::now();
         let mut ledger = Ledger::new(now);
         let admitted = (0..10_000).filter(|&user| ledger.admit(Source::User(user), now)).count();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_strangers_are_bounded_and_those_of_administrators_and_the_daemon_stay() {
+    fn only_lines_of_strangers_are_bounded() {
         let written = Written::default();
         let writer = written.clone();
         let limit = LogLimit::new(900);

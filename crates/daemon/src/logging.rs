@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_file_is_appended_to_and_not_for_everybody_to_read() {
+    fn a_log_file_is_appended_to_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         for _ in 0..2 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_chooses_where_the_lines_go() {
+    fn no_other_user_redirects_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
         std::fs::write(place("precious"), "").unwrap();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_has_is_theirs_whoever_could_have_made_it() {
+    fn only_owner_and_administrators_may_have_an_open_port() {
         let permissions = Permissions::new(900, &[allow("vale0:*", &[1000, 1001], &[])]);
         let of = Standing::Of(1000);
         assert!(permissions.may_have(peer(1000, 1), "vale0:a", of));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_this_very_port_shares_it_and_what_hangs_on_it() {
+    fn a_rule_for_an_exact_port_name_shares_the_port_and_its_pipes() {
         let permissions = Permissions::new(900, &[allow("vale0:a", &[1001], &[50])]);
         for port in ["vale0:a", "vale0:a{1", "vale0:a}1"] {
             assert!(permissions.may_have(peer(1001, 1), port, Standing::Of(1000)), "{port}");

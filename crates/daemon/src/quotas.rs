@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_share_is_refused_by_key_and_comes_back_with_what_held_it() {
+    fn a_users_full_share_is_refused_by_key_and_returned_on_release() {
         let quotas = quotas();
         let two = Demand { ports: 2, queues: 2, ..Demand::default() };
         let held = quotas.hold(&client(1), two).unwrap();

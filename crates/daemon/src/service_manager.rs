@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_manager_at_a_path_or_an_abstract_name_hears_of_begin_and_end() {
+    fn begin_and_end_are_notified_at_a_path_or_an_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let abstract_name = format!("ringroad-test-{}", std::process::id());

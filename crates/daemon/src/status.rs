@@ -381,7 +381,7 @@ mod tests {
     use crate::whereabouts::Whereabouts;
 
     #[test]
-    fn ports_that_do_not_fit_one_answer_come_in_several_each_once() {
+    fn ports_that_exceed_one_reply_come_in_several_each_once() {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
         let mut ports = Ports::new(fabric, Quotas::new(&Limits::default(), 0)).unwrap();
         let mut names = Vec::new();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_do_not_fit_one_answer_come_in_several_in_their_order() {
+    fn addresses_that_exceed_one_reply_come_in_several_in_order() {
         let entry = |number: u32| {
             let [a, b, c, d] = number.to_be_bytes();
             MacEntry { mac: Mac::from_octets([2, 0, a, b, c, d]), port: PortIndex(0), age_ticks: 0 }

@@ -181,7 +181,7 @@ fn forced_destination_and_no_learn_flags_are_obeyed() {
 }
 
 #[test]
-fn a_program_that_breaks_its_ring_is_told_and_disturbs_nobody() {
+fn a_program_that_breaks_its_ring_gets_an_error_and_disturbs_no_other() {
     let net = Embedded::new();
     let [mut bad, mut a, mut b] = ["vale0:x", "vale0:a", "vale0:b"].map(|name| net.open(name).unwrap());
     bad.tx().exchange(0, Slot { buffer: 1 << 30, len: 60, flags: 0, ptr: 0 });

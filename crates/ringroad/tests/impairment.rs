@@ -129,7 +129,7 @@ fn chosen_frames_are_dropped() {
 }
 
 #[test]
-fn random_loss_is_what_the_plan_says_beforehand() {
+fn the_plan_determines_random_loss() {
     let mut net = Net::new(ImpairmentPlan { drop: Pattern::Random { probability: 0.1, seed: 5 }, ..plan() });
     let impairment = net.impairment.clone();
     let survives = |number: &u32| !impairment.fate(0, u64::from(*number)).drop;
@@ -164,7 +164,7 @@ fn doubled_frames_fill_more_than_a_batch() {
 }
 
 #[test]
-fn reordered_frames_let_as_many_pass_as_they_are_told() {
+fn reordered_frames_let_the_planned_number_pass() {
     let reorder = Reorder { frames: Pattern::At(vec![1, 5]), by: 3, patience_ns: None };
     let mut net = Net::new(ImpairmentPlan { reorder, ..plan() });
     net.send(4);
@@ -388,7 +388,7 @@ fn each_queue_has_a_plan_of_its_own() {
 }
 
 #[test]
-fn what_an_impaired_port_sends_is_left_alone() {
+fn frames_sent_by_an_impaired_port_are_not_impaired() {
     let mut net = Net::new(ImpairmentPlan { drop: Pattern::Every { n: 1, offset: 0 }, ..plan() });
     assert!(net.b.tx().send(&frame(7, 60)).unwrap());
     net.b.tx().sync().unwrap();
@@ -398,7 +398,7 @@ fn what_an_impaired_port_sends_is_left_alone() {
 }
 
 #[test]
-fn plans_and_ports_that_cannot_be_are_refused() {
+fn impossible_plans_and_ports_are_refused() {
     let net = Embedded::new();
     let open = |name: &str, plan| {
         net.open_impaired(name, &OpenOptions::default(), plan, Clock::manual()).unwrap_err()
@@ -517,7 +517,7 @@ fn a_sleeping_worker_looks_in_time() {
 }
 
 #[test]
-fn a_worker_follows_a_clock_in_somebodys_hand() {
+fn a_worker_follows_a_manual_clock() {
     let net = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
     let mut a = net.open("vale0:a").unwrap();
     let clock = Clock::manual();
@@ -663,7 +663,7 @@ fn plans() -> impl Strategy<Value = ImpairmentPlan> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn any_plan_does_what_the_model_says(
+    fn any_plan_matches_the_model(
         plan in plans(),
         slots in prop_oneof![Just(4096usize), 4usize..60],
         steps in prop::collection::vec((0u32..60, 0u64..20), 1..12),

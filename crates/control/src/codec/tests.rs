@@ -76,7 +76,7 @@ fn a_request_over_the_limit_is_not_encoded() {
 }
 
 #[test]
-fn what_is_no_request_is_a_bad_request() {
+fn an_invalid_request_is_a_bad_request() {
     let deep = "[".repeat(MAX_REQUEST_BYTES);
     for body in ["", "null", "\"fly\"", "{\"stop\":1}", "{\"detach\":{}}", "\u{0}", &deep] {
         assert_eq!(decode_request(body.as_bytes()).unwrap_err().kind, ErrorKind::BadRequest, "{body:.20}");
@@ -95,7 +95,7 @@ fn a_refusal_quotes_no_control_character_and_little() {
 }
 
 #[test]
-fn a_wish_may_be_left_out_piece_by_piece() {
+fn each_field_of_a_wish_may_be_omitted() {
     let request = decode_request(br#"{"open":{"name":"vale0:a","wish":{"slots":64}}}"#).unwrap();
     let wish = PortWish { slots: Some(64), ..PortWish::default() };
     assert_eq!(request, Request::Open { name: "vale0:a".to_owned(), wish });

@@ -41,7 +41,7 @@ fn too_many_descriptors_are_not_sent() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_an_error_and_no_signal() {
+fn a_closed_peer_is_an_error_and_no_signal() {
     let (from, to) = UnixStream::pair().unwrap();
     drop(to);
     assert_eq!(send(&from, b"x", &[]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);

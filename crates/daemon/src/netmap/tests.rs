@@ -139,7 +139,7 @@ fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, 
 }
 
 #[test]
-fn a_stranger_gets_nothing_of_anothers_port_by_any_request() {
+fn no_request_gives_a_stranger_anothers_port() {
     // Who may be on the switch may not share the memory of those who are.
     let mut site = Site::new(&[("vale5:*", OWNER), ("vale5:*", STRANGER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
@@ -155,7 +155,7 @@ fn a_stranger_gets_nothing_of_anothers_port_by_any_request() {
 }
 
 #[test]
-fn the_owner_an_administrator_and_who_is_named_for_this_port_share_it() {
+fn the_owner_administrators_and_named_users_share_a_port() {
     let mut site = Site::new(&[("vale5:vic", OWNER), ("vale5:vic", FRIEND)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     for uid in [OWNER, ROOT, FRIEND] {
@@ -175,7 +175,7 @@ fn the_owner_an_administrator_and_who_is_named_for_this_port_share_it() {
 }
 
 #[test]
-fn who_is_named_for_one_port_gets_no_other_port_in_its_memory() {
+fn a_user_named_for_one_port_gets_no_other_port_in_its_memory() {
     let mut site = Site::new(&[("vale5:vic", FRIEND), ("vale5:vic", OWNER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     let beside = Register { mem_id: bound.mem_id, ..plain("vale5:beside") };
@@ -204,7 +204,7 @@ fn a_pipe_of_a_free_name_is_for_its_maker_and_gone_with_its_last_user() {
 }
 
 #[test]
-fn an_administrator_that_names_memory_gets_no_new_port_into_a_strangers() {
+fn an_administrator_puts_no_new_port_into_a_strangers_memory() {
     let mut site = Site::new(&[]);
     let (_squatter, bound) = site.register(STRANGER, plain("vale1:squat")).unwrap();
     let wish = Register { mem_id: bound.mem_id, ..plain("vale0:mine") };

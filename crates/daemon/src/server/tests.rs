@@ -107,7 +107,7 @@ fn is_answer_to(reply: &Reply, number: usize) -> bool {
 }
 
 #[test]
-fn a_client_that_does_not_read_costs_nothing_harms_nobody_and_gets_all_its_answers_later() {
+fn a_client_that_does_not_read_harms_no_other_and_gets_its_replies_later() {
     let mut site = Site::new();
     let mut silent = site.connect();
     let request = encode_request(&Request::Status).unwrap();
@@ -140,7 +140,7 @@ fn a_client_that_does_not_read_costs_nothing_harms_nobody_and_gets_all_its_answe
 }
 
 #[test]
-fn a_flood_of_requests_is_answered_in_order_and_others_in_between() {
+fn a_flood_of_requests_is_answered_in_order_between_other_clients() {
     let mut site = Site::new();
     let (mut flooder, mut bystander) = (site.connect(), site.connect());
     let count = 500;
@@ -166,7 +166,7 @@ fn a_flood_of_requests_is_answered_in_order_and_others_in_between() {
 }
 
 #[test]
-fn whoever_asks_for_nothing_or_for_half_a_thing_is_not_waited_for_long() {
+fn a_silent_client_or_half_a_request_ends_the_connection() {
     let mut site = Site::new();
     let [mut mute, mut half, mut slow, mut good] = [(); 4].map(|()| site.connect());
     half.socket.write_all(&[5]).unwrap();
@@ -189,7 +189,7 @@ fn whoever_asks_for_nothing_or_for_half_a_thing_is_not_waited_for_long() {
 }
 
 #[test]
-fn a_client_that_waits_for_its_turn_is_not_taken_for_one_that_says_nothing() {
+fn a_client_waiting_for_its_turn_does_not_count_as_silent() {
     let mut site = Site::new();
     let mut peer = site.connect();
     peer.ask(&Request::List);
@@ -200,7 +200,7 @@ fn a_client_that_waits_for_its_turn_is_not_taken_for_one_that_says_nothing() {
 }
 
 #[test]
-fn a_netmap_device_that_was_closed_is_taken_back_before_the_next_request_about_devices() {
+fn a_closed_netmap_device_is_released_before_the_next_device_request() {
     let mut site = Site::new();
     let mut device = site.connect();
     device.ask(&Request::NetmapOpen);
@@ -220,7 +220,7 @@ fn a_netmap_device_that_was_closed_is_taken_back_before_the_next_request_about_d
 }
 
 #[test]
-fn whoever_writes_to_a_netmap_device_ends_it() {
+fn a_write_to_a_netmap_device_closes_it() {
     let mut site = Site::new();
     let mut device = site.connect();
     device.ask(&Request::NetmapOpen);
