@@ -7,6 +7,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod catalogue;
 pub mod device;
+pub mod dgram;
 pub mod host_rings;
 pub mod memif;
 pub mod nic;

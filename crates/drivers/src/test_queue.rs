@@ -51,7 +51,8 @@ pub(crate) fn receive_now(queue: &mut dyn PortQueue) -> Vec<Vec<u8>> {
 pub(crate) fn receive(queue: &mut dyn PortQueue, count: usize) -> Vec<Vec<u8>> {
     let mut frames = receive_now(queue);
     while frames.len() < count {
-        let mut ready = [PollFd::from_borrowed_fd(queue.sleeper().unwrap().wake_descriptor().unwrap(), PollFlags::IN)];
+        let mut ready =
+            [PollFd::from_borrowed_fd(queue.sleeper().unwrap().wake_descriptor().unwrap(), PollFlags::IN)];
         let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
         assert_ne!(poll(&mut ready, Some(&patience)).unwrap(), 0, "{} of {count} frames came", frames.len());
         frames.extend(receive_now(queue));

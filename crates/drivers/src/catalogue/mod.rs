@@ -9,7 +9,7 @@ use self::port_kind::{Access, Opening, Planning, PortKind, Target};
 use self::port_name::{PortBase, PortName};
 use crate::device::{Device, DeviceError, DevicePlan, Role};
 use crate::shm::ShmRegion;
-use crate::{memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
+use crate::{dgram, memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
 
 pub mod documentation;
 pub mod port_kind;
@@ -24,6 +24,7 @@ static KINDS: &[&[PortKind]] = &[
     vhost_user::KINDS,
     virtio_user::KINDS,
     memif::KINDS,
+    dgram::KINDS,
     sze2::KINDS,
     szedata::KINDS,
     null::KINDS,

@@ -17,8 +17,8 @@ use ringroad_sze2::client::{Card, CardError, Wanted};
 use ringroad_sze2::message::{CardStatus, Request};
 use tempfile::TempDir;
 
-use crate::device::{Device, Role};
 use crate::catalogue::port_name::PortName;
+use crate::device::{Device, Role};
 use crate::test_queue::{deliver, open, take, try_open};
 
 /// A card.

@@ -3,8 +3,8 @@
 use ringroad_port::drop_cause::DropCause;
 
 use super::*;
-use crate::device::Role;
 use crate::catalogue::port_name::PortName;
+use crate::device::Role;
 use crate::test_queue::try_open;
 
 #[test]

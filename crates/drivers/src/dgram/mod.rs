@@ -1,0 +1,52 @@
+//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language have it.
+//!
+//! The port's socket is at the path that the name gives, and the peer's beside it, at the same path with `.peer` behind. The peer may come and
+//! go: frames for it are dropped as `not_bound` meanwhile. From strangers come datagrams, of which only the length matters here, and who may send
+//! some is the mode of the socket's file. Frames go to the socket that is at the peer's path, so nobody else may write to that folder.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ringroad_control::listening_socket::BoundSocket;
+use ringroad_port::port_queue::Capabilities;
+use rustix::net::SocketType;
+
+use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::device::{Device, DeviceError};
+use crate::peer::options::{SOCKET_MODE, socket_mode};
+use queue::DatagramQueue;
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+/// Programs with a socket for datagrams.
+pub(crate) const KINDS: &[PortKind] = &[PortKind {
+    driver: "dgram",
+    spelling: Spelling::Scheme("dgram"),
+    form: "dgram:SOCKET",
+    about: "a program with a UNIX datagram socket at `SOCKET.peer`, each datagram a frame: QEMU's `-netdev dgram`, or a script",
+    page: Some("dgram.md"),
+    target: Target::Socket,
+    options: &[&SOCKET_MODE],
+    access: Access::Program,
+    plan: |planning| planning.queues_up_to(1, "dgram"),
+    open,
+}];
+
+fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let path = Path::new(opening.target);
+    let socket = BoundSocket::bind(path, SocketType::DGRAM, socket_mode(&opening.options.device))?;
+    let peer = peer_of(path);
+    let mode = format!("datagrams at {}, to {}", path.display(), peer.display());
+    let queue = DatagramQueue::new(socket, peer)?;
+    let capabilities = Capabilities { driver: "dgram", mode, max_frame_bytes: queue::MAX_FRAME_BYTES as u32 };
+    Ok(Device::new(vec![Box::new(queue)], capabilities))
+}
+
+/// Where the peer of the socket at `path` has its own.
+fn peer_of(path: &Path) -> PathBuf {
+    let mut peer = OsString::from(path);
+    peer.push(".peer");
+    peer.into()
+}

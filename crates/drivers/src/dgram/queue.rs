@@ -1,0 +1,182 @@
+//! The queue of a `dgram:` port.
+#![allow(unsafe_code)]
+
+use std::io::{Error, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use ringroad_control::listening_socket::{BoundSocket, ListenError};
+use ringroad_port::batch::Batch;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep};
+use ringroad_ring::layout::MAX_FRAGMENTS;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, recv, sendmsg_addr};
+
+/// Longest frame that a slot can describe, bytes.
+pub(super) const MAX_FRAME_BYTES: usize = 65535;
+/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+const USUAL_FRAME_BYTES: usize = 1518;
+/// Frames borrowed at a time.
+const BUFFERS: usize = 64;
+/// Distance of buffers, bytes: an odd number of cache lines, so that the first lines of the buffers do not fall on each other in the cache.
+/// Pages that no frame reached cost nothing.
+const STRIDE_BYTES: usize = 1025 * 64;
+
+const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
+
+/// The only queue of a `dgram:` port.
+#[derive(Debug)]
+pub(super) struct DatagramQueue {
+    socket: BoundSocket,
+    peer: SocketAddrUnix,
+    peer_path: PathBuf,
+    arena: Vec<u8>,
+    /// Buffer that is filled next.
+    next: usize,
+    /// Buffers borrowed and not released yet: the last so many before `next`.
+    borrowed: usize,
+    /// Length of the longest frame that is to be expected, bytes: a usual one, until there was a longer one.
+    longest_bytes: usize,
+    /// Datagrams too long for a slot.
+    cut: u64,
+    refusal: Option<Errno>,
+}
+
+impl DatagramQueue {
+    pub(super) fn new(socket: BoundSocket, peer_path: PathBuf) -> Result<Self, ListenError> {
+        let peer =
+            SocketAddrUnix::new(&peer_path).map_err(|_| ListenError::Path { path: peer_path.clone() })?;
+        Ok(Self {
+            socket,
+            peer,
+            peer_path,
+            arena: vec![0; BUFFERS * STRIDE_BYTES],
+            next: 0,
+            borrowed: 0,
+            longest_bytes: USUAL_FRAME_BYTES,
+            cut: 0,
+            refusal: None,
+        })
+    }
+
+    /// Sends the frame of `fragments`. The peer is found by its path each time: a new program there is another socket.
+    fn send(&mut self, fragments: &[Fragment]) -> Result<(), DropCause> {
+        let len: usize = fragments.iter().map(Fragment::len).sum();
+        if fragments.len() > MAX_FRAGMENTS || len > MAX_FRAME_BYTES {
+            return Err(DropCause::TooLong);
+        }
+        let mut parts = [IoSlice::new(&[]); MAX_FRAGMENTS];
+        for (part, fragment) in parts.iter_mut().zip(fragments) {
+            // SAFETY: the bytes stay mapped while the fragment is borrowed. Others may write them meanwhile, but only the kernel reads them.
+            let bytes = unsafe { std::slice::from_raw_parts(fragment.bytes().as_ptr(), fragment.len()) };
+            *part = IoSlice::new(bytes);
+        }
+        let parts = parts.get(..fragments.len()).unwrap_or_default();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut no_descriptors = SendAncillaryBuffer::default();
+        let sent = loop {
+            match sendmsg_addr(&self.socket, &self.peer, parts, &mut no_descriptors, flags) {
+                Err(Errno::INTR) => {}
+                sent => break sent,
+            }
+        };
+        self.refusal = None;
+        sent.map(|_| ()).map_err(|errno| match errno {
+            Errno::NOENT | Errno::CONNREFUSED => DropCause::NotBound,
+            Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => DropCause::NoSpace,
+            Errno::MSGSIZE => DropCause::TooLong,
+            other => {
+                self.refusal = Some(other);
+                DropCause::WriteFailed
+            }
+        })
+    }
+}
+
+impl PortQueue for DatagramQueue {
+    fn properties(&mut self) -> QueueProperties {
+        // A system call for each frame, which looks for the peer.
+        QueueProperties { frame_cost: 16, ..QueueProperties::default() }
+    }
+
+    fn receive(&mut self, batch: &mut Batch) {
+        while self.borrowed < BUFFERS && batch.has_room(1) {
+            let start = self.next * STRIDE_BYTES;
+            let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
+            // A datagram that is longer than the buffer says how long it was.
+            let len = match recv(&self.socket, buffer, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+                Ok((_, len)) => len,
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            };
+            if len > MAX_FRAME_BYTES {
+                self.cut += 1;
+                continue;
+            }
+            let frame = self.arena.get(start..start + len).unwrap_or_default();
+            self.longest_bytes = self.longest_bytes.max(len);
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again before
+            // `release` has counted it back.
+            batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            self.next = (self.next + 1) % BUFFERS;
+            self.borrowed += 1;
+        }
+    }
+
+    fn release(&mut self, fragments: usize) {
+        self.borrowed = self.borrowed.saturating_sub(fragments);
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        for &frame in frames {
+            let fragments = batch.frame(usize::from(frame));
+            match self.send(fragments) {
+                Ok(()) => {
+                    delivery.frames += 1;
+                    delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+                }
+                Err(cause) => delivery.dropped.add(cause, 1),
+            }
+        }
+        delivery
+    }
+
+    fn longest_frame_bytes(&mut self) -> usize {
+        self.longest_bytes
+    }
+
+    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
+        Some(self)
+    }
+
+    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
+        Some(self)
+    }
+}
+
+impl Sleep for DatagramQueue {
+    fn has_waiting(&mut self) -> bool {
+        let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.borrowed < BUFFERS && poll(&mut descriptors, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+impl Diagnose for DatagramQueue {
+    fn fault(&self) -> Option<String> {
+        let peer = self.peer_path.display();
+        self.refusal.map(|errno| format!("sending to {peer}: {}", Error::from(errno)))
+    }
+
+    fn missed_frames(&mut self) -> u64 {
+        std::mem::take(&mut self.cut)
+    }
+}
