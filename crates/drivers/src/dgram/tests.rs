@@ -5,7 +5,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
 use crate::device::Device;
-use crate::test_network::{deliver, open, receive_now};
+use crate::test_queue::{deliver, open, receive_now};
 
 struct Site {
     _folder: tempfile::TempDir,
