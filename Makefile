@@ -122,7 +122,7 @@ compat: build ## headers, library and examples for programs in C, with gcc and w
 
 .PHONY: dpdk-szedata2
 dpdk-szedata2: build ## the DPDK driver for SZE2 cards, against the installed DPDK
-	$(MAKE) --no-print-directory -C compat/dpdk-szedata2 plugin LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
+	$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 plugin LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
 
 # The models are small and the search is long: optimised, but without the release profile's slow link.
 .PHONY: loom

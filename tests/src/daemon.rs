@@ -1,5 +1,6 @@
 //! A daemon for one test, ended with it even when it fails.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use ringroad::control::report::{PortReport, StatusReport};
 use ringroad::{OpenOptions, Port};
 use tempfile::TempDir;
 
-use crate::network::NetworkNamespace;
+use crate::network::{NetworkNamespace, finished};
 
 /// Only a failure waits so long: every wait in the tests ends with an event.
 pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
@@ -117,6 +118,21 @@ impl Daemon {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Lets other users into the folder.
+    pub fn open_folder(&self) {
+        std::fs::set_permissions(self.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Copies a program into the folder, where other users can run it.
+    #[must_use]
+    pub fn program_for_all(&self, program: &Path) -> PathBuf {
+        self.open_folder();
+        let copy = self.folder().join(program.file_name().unwrap());
+        // Copied by another process: a child of another test may hold what this process had open for writing, and then nobody can run it.
+        finished(Command::new("install").arg("-m755").arg(program).arg(&copy));
+        copy
     }
 
     /// What the daemon has logged so far.

@@ -10,7 +10,6 @@ use ringroad::{Interest, Port, PortError};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
-use ringroad_tests::network::finished;
 use rustix::process::Signal;
 
 #[test]
@@ -274,7 +273,6 @@ fn an_idle_daemon_with_ten_ports_sleeps_and_wakes_for_traffic() {
 
 #[test]
 fn only_socket_mode_and_rules_admit_another_user() {
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     assert!(
         rustix::process::geteuid().is_root(),
@@ -282,11 +280,7 @@ fn only_socket_mode_and_rules_admit_another_user() {
     );
     let daemon =
         Daemon::with_config("[socket]\nmode = \"0666\"\n[[allow]]\nport = \"vale0:*\"\nuids = [12345]\n");
-    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The binary must be where another user can run it.
-    let program = daemon.folder().join("ringroad");
-    // Copied by another process: what this one had open for writing, a child of another test may hold, and then nobody can run it.
-    finished(Command::new("cp").arg(binary("ringroad")).arg(&program));
+    let program = daemon.program_for_all(&binary("ringroad"));
     let run = |uid: u32, arguments: &[&str]| {
         let output = Command::new(&program)
             .arg("--socket")

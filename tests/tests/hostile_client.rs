@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -261,7 +260,7 @@ fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>
 /// A daemon that anybody may connect to.
 fn open_daemon(launcher: &[&str], config: &str) -> Daemon {
     let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{config}"));
-    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    daemon.open_folder();
     daemon
 }
 

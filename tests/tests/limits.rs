@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 
 use ringroad::HugePages;
 use ringroad::control::message::{ErrorReply, OpenedPort, PortWish, Reply, Request};
@@ -98,7 +97,7 @@ fn blocks(memory: &OwnedFd) -> u64 {
 /// A daemon that every user can connect to. Only root can act as another user.
 fn open_to_all(limits: &str) -> Daemon {
     let daemon = Daemon::with_config(&format!("[socket]\nmode = \"0666\"\n[limits]\n{limits}"));
-    std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+    daemon.open_folder();
     daemon
 }
 

@@ -1,12 +1,12 @@
 //! What one user gets of another's ports: nothing, by whichever name, unless a rule names that user for that port.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use ringroad_tests::daemon::Daemon;
-use ringroad_tests::network::{NetworkNamespace, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, is_root};
 use ringroad_tests::service::Service;
 
 const ROOT: u32 = 0;
@@ -17,14 +17,12 @@ const FRIEND: u32 = 65_532;
 /// A daemon that anybody may connect to, and a program that others can run.
 fn open_to_all(launcher: &[&str], rules: &str) -> Daemon {
     let daemon = Daemon::launched_by(launcher, &format!("[socket]\nmode = \"0666\"\n{rules}"));
-    std::fs::set_permissions(daemon.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // Copied by another process: what this one had open for writing, a child of another test may hold, and then nobody can run it.
-    finished(Command::new("cp").arg(env!("CARGO_BIN_EXE_netmap_user")).arg(daemon.folder().join("user")));
+    let _ = daemon.program_for_all(Path::new(env!("CARGO_BIN_EXE_netmap_user")));
     daemon
 }
 
 fn user(daemon: &Daemon, uid: u32, ports: &[&str]) -> Command {
-    let mut command = Command::new(daemon.folder().join("user"));
+    let mut command = Command::new(daemon.folder().join("netmap_user"));
     command.arg(daemon.socket()).args(ports).uid(uid).gid(uid);
     command
 }

@@ -4,9 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -71,8 +70,6 @@ impl Site {
             station
         });
         let site = Self { daemon, station, outside };
-        // The hostile programs are another user's.
-        std::fs::set_permissions(site.daemon.folder(), std::fs::Permissions::from_mode(0o711)).unwrap();
         for (port, kind) in [("valeguest:g", "vhost-user"), ("valememif:m", "memif")] {
             for (suffix, socket) in [("", kind.to_owned()), ("-idle", format!("{kind}-idle"))] {
                 let driver = format!("{kind}:{}", site.path(&socket).display());
@@ -169,7 +166,7 @@ impl Site {
     }
 
     fn compiled(&self, name: &str) -> PathBuf {
-        let compat = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
+        let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
         let program = self.path(name);
         let mut gcc = Command::new("gcc");
         gcc.args(["-std=gnu11", "-O2", "-pthread", "-I"]).arg(compat.join("include"));
@@ -179,8 +176,7 @@ impl Site {
     }
 
     fn hostility(&self) -> Vec<Deed<'_>> {
-        let program = self.path("hostile_client");
-        std::fs::copy(env!("CARGO_BIN_EXE_hostile_client"), &program).unwrap();
+        let program = self.daemon.program_for_all(Path::new(env!("CARGO_BIN_EXE_hostile_client")));
         vec![
             Deed::new("scribblers", move |round| {
                 let mut command = match is_root() {

@@ -1,4 +1,4 @@
-//! Capture cards in software with Debian's testpmd behind them, through the DPDK driver of `compat/dpdk-szedata2`.
+//! Capture cards in software with Debian's testpmd behind them, through the DPDK driver of `satellites/dpdk-szedata2`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
