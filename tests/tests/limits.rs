@@ -12,6 +12,7 @@ use ringroad::control::netmap::{
 use ringroad::control::{Connection, ControlError};
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::netmap_register::register_all_rings;
+use ringroad_tests::network::is_root;
 use rustix::process::{Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
@@ -187,6 +188,9 @@ fn extra_buffers_of_a_binding_are_bounded() {
 
 #[test]
 fn each_limit_of_a_user_leaves_the_rest_to_others() {
+    if !is_root() {
+        return;
+    }
     let limits = "shared_memory_mib = 64\nuser_shared_memory_mib = 2\nuser_switches = 3\nuser_ports_of_switch = 4\n\
                   user_ports = 6\nuser_queues = 12\nuser_pipes = 2\n";
     let tiny = PortWish { slots: Some(4), buffer_bytes: Some(64), ..small() };
@@ -222,6 +226,9 @@ fn each_limit_of_a_user_leaves_the_rest_to_others() {
 
 #[test]
 fn a_users_netmap_ports_count_towards_the_limits() {
+    if !is_root() {
+        return;
+    }
     let daemon = open_to_all("user_shared_memory_mib = 40\nuser_ports_of_switch = 2\nuser_pipes = 1\n");
     let mut user = Program::connect_as(&daemon, NOBODY);
     let mut devices: Vec<Program> = (0..8).map(|_| Program::connect_as(&daemon, NOBODY)).collect();
