@@ -26,14 +26,12 @@ pub enum BenchError {
     Start {
         /// The command line.
         command: String,
-        /// What the operating system said.
         #[source]
         source: std::io::Error,
     },
     /// A process ended, or closed its output, before its work was done.
     #[error("{program} ended before its time ({status}); its last words: {last_words}")]
     Exited {
-        /// Which process.
         program: String,
         /// Exit code or signal.
         status: String,
@@ -43,7 +41,6 @@ pub enum BenchError {
     /// A process did not reach the expected state in time.
     #[error("{program} did not {awaited} within {} s; its last words: {last_words}", .waited.as_secs_f64())]
     NotReady {
-        /// Which process.
         program: String,
         /// What was waited for.
         awaited: &'static str,
@@ -55,7 +52,6 @@ pub enum BenchError {
     /// A process answered something that cannot be understood.
     #[error("{program} answered what this version cannot read ({what}): {answer}")]
     Answer {
-        /// Which process.
         program: String,
         /// What was expected.
         what: &'static str,
@@ -65,11 +61,9 @@ pub enum BenchError {
     /// The counters of a DPDK process could not be read.
     #[error("cannot {action} the DPDK telemetry socket of {program}")]
     Telemetry {
-        /// Which process.
         program: String,
         /// Connect to, ask, or hear from.
         action: &'static str,
-        /// What the operating system said.
         #[source]
         source: std::io::Error,
     },

@@ -29,7 +29,6 @@ pub enum HugepageError {
         action: &'static str,
         /// The file in sysfs.
         file: PathBuf,
-        /// What the operating system said.
         #[source]
         source: io::Error,
     },
@@ -118,7 +117,6 @@ pub enum PeerMemory {
     },
     /// Ordinary pages, which cost a peer address translations.
     OrdinaryPages {
-        /// Why.
         reason: String,
     },
 }

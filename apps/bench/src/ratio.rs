@@ -18,9 +18,7 @@ pub struct Summary {
     pub n: usize,
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
 }
 

@@ -51,7 +51,6 @@ pub const CONVENTIONS: Conventions = Conventions {
 pub struct Comparison {
     /// Ringroad's contestant; absent where it does not take part.
     pub ours: Option<String>,
-    /// The peer.
     pub peer: String,
     /// Ringroad's rate over the peer's; absent if no round has both.
     pub ratio: Option<PairedRatio>,
@@ -60,7 +59,6 @@ pub struct Comparison {
 /// A contestant's absolute figures at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Absolute {
-    /// The contestant.
     pub contestant: String,
     /// Frames per second; absent if no sample is valid.
     pub frames_per_second: Option<Summary>,
@@ -87,7 +85,6 @@ pub struct Absolute {
 /// One point of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointReport {
-    /// The conditions.
     #[serde(flatten)]
     pub point: Point,
     /// The ratios.

@@ -99,7 +99,6 @@ pub enum Outcome {
     Valid(Sample),
     /// None, which is not the same as zero.
     Invalid {
-        /// Why.
         reason: String,
     },
 }
@@ -118,7 +117,6 @@ impl Outcome {
 /// A contestant's turns at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// The contestant.
     pub contestant: String,
     /// Whether it is Ringroad.
     pub ours: bool,
@@ -137,7 +135,6 @@ impl Series {
 /// All turns at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointResult {
-    /// The conditions.
     pub point: Point,
     /// The contestants, Ringroad first.
     pub series: Vec<Series>,
@@ -149,7 +146,6 @@ pub struct PointResult {
 pub enum Progress<'a> {
     /// A point begins.
     Point {
-        /// The conditions.
         point: &'a Point,
         /// Number of points done.
         done: usize,
@@ -158,9 +154,7 @@ pub enum Progress<'a> {
     },
     /// A contestant's turn is over.
     Turn {
-        /// The conditions.
         point: &'a Point,
-        /// The contestant.
         contestant: &'a str,
         /// The round, from 0; `None` for the one thrown away.
         round: Option<u32>,

@@ -238,7 +238,6 @@ pub enum WorkerLine {
     },
     /// The worker cannot go on.
     Failed {
-        /// Why.
         error: String,
     },
 }
@@ -260,7 +259,6 @@ pub enum WorkerError {
     Cpu {
         /// The CPU asked for.
         cpu: usize,
-        /// What the operating system said.
         source: rustix::io::Errno,
     },
     /// A role got the wrong number of ports.
@@ -276,9 +274,7 @@ pub enum WorkerError {
     /// A port cannot be opened.
     #[error("opening {name}: {source}")]
     Open {
-        /// The port.
         name: String,
-        /// Why.
         source: OpenError,
     },
     /// A port stopped working.
@@ -290,7 +286,6 @@ pub enum WorkerError {
     /// A device of libpcap's cannot be opened.
     #[error("opening {name} with libpcap: {told}")]
     Libpcap {
-        /// The device.
         name: String,
         /// What libpcap said.
         told: String,
@@ -298,7 +293,6 @@ pub enum WorkerError {
     /// A netmap program's device cannot be had.
     #[error("opening {name} as a netmap program: {call}: {source}")]
     Netmap {
-        /// The port.
         name: String,
         /// The call that failed.
         call: &'static str,

@@ -18,41 +18,31 @@ pub enum SessionError {
     /// A load's stream cannot be made.
     #[error("load \"{load}\": {source}")]
     Stream {
-        /// The load.
         load: String,
-        /// What is wrong.
         source: Box<StreamError>,
     },
     /// A load's stream cannot be shared by the queues of its port.
     #[error("load \"{load}\": {source}")]
     Share {
-        /// The load.
         load: String,
-        /// What is wrong.
         source: ShareError,
     },
     /// The weights of a load's streams do not go together.
     #[error("load \"{load}\": {source}")]
     Mix {
-        /// The load.
         load: String,
-        /// What is wrong.
         source: MixError,
     },
     /// A load's rate or shape cannot be offered.
     #[error("load \"{load}\": {source}")]
     Rate {
-        /// The load.
         load: String,
-        /// What is wrong.
         source: RateError,
     },
     /// A port cannot be opened.
     #[error("port {port}: {source}")]
     Open {
-        /// The port.
         port: String,
-        /// What is wrong.
         source: ringroad::OpenError,
     },
     /// The frames of a load do not fit its port.
@@ -60,11 +50,9 @@ pub enum SessionError {
         "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose larger buffers or smaller frames"
     )]
     FrameTooLong {
-        /// The load.
         load: String,
         /// Bytes of the longest frame.
         frame_bytes: usize,
-        /// The port.
         port: String,
         /// Bytes that the port carries.
         most: usize,
@@ -80,7 +68,6 @@ pub enum SessionError {
     /// A port failed while it was in use.
     #[error("port {port}: {source}")]
     Port {
-        /// The port.
         port: String,
         /// What happened.
         source: ringroad::PortError,
@@ -88,9 +75,7 @@ pub enum SessionError {
     /// A thread could not be started or pinned.
     #[error("{what}: {source}")]
     Thread {
-        /// What was tried.
         what: String,
-        /// Why not.
         source: std::io::Error,
     },
     /// A thread of the session panicked, which is a defect of this program.

@@ -106,7 +106,6 @@ pub enum PlanError {
     Read {
         /// Path of the field.
         field: String,
-        /// What is wrong with it.
         reason: String,
     },
     /// A plan without a port.
@@ -121,13 +120,11 @@ pub enum PlanError {
     /// Two loads of one name.
     #[error("two loads are called \"{name}\"; give one of them another name")]
     LoadTwice {
-        /// The name.
         name: String,
     },
     /// A load names a port that is none.
     #[error("load \"{load}\": {field} names port \"{label}\", which the plan does not have; it has {known}")]
     UnknownPort {
-        /// The load.
         load: String,
         /// `from` or `to`.
         field: &'static str,
@@ -139,13 +136,11 @@ pub enum PlanError {
     /// A load without a stream.
     #[error("load \"{load}\" has no stream; give at least one [[load.stream]]")]
     NoStream {
-        /// The load.
         load: String,
     },
     /// A time outside its range.
     #[error("load \"{load}\": {field} is {value} s; give {range} to {LONGEST_S} s")]
     Time {
-        /// The load.
         load: String,
         /// The field.
         field: &'static str,
@@ -157,7 +152,6 @@ pub enum PlanError {
     /// A load of no frame.
     #[error("load \"{load}\": frames is 0; give at least 1, or leave it out to send without end")]
     NoFrames {
-        /// The load.
         load: String,
     },
     /// More streams, times queues, than signatures can tell apart.

@@ -56,7 +56,6 @@ pub struct PortReport {
 /// What a load sent, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadReport {
-    /// Its name.
     pub load: String,
     /// The port that sent.
     pub from: String,
@@ -104,7 +103,6 @@ pub struct Arrival {
 /// What came of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamOutcome {
-    /// Its name.
     pub stream: String,
     /// Frames sent.
     pub sent_frames: u64,

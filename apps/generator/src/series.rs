@@ -28,7 +28,6 @@ pub struct Interval {
 /// What a load sent in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadInterval {
-    /// The load.
     pub load: String,
     /// What it sent.
     pub sent: TrafficRate,

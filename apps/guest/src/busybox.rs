@@ -9,7 +9,6 @@ use crate::program;
 /// The tools of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busybox {
-    /// The program.
     pub program: PathBuf,
     /// Its shared libraries and its loader; none where it is linked statically.
     pub libraries: Vec<PathBuf>,

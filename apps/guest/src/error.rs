@@ -11,7 +11,6 @@ pub enum GuestError {
     /// A program is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing {
-        /// The program.
         program: &'static str,
         /// The Debian package that has it.
         package: &'static str,
@@ -19,25 +18,19 @@ pub enum GuestError {
     /// A file or folder could not be used.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
-        /// What was tried.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the operating system said.
         source: io::Error,
     },
     /// A program could not be started.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// The program.
         program: String,
-        /// What the operating system said.
         source: io::Error,
     },
     /// A program failed.
     #[error("{command} failed: {said}")]
     Failed {
-        /// The command.
         command: String,
         /// What it said last.
         said: String,
@@ -68,9 +61,7 @@ pub enum GuestError {
     /// A module's file is no module.
     #[error("{} is not a kernel module: {reason}", .path.display())]
     BadModule {
-        /// The file.
         path: PathBuf,
-        /// Why.
         reason: String,
     },
     /// The machine is of another kind.
@@ -87,9 +78,7 @@ pub enum GuestError {
     /// A guest of that name runs.
     #[error("a guest {name} runs already ({kind}, process {pid}); choose another name, or end it first")]
     NameTaken {
-        /// The name.
         name: String,
-        /// What it is.
         kind: &'static str,
         /// Its process.
         pid: u32,
@@ -97,7 +86,6 @@ pub enum GuestError {
     /// No guest of that name runs.
     #[error("no virtual machine {name} runs; there are: {}", list_of(.existing))]
     NoSuchGuest {
-        /// The name.
         name: String,
         /// Those that run.
         existing: Vec<String>,
@@ -107,7 +95,6 @@ pub enum GuestError {
     BadRecord {
         /// The record.
         path: PathBuf,
-        /// Why.
         reason: String,
     },
     /// The guest's machine ended before the guest was up.

@@ -53,7 +53,6 @@ impl GuestKind {
 /// What is known of a running guest, and what has to go with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestRecord {
-    /// What it is.
     pub kind: GuestKind,
     /// The process with which it ends.
     pub process: ProcessIdentity,

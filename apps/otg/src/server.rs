@@ -127,19 +127,16 @@ pub enum ServerError {
     /// No token could be made.
     #[error("no token can be made: {reason}; give one by --token-file")]
     Token {
-        /// Why not.
         reason: String,
     },
     /// No certificate could be made, or TLS does not take it.
     #[error("the certificate cannot be used: {reason}")]
     Certificate {
-        /// Why not.
         reason: String,
     },
     /// A file cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// Why not, and what to do.
         reason: String,
@@ -149,7 +146,6 @@ pub enum ServerError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
         reason: String,
     },
     /// Serving failed.

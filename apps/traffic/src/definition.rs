@@ -84,7 +84,6 @@ pub struct StreamDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PcapTemplate {
-    /// The file.
     pub file: PathBuf,
     /// Which of its frames, counted from 0; the first if not given.
     #[serde(default)]
@@ -197,7 +196,6 @@ impl StreamList {
 pub struct ReadError {
     /// Path of the field, like `stream[1].packet[0].ipv4.ttl`.
     pub field: String,
-    /// What is wrong with it.
     pub reason: String,
 }
 

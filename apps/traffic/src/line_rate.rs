@@ -35,7 +35,6 @@ pub struct FrameSize(u32);
 )]
 #[non_exhaustive]
 pub struct FrameSizeError {
-    /// What was given.
     pub text: String,
 }
 

@@ -23,7 +23,6 @@ pub struct MacAddress(
 )]
 #[non_exhaustive]
 pub struct MacAddressError {
-    /// What was given.
     pub text: String,
 }
 

@@ -42,9 +42,7 @@ pub struct PrefixMap {
 )]
 #[non_exhaustive]
 pub struct PrefixMapError {
-    /// What was given.
     pub text: String,
-    /// What is wrong with it.
     pub reason: &'static str,
 }
 

@@ -12,17 +12,14 @@ pub enum BpfError {
          the locked memory limit, `ulimit -l`)"
     )]
     NotPermitted {
-        /// What was tried.
         step: &'static str,
     },
     /// The kernel is too old or built without the feature.
     #[error("{step}: this kernel does not offer it ({source}): it needs Linux {needs} or later")]
     Unsupported {
-        /// What was tried.
         step: &'static str,
         /// The first kernel that has it.
         needs: &'static str,
-        /// The kernel's answer.
         source: Errno,
     },
     /// Somebody else's XDP program is on the interface.
@@ -33,7 +30,6 @@ pub enum BpfError {
     Occupied {
         /// Name of the interface, or `#INDEX` where it has none.
         interface: String,
-        /// The kernel's answer.
         source: Errno,
     },
     /// The interface's driver does not run the program.
@@ -42,7 +38,6 @@ pub enum BpfError {
          (LRO) stand in its way, or the kernel is older than 5.9; use mode=generic"
     )]
     NotNative {
-        /// The kernel's answer.
         source: Errno,
     },
     /// The verifier did not accept the program: a fault of this crate or of the kernel.
@@ -52,13 +47,11 @@ pub enum BpfError {
         program: &'static str,
         /// The verifier's words.
         log: String,
-        /// The kernel's answer.
         source: Errno,
     },
     /// There is no such interface in this network namespace.
     #[error("{step}: there is no interface with index {interface} in this network namespace")]
     NoInterface {
-        /// What was tried.
         step: &'static str,
         /// The index asked for.
         interface: u32,
@@ -66,9 +59,7 @@ pub enum BpfError {
     /// Anything else.
     #[error("{step}: {source}")]
     System {
-        /// What was tried.
         step: &'static str,
-        /// The kernel's answer.
         source: Errno,
     },
 }

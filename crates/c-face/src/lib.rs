@@ -1,4 +1,5 @@
 //! What libraries for programs in C share: a failure is an errno for the program and a sentence for the person who runs it.
+#![deny(missing_docs)]
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};

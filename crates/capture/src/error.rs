@@ -29,21 +29,17 @@ pub enum CaptureError {
     /// The file cannot be opened for reading.
     #[error("{}: cannot open the capture: {source}; check its name and permissions", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
     /// The file has no bytes at all.
     #[error("{}: the file is empty, not even a capture header; was the capture stopped before it began?", path.display())]
     Empty {
-        /// The file.
         path: PathBuf,
     },
     /// The file is compressed.
     #[error("{}: the file is compressed with {kind}; unpack it first: {command} {}", path.display(), path.display())]
     Compressed {
-        /// The file.
         path: PathBuf,
         /// The compression's name.
         kind: &'static str,
@@ -54,7 +50,6 @@ pub enum CaptureError {
     #[error("{}: not a pcap or pcapng file: it begins with {start}; if another tool knows its format, \
              convert it: editcap -F nsecpcap {} new.pcap", path.display(), path.display())]
     NotACapture {
-        /// The file.
         path: PathBuf,
         /// Its first bytes (at most four) in hexadecimal.
         start: String,
@@ -105,7 +100,6 @@ pub enum CaptureError {
     Malformed {
         /// Where the record begins.
         at: CapturePosition,
-        /// What is wrong with it.
         problem: String,
     },
     /// Reading failed.
@@ -113,7 +107,6 @@ pub enum CaptureError {
     Read {
         /// Where the unreadable record begins.
         at: CapturePosition,
-        /// The system's reason.
         source: io::Error,
     },
     /// A pipe or stream was to be read again from the beginning.
@@ -121,36 +114,30 @@ pub enum CaptureError {
     NotRewindable {
         /// The source.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
     /// The file cannot be created.
     #[error("{}: cannot create the capture: {source}; check the folder and its permissions", path.display())]
     Create {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: io::Error,
     },
     /// Writing failed, and the capture has ended.
     #[error("{}: cannot write on: {source}; the capture has stopped {}; {}", path.display(),
             extent(*frames, *whole), write_advice(source.kind()))]
     Write {
-        /// The file.
         path: PathBuf,
         /// Whole frames that reached it.
         frames: u64,
         /// Whether it ends with the last of them. What cannot be cut back may not:
         /// a pipe, a device, standard output.
         whole: bool,
-        /// The system's reason.
         source: io::Error,
     },
     /// A frame came after a [`CaptureError::Write`].
     #[error("{}: the capture has ended with an earlier write error, after {frames} whole frames; \
              create a new one", path.display())]
     Ended {
-        /// The file.
         path: PathBuf,
         /// Whole frames that reached it.
         frames: u64,
@@ -159,7 +146,6 @@ pub enum CaptureError {
     #[error("{}: {timestamp_ns} ns since 1970 is after the year 2106, which pcap cannot hold; \
              write a .pcapng file", path.display())]
     Timestamp {
-        /// The file.
         path: PathBuf,
         /// The frame's time, ns since 1970-01-01 UTC.
         timestamp_ns: u64,

@@ -19,6 +19,7 @@
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text of strangers.
 //! - [`listening_socket`]: a socket's file, for whoever serves one; [`guarded_file`]: files at paths where others may write.
 
+#![deny(missing_docs)]
 pub mod codec;
 pub mod connection;
 pub mod error;

@@ -15,15 +15,12 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("reading the configuration {path}: {source}")]
     Read {
-        /// The file.
         path: String,
-        /// The kernel's answer.
         source: std::io::Error,
     },
     /// It is not TOML, or has a key that does not exist.
     #[error("configuration {path}: {source}")]
     Parse {
-        /// The file.
         path: String,
         /// Line and reason.
         source: Box<toml::de::Error>,
@@ -31,7 +28,6 @@ pub enum ConfigError {
     /// A value makes no sense.
     #[error("configuration {path}: {what}")]
     Value {
-        /// The file.
         path: String,
         /// Which value, and what would do.
         what: String,

@@ -27,14 +27,11 @@ pub enum ListenError {
     /// Another user holds the file by which daemons agree who serves the socket.
     #[error("the lock {0} belongs to another user; remove it, or choose another socket with --socket")]
     ForeignLock(String),
-    /// The kernel refused.
     #[error("{step} {path}: {source}")]
     System {
-        /// What was tried.
         step: &'static str,
         /// On what.
         path: String,
-        /// The kernel's answer.
         source: std::io::Error,
     },
 }

@@ -71,9 +71,7 @@ pub enum ServerError {
     /// The kernel refused something it cannot do without.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
         what: &'static str,
-        /// The kernel's answer.
         source: Errno,
     },
     /// A worker is gone.
@@ -84,9 +82,7 @@ pub enum ServerError {
 /// What a server starts with.
 #[derive(Debug)]
 pub struct ServerParts {
-    /// The socket.
     pub listener: ListeningSocket,
-    /// Its path.
     pub socket: PathBuf,
     /// The configuration.
     pub config: Config,

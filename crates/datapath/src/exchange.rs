@@ -26,7 +26,6 @@ pub enum Target {
     Queue(u32),
     /// To all ports of a switch that the receiving worker serves, but the one it came from.
     Flood {
-        /// The switch.
         switch: SwitchId,
         /// Port the frame came from.
         from: PortIndex,

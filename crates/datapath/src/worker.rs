@@ -61,9 +61,7 @@ pub enum WorkerError {
     /// The kernel refused something at the start.
     #[error("starting worker {index}: {source}")]
     Start {
-        /// Which worker.
         index: u16,
-        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The thread has ended.

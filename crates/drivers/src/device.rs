@@ -38,15 +38,12 @@ pub enum DeviceError {
     /// A capture file that is not safe to open.
     #[error("opening the capture file {}: {source}", path.display())]
     CaptureFile {
-        /// Which file.
         path: PathBuf,
-        /// Why not.
         source: GuardedFileError,
     },
     /// The region that the device shares.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The interface.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
     /// Its network namespace.
@@ -95,9 +92,7 @@ pub enum DeviceError {
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making what serves {name}: {source}")]
     Connection {
-        /// The port.
         name: String,
-        /// The kernel's answer.
         source: std::io::Error,
     },
     /// Promiscuity.
@@ -111,7 +106,6 @@ pub enum DeviceError {
         "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
     )]
     InterfaceQueues {
-        /// Which interface.
         interface: String,
         /// Queues that it has.
         has: u16,
@@ -126,7 +120,6 @@ pub enum DeviceError {
     /// The driver has no such number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
     Queues {
-        /// Driver.
         driver: &'static str,
         /// Queues it can have.
         most: u16,
@@ -223,7 +216,6 @@ impl InterfaceSide {
 pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
-    /// What it is.
     pub capabilities: Capabilities,
     /// Name of its interface and the namespace where that is, if it has one.
     pub interface: Option<DeviceInterface>,
@@ -238,7 +230,6 @@ pub struct Device {
 /// Where a device's interface is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInterface {
-    /// Its name.
     pub name: String,
     /// The network namespace; `None` is that of whoever opened the device.
     pub netns: Option<HeldNamespace>,

@@ -15,9 +15,7 @@ pub struct Promiscuous {
 #[derive(Debug, thiserror::Error)]
 #[error("{interface}: making it promiscuous: {source}; this needs CAP_NET_RAW, or say promisc=0")]
 pub struct PromiscuousError {
-    /// Which interface.
     pub interface: String,
-    /// The kernel's answer.
     pub source: Error,
 }
 

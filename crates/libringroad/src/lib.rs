@@ -13,6 +13,7 @@
 //! Each function of the C face asks of its pointers what C always asks: that they are what the header says, and valid
 //! during the call. NULL is refused where it means nothing.
 
+#![deny(missing_docs)]
 mod abi;
 mod binding;
 mod bound_rings;

@@ -23,12 +23,9 @@ pub enum NetdevError {
         "\"{name}\" cannot be an interface's name: {reason}; a name has 1 to 15 bytes, without space, /, : and %, and is not . or .."
     )]
     BadName {
-        /// The name.
         name: String,
-        /// What is wrong with it.
         reason: &'static str,
     },
-    /// The kernel refused.
     #[error("cannot {operation}: {source}{}; {}", said(.kernel_message), advice(*.source))]
     Refused {
         /// What was to be done, with the interface's name, to be read after "cannot".
@@ -41,9 +38,7 @@ pub enum NetdevError {
     /// The interface's driver has no such thing.
     #[error("{interface} has no {what}: its driver (or a kernel before 5.8) does not support that")]
     Unsupported {
-        /// The interface.
         interface: String,
-        /// What was asked for.
         what: &'static str,
     },
     /// The kernel's ethtool interface is not there.
@@ -54,7 +49,6 @@ pub enum NetdevError {
     /// The interface has no such feature.
     #[error("{interface} has no feature {feature}; ethtool -k {interface} lists those it has")]
     NoFeature {
-        /// The interface.
         interface: String,
         /// The feature asked for.
         feature: String,
@@ -65,7 +59,6 @@ pub enum NetdevError {
         if *.on { "on" } else { "off" }
     )]
     FeatureFixed {
-        /// The interface.
         interface: String,
         /// The feature, as the kernel names it.
         feature: String,
@@ -78,7 +71,6 @@ pub enum NetdevError {
         if *.up { "it has no carrier; check the cable, or set a veth's other end up" } else { "it is down; set it up first" }
     )]
     NotRunning {
-        /// The interface.
         interface: String,
         /// Whether it is set up.
         up: bool,

@@ -21,7 +21,6 @@ pub const NAME_BYTES_MAX: usize = 15;
 pub struct LinkInfo {
     /// The interface's number, never 0; unique in its namespace.
     pub index: u32,
-    /// Its name.
     pub name: String,
     /// Its hardware address; `None` where it has none, or one that is not of Ethernet's length.
     pub mac: Option<[u8; 6]>,

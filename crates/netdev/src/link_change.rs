@@ -21,7 +21,6 @@ use crate::netlink::Requests;
 /// One end of a veth pair to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
-    /// Its name.
     pub name: &'a str,
     /// The network namespace it is made in; `None` for the calling thread's.
     pub namespace: Option<BorrowedFd<'a>>,

@@ -49,7 +49,6 @@ pub enum NamespaceError {
     /// There is none of that name.
     #[error("there is no network namespace {name} in {NAMED_DIRECTORY}; there are: {}; ip netns add {name} makes it", list_of(.existing))]
     NoSuchName {
-        /// The name.
         name: String,
         /// Those that exist.
         existing: Vec<String>,

@@ -197,15 +197,12 @@ structure! {
         tx_slots: u32,
         /// As `tx_slots`, of rx rings.
         rx_slots: u32,
-        /// Tx rings.
         tx_rings: u16,
-        /// Rx rings.
         rx_rings: u16,
         /// Host tx rings.
         host_tx_rings: u16,
         /// Host rx rings.
         host_rx_rings: u16,
-        /// Memory id.
         mem_id: u16,
         /// In: number of the ring, for the modes that name one.
         ring_id: u16,
@@ -213,7 +210,6 @@ structure! {
         mode: u32,
         /// Extra buffers.
         extra_buffers: u32,
-        /// Unused.
         padding: u32,
         /// `NR_*` flags.
         flags: u64,
@@ -231,17 +227,13 @@ structure! {
         tx_slots: u32,
         /// Slots per rx ring.
         rx_slots: u32,
-        /// Tx rings.
         tx_rings: u16,
-        /// Rx rings.
         rx_rings: u16,
         /// Host tx rings.
         host_tx_rings: u16,
         /// Host rx rings.
         host_rx_rings: u16,
-        /// Memory id.
         mem_id: u16,
-        /// Unused.
         padding: [u16; 3],
     }
 }
@@ -255,7 +247,6 @@ structure! {
         register: RegisterBody,
         /// Out: index on the switch.
         port_index: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -266,7 +257,6 @@ structure! {
     DetachBody {
         /// Out: index that the port had.
         port_index: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -277,7 +267,6 @@ structure! {
     ListBody {
         /// Index of the switch.
         switch_index: u16,
-        /// Unused.
         padding: u16,
         /// Index of the port.
         port_index: u32,
@@ -290,7 +279,6 @@ structure! {
     PortHeaderBody {
         /// Length of the virtio-net header, bytes.
         bytes: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -303,13 +291,9 @@ structure! {
         tx_slots: u32,
         /// Slots per rx ring.
         rx_slots: u32,
-        /// Tx rings.
         tx_rings: u16,
-        /// Rx rings.
         rx_rings: u16,
-        /// Memory id.
         mem_id: u16,
-        /// Unused.
         padding: u16,
     }
 }
@@ -324,7 +308,6 @@ structure! {
         first_cpu: u32,
         /// Number of processors.
         cpus: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -348,9 +331,7 @@ structure! {
     PoolsBody {
         /// Bytes to map.
         memory_bytes: u64,
-        /// Memory id.
         mem_id: u16,
-        /// Unused.
         padding: [u16; 3],
         /// `netmap_if` objects.
         interfaces: PoolFields,
@@ -367,7 +348,6 @@ structure! {
     LoopStartBody {
         /// Sleep between rounds, µs.
         sleep_us: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -426,7 +406,6 @@ structure! {
     LoopModeOption {
         /// 1: direct tx, 2: direct rx.
         mode: u32,
-        /// Unused.
         padding: u32,
     }
 }
@@ -464,9 +443,7 @@ structure! {
         tx_slots: u32,
         /// Slots per rx ring.
         rx_slots: u32,
-        /// Tx rings.
         tx_rings: u16,
-        /// Rx rings.
         rx_rings: u16,
         /// Number of a ring and bits of [`legacy_ring`].
         ring_id: u16,
@@ -480,7 +457,6 @@ structure! {
         argument_3: u32,
         /// Mode in the low four bits, flags above.
         flags: u32,
-        /// Unused.
         spare: u32,
     }
 }

@@ -6,6 +6,7 @@
 //! [`clock`] is the only way by which the datapath learns the time; [`impairment`]
 //! makes any queue a bad one; [`offload`] finishes frames that their sender left to a card.
 
+#![deny(missing_docs)]
 pub mod batch;
 pub mod clock;
 pub mod counters;

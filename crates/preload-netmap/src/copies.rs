@@ -12,7 +12,6 @@ use crate::{errno, next, tracked};
 /// Descriptors from here on are neither tracked nor ours.
 const NUMBERS: c_uint = 65536;
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
     if owns(fd) {
@@ -64,7 +63,6 @@ fn forget_all(first: c_uint, last: c_uint) {
     }
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if first > last || flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
@@ -79,7 +77,6 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     })
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn closefrom(lowest: c_int) {
     let before = errno::get();
@@ -95,7 +92,6 @@ pub extern "C" fn closefrom(lowest: c_int) {
     errno::set(before);
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup(fd: c_int) -> c_int {
     let copy = next::dup(fd);
@@ -117,7 +113,6 @@ fn refusal(old: c_int, new: c_int) -> Option<Errno> {
     }
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if let Some(errno) = refusal(old, new) {
@@ -130,7 +125,6 @@ pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     copy
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if let Some(errno) = refusal(old, new) {

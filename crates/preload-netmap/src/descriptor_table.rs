@@ -107,7 +107,6 @@ impl<T> PartialEq for Reference<T> {
 /// What a number led to before.
 #[derive(Debug)]
 pub(crate) struct Removed<T: 'static> {
-    /// The value.
     pub(crate) reference: Reference<T>,
     /// Whether no other number leads to it.
     pub(crate) was_last: bool,

@@ -26,13 +26,11 @@ fn made(epoll: c_int) -> c_int {
     epoll
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn epoll_create(size: c_int) -> c_int {
     made(next::epoll_create(size))
 }
 
-/// The C function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
     made(next::epoll_create1(flags))

@@ -20,7 +20,6 @@ const BITS: usize = c_ulong::BITS as usize;
 /// One of the program's sets: as many words as the highest descriptor needs, which may be more than a `fd_set` has.
 struct Set {
     words: *mut c_ulong,
-    /// What was asked for.
     asked: SmallVec<[c_ulong; 16]>,
     /// What is ready.
     ready: SmallVec<[c_ulong; 16]>,

@@ -125,7 +125,6 @@ impl Session {
         }
     }
 
-    /// The port.
     pub(crate) fn port(&mut self) -> &mut Port {
         &mut self.port
     }

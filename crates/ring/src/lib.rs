@@ -15,6 +15,7 @@
 //!
 //! Unsafe code of the project's core is here and nowhere above, apart from drivers' own system interfaces.
 
+#![deny(missing_docs)]
 pub mod allocator;
 pub mod control_block;
 pub mod copy;

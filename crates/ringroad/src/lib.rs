@@ -36,6 +36,7 @@
 //! Threads: a `Port` splits into its queues ([`Port::into_queues`]), each of which may move to a thread of its own.
 //! Event loops: see [`Queue::arm`]; a queue and a port are [`AsFd`](std::os::fd::AsFd).
 
+#![deny(missing_docs)]
 mod attach;
 mod daemon_start;
 mod embedded;

@@ -45,7 +45,6 @@ pub enum GuestMemoryError {
         guest: u64,
         /// Size, bytes.
         bytes: u64,
-        /// Why.
         source: ForeignMemoryError,
     },
     /// Two regions share addresses.

@@ -10,6 +10,7 @@
 //! Each function of the C face asks of its pointers what C always asks: that they are what the header says, and valid during the call. NULL is
 //! refused where it means nothing, numbers are checked, and no panic leaves the library.
 
+#![deny(missing_docs)]
 mod abi;
 mod area_locks;
 mod environment;

@@ -27,9 +27,7 @@ pub enum CardError {
     /// Nobody serves the socket.
     #[error("{}: {source}: is there a card? (`ringroad attach vale0:card --driver sze2:{}`)", path.display(), path.display())]
     NotThere {
-        /// Path of the socket.
         path: PathBuf,
-        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The card said no.
@@ -38,7 +36,6 @@ pub enum CardError {
     /// The conversation broke down.
     #[error("the card at {}: {source}", path.display())]
     Message {
-        /// Path of the socket.
         path: PathBuf,
         /// What happened.
         source: MessageError,
@@ -54,7 +51,6 @@ pub enum CardError {
     Fault {
         /// Which channel.
         channel: u16,
-        /// What is wrong.
         fault: Fault,
     },
     /// What was written to a transmit channel is not made of segments: the card takes nothing more from it.

@@ -25,7 +25,6 @@ pub enum Fault {
     Segment {
         /// Where it begins.
         at: u64,
-        /// What is wrong with it.
         error: SegmentError,
     },
 }

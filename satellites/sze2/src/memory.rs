@@ -46,14 +46,11 @@ pub enum MemoryError {
         /// Size of a block, bytes.
         block_bytes: u64,
     },
-    /// The kernel refused.
     #[error("{step} a channel's memory of {bytes} bytes: {source}")]
     System {
-        /// What was tried.
         step: &'static str,
         /// Its size, bytes.
         bytes: u64,
-        /// The kernel's answer.
         source: rustix::io::Errno,
     },
     /// It cannot be guarded against holes.

@@ -80,7 +80,6 @@ pub enum Request {
 pub enum Reply {
     /// To [`Request::Hello`].
     Hello {
-        /// What it is.
         info: CardInfo,
     },
     /// To [`Request::Subscribe`]: what was given, beside what the program had.
@@ -108,7 +107,6 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardInfo {
-    /// Its name.
     pub name: String,
     /// Receive channels.
     pub receive_channels: u16,
@@ -126,7 +124,6 @@ pub struct CardInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardStatus {
-    /// What it is.
     pub info: CardInfo,
     /// The input buffer.
     pub ibuf: IbufSettings,
@@ -205,7 +202,6 @@ pub enum MessageError {
     /// What was to be sent is longer than a message can be.
     #[error("a message of {0} bytes is too long: {MAX_MESSAGE_BYTES} is the most")]
     TooLong(usize),
-    /// The kernel's answer.
     #[error(transparent)]
     System(#[from] io::Error),
 }

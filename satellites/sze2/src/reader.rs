@@ -39,7 +39,6 @@ pub struct SegmentPlace<'reader> {
 }
 
 impl<'reader> SegmentPlace<'reader> {
-    /// The frame.
     #[inline]
     #[must_use]
     pub fn frame(&self) -> SharedBytes<'reader> {

@@ -137,7 +137,6 @@ impl Header {
 pub struct Segment<'data> {
     /// What the card says of the frame.
     pub metadata: &'data [u8],
-    /// The frame.
     pub frame: &'data [u8],
 }
 

@@ -16,7 +16,6 @@ use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, align};
 pub enum Side {
     /// The card.
     Card,
-    /// The program.
     Program,
 }
 

@@ -32,7 +32,6 @@ use trafgen::Trafgen;
 /// A peer that cannot take part, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absent {
-    /// The peer.
     pub name: String,
     /// What keeps it out, and what brings it in.
     pub reason: String,

@@ -25,7 +25,6 @@ const COLOURS: [RGBColor; 4] = [
 #[derive(Debug, thiserror::Error)]
 #[error("drawing {path}: {reason}")]
 pub struct ChartError {
-    /// The file.
     path: String,
     /// What went wrong.
     reason: String,

@@ -10,9 +10,7 @@ pub enum ScriptError {
     /// The file cannot be read.
     #[error("{path}: {source}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The system's words.
         source: io::Error,
     },
     /// The script is wrong, or what it asked for failed.
@@ -34,13 +32,11 @@ pub enum ScriptError {
     /// Output cannot be written.
     #[error("writing the output: {0}")]
     Output(
-        /// The system's words.
         io::Error,
     ),
     /// A thread cannot be had.
     #[error("starting a thread: {0}")]
     Thread(
-        /// The system's words.
         io::Error,
     ),
 }

@@ -11,7 +11,6 @@ pub struct StreamError {
     pub stream: String,
     /// Path of the field in the definition, like `modify[0].increment.count`.
     pub field: String,
-    /// What is wrong with it.
     pub problem: Problem,
 }
 
@@ -22,7 +21,6 @@ pub enum Problem {
     /// The value is not one of those allowed.
     #[error("{given} is out of range: give {allowed}")]
     OutOfRange {
-        /// What was given.
         given: String,
         /// What can be.
         allowed: String,
@@ -30,7 +28,6 @@ pub enum Problem {
     /// The value cannot be read.
     #[error("\"{given}\" is not {expected}")]
     Unreadable {
-        /// What was given.
         given: String,
         /// What would be right.
         expected: String,
@@ -38,7 +35,6 @@ pub enum Problem {
     /// The frame has no such field.
     #[error("the frame has no field \"{given}\": it has {known}")]
     NoSuchField {
-        /// What was given.
         given: String,
         /// What there is.
         known: String,
@@ -46,9 +42,7 @@ pub enum Problem {
     /// The field follows from others.
     #[error("\"{given}\" cannot be modified: {reason}")]
     NotModifiable {
-        /// What was given.
         given: String,
-        /// Why.
         reason: &'static str,
     },
     /// The header cannot stand where it does.

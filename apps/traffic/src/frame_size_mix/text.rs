@@ -15,7 +15,6 @@ use crate::line_rate::FrameSize;
 )]
 #[non_exhaustive]
 pub struct FrameSizeMixError {
-    /// What was given.
     pub text: String,
 }
 

@@ -78,7 +78,6 @@ pub struct TcpFlags(
 #[error("\"{text}\" is not a set of TCP flags: give letters of FSRPAUEC, like \"SA\" for SYN and ACK")]
 #[non_exhaustive]
 pub struct TcpFlagsError {
-    /// What was given.
     pub text: String,
 }
 

@@ -56,7 +56,6 @@ pub enum LoadShape {
 )]
 #[non_exhaustive]
 pub struct LoadShapeError {
-    /// What was given.
     pub text: String,
 }
 

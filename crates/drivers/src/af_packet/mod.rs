@@ -121,17 +121,13 @@ pub enum PacketError {
     /// Number of queues.
     #[error("{interface}: packet sockets take 1 to 256 queues, not {queues}")]
     Queues {
-        /// Which interface.
         interface: String,
-        /// What was asked for.
         queues: u16,
     },
     /// Number of slots.
     #[error("{interface}: a ring has 1 to 65536 slots, not {slots}")]
     Slots {
-        /// Which interface.
         interface: String,
-        /// What was asked for.
         slots: u32,
     },
     /// A privilege is missing.
@@ -149,19 +145,14 @@ pub enum PacketError {
     /// The kernel has no memory for the rings.
     #[error("{interface}: no memory for a ring of {slots} slots; ask for fewer (slots=) or fewer queues")]
     Memory {
-        /// Which interface.
         interface: String,
-        /// What was asked for.
         slots: u32,
     },
     /// The kernel refused something else.
     #[error("{interface}: {step}: {source}")]
     Kernel {
-        /// Which interface.
         interface: String,
-        /// What was tried.
         step: &'static str,
-        /// The kernel's answer.
         source: Error,
     },
 }

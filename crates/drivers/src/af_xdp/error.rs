@@ -11,7 +11,6 @@ pub enum XdpError {
     /// The XDP program or its map.
     #[error("interface {interface}: {source}")]
     Program {
-        /// Name of the interface.
         interface: String,
         /// What the kernel refused.
         source: BpfError,
@@ -19,13 +18,10 @@ pub enum XdpError {
     /// A step of setting up a socket.
     #[error("interface {interface}, queue {queue}: {step}: {source}{advice}")]
     Socket {
-        /// Name of the interface.
         interface: String,
         /// Number of the queue.
         queue: u16,
-        /// What was tried.
         step: &'static str,
-        /// The kernel's answer.
         source: Errno,
         /// What to do, with a leading colon; empty where nothing is known.
         advice: &'static str,
@@ -47,13 +43,11 @@ pub enum XdpError {
     /// No queue asked for.
     #[error("interface {interface}: 0 queues: choose at least 1")]
     NoQueues {
-        /// Name of the interface.
         interface: String,
     },
     /// The lists of buffers do not fit the queues.
     #[error("interface {interface}, queue {queue}: {given} buffers in the region, {needed} needed")]
     Buffers {
-        /// Name of the interface.
         interface: String,
         /// Number of the queue.
         queue: u16,

@@ -92,7 +92,6 @@ pub struct PortOptions {
 /// A parsed port name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortName {
-    /// The port.
     pub base: PortBase,
     /// Wishes.
     pub options: PortOptions,
@@ -139,7 +138,6 @@ pub const COMMON_OPTIONS: [&PortOption; 5] = [&QUEUES, &SLOTS, &BUFFER_BYTES, &E
 pub struct PortNameError {
     /// The name as given.
     pub name: String,
-    /// What is wrong with it.
     pub problem: String,
 }
 

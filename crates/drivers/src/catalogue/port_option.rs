@@ -32,16 +32,12 @@ pub enum ValueKind {
     Flag,
     /// A whole number in a range.
     Number {
-        /// The smallest.
         least: u64,
-        /// The largest.
         most: u64,
     },
     /// A power of two in a range.
     PowerOfTwo {
-        /// The smallest.
         least: u64,
-        /// The largest.
         most: u64,
     },
     /// One of these words.

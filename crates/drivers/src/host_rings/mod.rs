@@ -62,17 +62,13 @@ pub enum HostRingsError {
     /// The TAP interface.
     #[error("{interface}^: {source}")]
     Tap {
-        /// Which interface.
         interface: String,
-        /// What is wrong.
         source: TapError,
     },
     /// The programs that lead there and back.
     #[error("{interface}^: {source}")]
     Bpf {
-        /// Which interface.
         interface: String,
-        /// What is wrong.
         source: BpfError,
     },
     /// The interface or the TAP cannot be asked or changed.

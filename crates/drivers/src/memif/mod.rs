@@ -60,7 +60,6 @@ pub enum MemifError {
     /// Another port has the interface.
     #[error("another port serves interface {id} at {}: choose another id", path.display())]
     Taken {
-        /// Path of the socket.
         path: PathBuf,
         /// Number of the interface.
         id: u32,
@@ -70,7 +69,6 @@ pub enum MemifError {
         "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
     )]
     Mode {
-        /// Path of the socket.
         path: PathBuf,
     },
     /// Buffers that cannot be.

@@ -116,7 +116,6 @@ impl ShmRegion {
         Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
-    /// The region.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
@@ -244,7 +243,6 @@ impl ShmPort {
         &self.home
     }
 
-    /// The region.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.home.region

@@ -43,7 +43,6 @@ struct Lane {
     borrowed: usize,
 }
 
-/// The queue.
 #[derive(Debug)]
 pub(super) struct CardQueue {
     card: Arc<Card>,

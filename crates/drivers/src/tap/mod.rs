@@ -93,7 +93,6 @@ pub enum TapError {
     /// There is an interface of that name, and it is of another kind.
     #[error("{name} is a {kind} interface, not a TAP one; choose another name")]
     NotTap {
-        /// Its name.
         name: String,
         /// Its driver.
         kind: String,
@@ -112,11 +111,8 @@ pub enum TapError {
     /// The kernel refused something else.
     #[error("{name}: {step}: {source}")]
     Kernel {
-        /// Which interface.
         name: String,
-        /// What was tried.
         step: &'static str,
-        /// The kernel's answer.
         source: Errno,
     },
 }

@@ -236,7 +236,6 @@ impl fmt::Display for Filter {
 pub struct FilterError {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub reason: String,
 }
 
