@@ -116,9 +116,7 @@ pub enum PeerMemory {
         enlarged: bool,
     },
     /// Ordinary pages, which cost a peer address translations.
-    OrdinaryPages {
-        reason: String,
-    },
+    OrdinaryPages { reason: String },
 }
 
 impl PeerMemory {

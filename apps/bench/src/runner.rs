@@ -98,9 +98,7 @@ pub enum Outcome {
     /// A measurement that counts.
     Valid(Sample),
     /// None, which is not the same as zero.
-    Invalid {
-        reason: String,
-    },
+    Invalid { reason: String },
 }
 
 impl Outcome {

@@ -237,9 +237,7 @@ pub enum WorkerLine {
         so_far_frames: u64,
     },
     /// The worker cannot go on.
-    Failed {
-        error: String,
-    },
+    Failed { error: String },
 }
 
 impl WorkerLine {
@@ -273,10 +271,7 @@ pub enum WorkerError {
     },
     /// A port cannot be opened.
     #[error("opening {name}: {source}")]
-    Open {
-        name: String,
-        source: OpenError,
-    },
+    Open { name: String, source: OpenError },
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),

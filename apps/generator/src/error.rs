@@ -17,34 +17,19 @@ pub enum SessionError {
     Plan(#[from] PlanError),
     /// A load's stream cannot be made.
     #[error("load \"{load}\": {source}")]
-    Stream {
-        load: String,
-        source: Box<StreamError>,
-    },
+    Stream { load: String, source: Box<StreamError> },
     /// A load's stream cannot be shared by the queues of its port.
     #[error("load \"{load}\": {source}")]
-    Share {
-        load: String,
-        source: ShareError,
-    },
+    Share { load: String, source: ShareError },
     /// The weights of a load's streams do not go together.
     #[error("load \"{load}\": {source}")]
-    Mix {
-        load: String,
-        source: MixError,
-    },
+    Mix { load: String, source: MixError },
     /// A load's rate or shape cannot be offered.
     #[error("load \"{load}\": {source}")]
-    Rate {
-        load: String,
-        source: RateError,
-    },
+    Rate { load: String, source: RateError },
     /// A port cannot be opened.
     #[error("port {port}: {source}")]
-    Open {
-        port: String,
-        source: ringroad::OpenError,
-    },
+    Open { port: String, source: ringroad::OpenError },
     /// The frames of a load do not fit its port.
     #[error(
         "load \"{load}\" has frames of {frame_bytes} bytes (without FCS), and port {port} carries {most} at most; choose larger buffers or smaller frames"
@@ -74,10 +59,7 @@ pub enum SessionError {
     },
     /// A thread could not be started or pinned.
     #[error("{what}: {source}")]
-    Thread {
-        what: String,
-        source: std::io::Error,
-    },
+    Thread { what: String, source: std::io::Error },
     /// A thread of the session panicked, which is a defect of this program.
     #[error("a thread of the generator failed; this is a defect: please report it")]
     Panic,

@@ -119,9 +119,7 @@ pub enum PlanError {
     },
     /// Two loads of one name.
     #[error("two loads are called \"{name}\"; give one of them another name")]
-    LoadTwice {
-        name: String,
-    },
+    LoadTwice { name: String },
     /// A load names a port that is none.
     #[error("load \"{load}\": {field} names port \"{label}\", which the plan does not have; it has {known}")]
     UnknownPort {
@@ -135,9 +133,7 @@ pub enum PlanError {
     },
     /// A load without a stream.
     #[error("load \"{load}\" has no stream; give at least one [[load.stream]]")]
-    NoStream {
-        load: String,
-    },
+    NoStream { load: String },
     /// A time outside its range.
     #[error("load \"{load}\": {field} is {value} s; give {range} to {LONGEST_S} s")]
     Time {
@@ -151,9 +147,7 @@ pub enum PlanError {
     },
     /// A load of no frame.
     #[error("load \"{load}\": frames is 0; give at least 1, or leave it out to send without end")]
-    NoFrames {
-        load: String,
-    },
+    NoFrames { load: String },
     /// More streams, times queues, than signatures can tell apart.
     #[error(
         "the plan has more than {MAX_WIRE_STREAMS} streams times queues, which signatures cannot tell apart; vary fields of fewer streams instead"

@@ -17,17 +17,10 @@ pub enum GuestError {
     },
     /// A file or folder could not be used.
     #[error("cannot {action} {}: {source}", .path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { action: &'static str, path: PathBuf, source: io::Error },
     /// A program could not be started.
     #[error("cannot start {program}: {source}")]
-    Start {
-        program: String,
-        source: io::Error,
-    },
+    Start { program: String, source: io::Error },
     /// A program failed.
     #[error("{command} failed: {said}")]
     Failed {
@@ -60,10 +53,7 @@ pub enum GuestError {
     },
     /// A module's file is no module.
     #[error("{} is not a kernel module: {reason}", .path.display())]
-    BadModule {
-        path: PathBuf,
-        reason: String,
-    },
+    BadModule { path: PathBuf, reason: String },
     /// The machine is of another kind.
     #[error("guests are x86_64 machines made from this machine's programs, and this one is {0}")]
     Architecture(&'static str),

@@ -126,14 +126,10 @@ pub enum ServerError {
     Exposed(SocketAddr),
     /// No token could be made.
     #[error("no token can be made: {reason}; give one by --token-file")]
-    Token {
-        reason: String,
-    },
+    Token { reason: String },
     /// No certificate could be made, or TLS does not take it.
     #[error("the certificate cannot be used: {reason}")]
-    Certificate {
-        reason: String,
-    },
+    Certificate { reason: String },
     /// A file cannot be used.
     #[error("{}: {reason}", path.display())]
     File {

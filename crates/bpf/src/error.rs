@@ -11,9 +11,7 @@ pub enum BpfError {
         "{step}: not permitted: run as root or with CAP_BPF and CAP_NET_ADMIN (before Linux 5.11 also raise \
          the locked memory limit, `ulimit -l`)"
     )]
-    NotPermitted {
-        step: &'static str,
-    },
+    NotPermitted { step: &'static str },
     /// The kernel is too old or built without the feature.
     #[error("{step}: this kernel does not offer it ({source}): it needs Linux {needs} or later")]
     Unsupported {
@@ -37,9 +35,7 @@ pub enum BpfError {
         "the driver of the interface does not take an XDP program ({source}): it has no native XDP, or the MTU or receive offloads \
          (LRO) stand in its way, or the kernel is older than 5.9; use mode=generic"
     )]
-    NotNative {
-        source: Errno,
-    },
+    NotNative { source: Errno },
     /// The verifier did not accept the program: a fault of this crate or of the kernel.
     #[error("the kernel's verifier refused the program {program} ({source}): {log}")]
     Refused {
@@ -58,10 +54,7 @@ pub enum BpfError {
     },
     /// Anything else.
     #[error("{step}: {source}")]
-    System {
-        step: &'static str,
-        source: Errno,
-    },
+    System { step: &'static str, source: Errno },
 }
 
 impl BpfError {

@@ -28,15 +28,10 @@ impl fmt::Display for CapturePosition {
 pub enum CaptureError {
     /// The file cannot be opened for reading.
     #[error("{}: cannot open the capture: {source}; check its name and permissions", path.display())]
-    Open {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// The file has no bytes at all.
     #[error("{}: the file is empty, not even a capture header; was the capture stopped before it began?", path.display())]
-    Empty {
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// The file is compressed.
     #[error("{}: the file is compressed with {kind}; unpack it first: {command} {}", path.display(), path.display())]
     Compressed {
@@ -118,10 +113,7 @@ pub enum CaptureError {
     },
     /// The file cannot be created.
     #[error("{}: cannot create the capture: {source}; check the folder and its permissions", path.display())]
-    Create {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// Writing failed, and the capture has ended.
     #[error("{}: cannot write on: {source}; the capture has stopped {}; {}", path.display(),
             extent(*frames, *whole), write_advice(source.kind()))]

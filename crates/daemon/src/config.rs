@@ -14,10 +14,7 @@ const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("reading the configuration {path}: {source}")]
-    Read {
-        path: String,
-        source: std::io::Error,
-    },
+    Read { path: String, source: std::io::Error },
     /// It is not TOML, or has a key that does not exist.
     #[error("configuration {path}: {source}")]
     Parse {

@@ -70,10 +70,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum ServerError {
     /// The kernel refused something it cannot do without.
     #[error("{what}: {source}")]
-    System {
-        what: &'static str,
-        source: Errno,
-    },
+    System { what: &'static str, source: Errno },
     /// A worker is gone.
     #[error("the datapath failed: {0}")]
     Fabric(#[from] FabricError),

@@ -60,10 +60,7 @@ impl WorkerStats {
 pub enum WorkerError {
     /// The kernel refused something at the start.
     #[error("starting worker {index}: {source}")]
-    Start {
-        index: u16,
-        source: std::io::Error,
-    },
+    Start { index: u16, source: std::io::Error },
     /// The thread has ended.
     #[error("worker {0} has stopped; restart ringroadd and report its log")]
     Gone(u16),

@@ -37,10 +37,7 @@ pub enum DeviceError {
     Capture(#[from] ringroad_capture::CaptureError),
     /// A capture file that is not safe to open.
     #[error("opening the capture file {}: {source}", path.display())]
-    CaptureFile {
-        path: PathBuf,
-        source: GuardedFileError,
-    },
+    CaptureFile { path: PathBuf, source: GuardedFileError },
     /// The region that the device shares.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -91,10 +88,7 @@ pub enum DeviceError {
     },
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making what serves {name}: {source}")]
-    Connection {
-        name: String,
-        source: std::io::Error,
-    },
+    Connection { name: String, source: std::io::Error },
     /// Promiscuity.
     #[error(transparent)]
     Promiscuous(#[from] PromiscuousError),

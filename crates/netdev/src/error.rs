@@ -22,10 +22,7 @@ pub enum NetdevError {
     #[error(
         "\"{name}\" cannot be an interface's name: {reason}; a name has 1 to 15 bytes, without space, /, : and %, and is not . or .."
     )]
-    BadName {
-        name: String,
-        reason: &'static str,
-    },
+    BadName { name: String, reason: &'static str },
     #[error("cannot {operation}: {source}{}; {}", said(.kernel_message), advice(*.source))]
     Refused {
         /// What was to be done, with the interface's name, to be read after "cannot".
@@ -37,10 +34,7 @@ pub enum NetdevError {
     },
     /// The interface's driver has no such thing.
     #[error("{interface} has no {what}: its driver (or a kernel before 5.8) does not support that")]
-    Unsupported {
-        interface: String,
-        what: &'static str,
-    },
+    Unsupported { interface: String, what: &'static str },
     /// The kernel's ethtool interface is not there.
     #[error(
         "this kernel has no ethtool over netlink: it needs Linux 5.6 or newer with CONFIG_ETHTOOL_NETLINK"

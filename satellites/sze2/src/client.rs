@@ -26,10 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum CardError {
     /// Nobody serves the socket.
     #[error("{}: {source}: is there a card? (`ringroad attach vale0:card --driver sze2:{}`)", path.display(), path.display())]
-    NotThere {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    NotThere { path: PathBuf, source: std::io::Error },
     /// The card said no.
     #[error("the card refuses: {0}")]
     Refused(String),

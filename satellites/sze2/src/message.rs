@@ -79,9 +79,7 @@ pub enum Request {
 #[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
     /// To [`Request::Hello`].
-    Hello {
-        info: CardInfo,
-    },
+    Hello { info: CardInfo },
     /// To [`Request::Subscribe`]: what was given, beside what the program had.
     Subscribed {
         /// Mask of receive channels.

@@ -9,10 +9,7 @@ use std::path::PathBuf;
 pub enum ScriptError {
     /// The file cannot be read.
     #[error("{path}: {source}")]
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The script is wrong, or what it asked for failed.
     #[error("{message}{}{traceback}", if traceback.is_empty() { "" } else { "\n" })]
     Failed {
@@ -31,14 +28,10 @@ pub enum ScriptError {
     ),
     /// Output cannot be written.
     #[error("writing the output: {0}")]
-    Output(
-        io::Error,
-    ),
+    Output(io::Error),
     /// A thread cannot be had.
     #[error("starting a thread: {0}")]
-    Thread(
-        io::Error,
-    ),
+    Thread(io::Error),
 }
 
 impl ScriptError {

@@ -41,10 +41,7 @@ pub enum Problem {
     },
     /// The field follows from others.
     #[error("\"{given}\" cannot be modified: {reason}")]
-    NotModifiable {
-        given: String,
-        reason: &'static str,
-    },
+    NotModifiable { given: String, reason: &'static str },
     /// The header cannot stand where it does.
     #[error("{header} cannot follow {after} directly: {advice}")]
     Misplaced {

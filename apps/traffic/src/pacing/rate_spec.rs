@@ -52,9 +52,7 @@ pub enum RateSpec {
 pub enum RateError {
     /// There is no number where one should be.
     #[error("\"{text}\" is not a rate: begin with a number, like 1Mpps, 10Gbit or 100%@10G, or say max")]
-    Number {
-        text: String,
-    },
+    Number { text: String },
     /// What follows the number is no unit.
     #[error("rate \"{text}\" has unknown unit \"{unit}\": use pps, or bit with L1 or L2, after k, M, G or T")]
     Unit {
@@ -64,14 +62,10 @@ pub enum RateError {
     },
     /// The number stands alone.
     #[error("rate \"{text}\" has no unit: write {text}pps for frames/s or {text}bit for bit/s")]
-    UnitMissing {
-        text: String,
-    },
+    UnitMissing { text: String },
     /// A percentage without a link.
     #[error("rate \"{text}\" does not say of which link: write {text}@10G for a link of 10 Gbit/s")]
-    LinkMissing {
-        text: String,
-    },
+    LinkMissing { text: String },
     /// What follows `%@` is no link speed.
     #[error("rate \"{text}\" is a share of \"{link}\", which is no link speed: write it like 100%@10G")]
     Link {
@@ -81,9 +75,7 @@ pub enum RateError {
     },
     /// The value is none that can be offered.
     #[error("rate \"{text}\" is out of range: rates lie above 0, and percentages do not exceed 100")]
-    Range {
-        text: String,
-    },
+    Range { text: String },
     /// A shape that spreads frames in time, without a rate.
     #[error(
         "shape {shape} spreads frames in time and cannot go as fast as possible: give a rate, like 1Mpps"
@@ -94,9 +86,7 @@ pub enum RateError {
     },
     /// A burst of no frames, or of too many.
     #[error("bursts.frames is {frames}: give 1 to {}", super::load_shape::MAX_BURST_FRAMES)]
-    BurstFrames {
-        frames: u32,
-    },
+    BurstFrames { frames: u32 },
     /// A span of time that is none.
     #[error("{what} is 0: give nanoseconds above 0")]
     NoTime {

@@ -120,16 +120,10 @@ pub struct PacketDevice {
 pub enum PacketError {
     /// Number of queues.
     #[error("{interface}: packet sockets take 1 to 256 queues, not {queues}")]
-    Queues {
-        interface: String,
-        queues: u16,
-    },
+    Queues { interface: String, queues: u16 },
     /// Number of slots.
     #[error("{interface}: a ring has 1 to 65536 slots, not {slots}")]
-    Slots {
-        interface: String,
-        slots: u32,
-    },
+    Slots { interface: String, slots: u32 },
     /// A privilege is missing.
     #[error("{0}: a packet socket needs CAP_NET_RAW: run as root, or give the program this capability")]
     Privilege(String),
@@ -144,17 +138,10 @@ pub enum PacketError {
     NotEthernet(String),
     /// The kernel has no memory for the rings.
     #[error("{interface}: no memory for a ring of {slots} slots; ask for fewer (slots=) or fewer queues")]
-    Memory {
-        interface: String,
-        slots: u32,
-    },
+    Memory { interface: String, slots: u32 },
     /// The kernel refused something else.
     #[error("{interface}: {step}: {source}")]
-    Kernel {
-        interface: String,
-        step: &'static str,
-        source: Error,
-    },
+    Kernel { interface: String, step: &'static str, source: Error },
 }
 
 impl PacketDevice {

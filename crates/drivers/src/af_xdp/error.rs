@@ -42,9 +42,7 @@ pub enum XdpError {
     RingSize(u32),
     /// No queue asked for.
     #[error("interface {interface}: 0 queues: choose at least 1")]
-    NoQueues {
-        interface: String,
-    },
+    NoQueues { interface: String },
     /// The lists of buffers do not fit the queues.
     #[error("interface {interface}, queue {queue}: {given} buffers in the region, {needed} needed")]
     Buffers {

@@ -31,15 +31,9 @@ pub enum ValueKind {
     /// 0 or 1; the key alone means 1.
     Flag,
     /// A whole number in a range.
-    Number {
-        least: u64,
-        most: u64,
-    },
+    Number { least: u64, most: u64 },
     /// A power of two in a range.
-    PowerOfTwo {
-        least: u64,
-        most: u64,
-    },
+    PowerOfTwo { least: u64, most: u64 },
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any text that is not empty, of so many bytes at most.

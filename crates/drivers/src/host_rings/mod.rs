@@ -61,16 +61,10 @@ pub enum HostRingsError {
     Busy(String),
     /// The TAP interface.
     #[error("{interface}^: {source}")]
-    Tap {
-        interface: String,
-        source: TapError,
-    },
+    Tap { interface: String, source: TapError },
     /// The programs that lead there and back.
     #[error("{interface}^: {source}")]
-    Bpf {
-        interface: String,
-        source: BpfError,
-    },
+    Bpf { interface: String, source: BpfError },
     /// The interface or the TAP cannot be asked or changed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),

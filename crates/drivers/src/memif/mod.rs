@@ -68,9 +68,7 @@ pub enum MemifError {
     #[error(
         "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
     )]
-    Mode {
-        path: PathBuf,
-    },
+    Mode { path: PathBuf },
     /// Buffers that cannot be.
     #[error("buffers of {0} bytes: choose from 64 to 65536")]
     BufferBytes(u32),

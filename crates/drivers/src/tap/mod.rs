@@ -110,11 +110,7 @@ pub enum TapError {
     Netdev(Box<NetdevError>),
     /// The kernel refused something else.
     #[error("{name}: {step}: {source}")]
-    Kernel {
-        name: String,
-        step: &'static str,
-        source: Errno,
-    },
+    Kernel { name: String, step: &'static str, source: Errno },
 }
 
 impl From<NetdevError> for TapError {
