@@ -8,8 +8,8 @@ use std::sync::Arc;
 use ringroad_control::message::ErrorKind;
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::MAX_SWITCHES;
+use ringroad_port::port_index::MAX_PORTS;
 use ringroad_ring::ledger::{Ledger, LimitError, Limits, Payer, Reservation};
-use ringroad_switch::MAX_PORTS;
 use rustix::process::{Resource, getrlimit};
 
 use crate::config;

@@ -15,8 +15,9 @@ use ringroad_drivers::device::Device;
 use ringroad_drivers::nic::link_of;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::port_index::PortIndex;
 use ringroad_ring::control_block::Filled;
-use ringroad_switch::{MacEntry, PortIndex};
+use ringroad_switch::MacEntry;
 
 use crate::netmap::Netmap;
 use crate::port_entries::{Client, DevicePort, Origin, PipeEntry};

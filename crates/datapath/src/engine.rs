@@ -12,20 +12,17 @@ use std::time::Duration;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
-use ringroad_port::frame::Fragment;
+use ringroad_port::plan::{Fate, Plan};
 use ringroad_port::port_queue::{Lend, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
-use ringroad_switch::{DropReason, FrameHeader, MAX_PORTS, PortIndex, SourcePort, Verdict, classify};
 use rustix::event::epoll;
 
-use crate::exchange::{Handoff, Inbox, Outbox, Target};
-use crate::finishing::Finisher;
-use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView};
-use crate::grouping::Groups;
+use crate::copies::{Copier, LEAST_ROOM};
+use crate::exchange::{Handoff, Inbox, Outbox};
+use crate::execution::{BYTES_PER_COST, Executed, Executor, Handed, Origin, Outlets, finishing_factor};
+use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
 use crate::rota::{OwnerId, Rota, TURN_COST};
 
-/// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
-const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
 /// Most workers of one datapath.
 pub const MAX_WORKERS: usize = 16;
 
@@ -34,12 +31,8 @@ pub(crate) const BELL: u64 = u64::MAX;
 /// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every queue is looked at once
 /// more, so no edge can be missed.
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
-/// Bytes of which a copy costs as much again as a short frame's.
-const BYTES_PER_COST: usize = 512;
 /// What waking a program costs.
 const KICK_COST: u64 = 8;
-/// How many times as much it costs to finish a frame as to copy it.
-const FINISHING_COST: usize = 4;
 
 /// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
 #[derive(Debug)]
@@ -52,15 +45,15 @@ struct PendingRelease {
 
 /// A queue in the engine.
 pub struct EngineQueue {
-    port: Box<dyn PortQueue>,
+    pub(crate) port: Box<dyn PortQueue>,
     forwarding: Forwarding,
-    counters: Arc<QueueCounters>,
+    pub(crate) counters: Arc<QueueCounters>,
     owner: OwnerId,
     properties: QueueProperties,
     /// Frames of which the taking alone costs a turn.
     affordable: usize,
     pending: VecDeque<PendingRelease>,
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// Whether it has announced its sleep by itself.
     asleep: bool,
 }
@@ -162,34 +155,21 @@ pub struct Engine {
 #[derive(Debug)]
 struct Scratch {
     batch: Batch,
-    headers: Vec<FrameHeader>,
-    /// Frame number of each header.
-    numbers: Vec<u16>,
-    verdicts: Vec<Verdict>,
-    /// Verdict of each frame of the batch, for frames that go to other workers.
-    by_frame: Vec<Verdict>,
-    /// Frames that are dropped before anything is decided.
-    refused: Vec<(u16, DropCause)>,
-    groups: Groups,
-    flood_groups: Vec<u16>,
+    plan: Plan,
+    executor: Executor,
+    copier: Copier,
     /// 0, 1, 2, ...
     all: Vec<u16>,
-    deliveries: Deliveries,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Self {
             batch: Batch::new(),
-            headers: Vec::with_capacity(BATCH_FRAMES),
-            numbers: Vec::with_capacity(BATCH_FRAMES),
-            verdicts: vec![Verdict::Flood; BATCH_FRAMES],
-            by_frame: vec![Verdict::Flood; BATCH_FRAMES],
-            refused: Vec::with_capacity(BATCH_FRAMES),
-            groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
-            flood_groups: Vec::with_capacity(MAX_PORTS),
+            plan: Plan::new(),
+            executor: Executor::default(),
+            copier: Copier::default(),
             all: (0..BATCH_FRAMES as u16).collect(),
-            deliveries: Deliveries { dirty: Vec::with_capacity(MAX_PORTS), finisher: Finisher::default() },
         }
     }
 }
@@ -368,6 +348,13 @@ impl Engine {
         }
         self.wake_queue(place);
         self.note_restless(place);
+    }
+
+    /// Gives a switch that this worker knows another map of its ports.
+    pub fn set_topology(&mut self, id: SwitchId, topology: Arc<Topology>) {
+        if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
+            view.topology = topology;
+        }
     }
 
     /// Sets or removes the view of a switch.
@@ -654,8 +641,9 @@ impl Engine {
         }
         // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
         let room = self.outboxes.iter().flatten().map(Outbox::free).min();
-        if room.is_some_and(|room| room < BATCH_FRAMES + MAX_FRAGMENTS)
+        if room.is_some_and(|room| room < LEAST_ROOM)
             || matches!(source.forwarding, Forwarding::Hold)
+            || !self.scratch.copier.has_room(&self.outboxes)
         {
             if from != 0 {
                 self.rota.put_rest_back((place, from));
@@ -689,14 +677,15 @@ impl Engine {
         }
         let mut dropped = DropTally::default();
         let mut lent = 0;
-        let mut decided = Decided { end: frames, replicated: 0, cost: 0 };
-        match &mut source.forwarding {
+        let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
+        match &source.forwarding {
             Forwarding::Hold => {}
             Forwarding::Wire(destination) => {
                 let scratch = &mut self.scratch;
-                decided.cost = frames as u64 + scratch.batch.bytes() / BYTES_PER_COST as u64;
+                executed.cost = frames as u64 + scratch.batch.bytes() / BYTES_PER_COST as u64;
                 let list = scratch.all.get(..frames).unwrap_or(&[]);
-                if !scratch.deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
+                let deliveries = &mut scratch.executor.deliveries;
+                if !deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
                     dropped.add(DropCause::PortGone, frames as u32);
                 }
                 if scratch.batch.lends() {
@@ -704,36 +693,50 @@ impl Engine {
                     lent = taker.and_then(|queue| queue.port.lender()).map_or(0, |lender| lender.lent());
                 }
             }
-            Forwarding::Switch { switch, source: learning, queue } => {
-                match self.switches.get(usize::from(switch.0)) {
-                    Some(Some(view)) => {
-                        let scratch = &mut self.scratch;
-                        decided =
-                            decide(scratch, view, learning, *queue, self.index, from, budget, &mut dropped);
-                        let from = learning.index();
-                        let mut outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
-                        outlets.dispatch(scratch, view, *switch, from, *queue, &mut dropped);
+            &Forwarding::Switch { switch, port, queue } => {
+                match self.switches.get_mut(usize::from(switch.0)) {
+                    Some(Some(SwitchView { decide, topology, .. })) => {
+                        let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
+                        plan.reset(from..frames);
+                        decide.decide(port, batch, from, plan);
+                        if batch.is_unfinished() {
+                            refuse_impossible(batch, from, plan);
+                        }
+                        let origin = Origin { topology, switch, port, queue, worker: self.index };
+                        let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
+                        executed = match plan.is_plain() {
+                            true => {
+                                let fates = plan.fates(0..frames);
+                                let planned = (&*plan, fates);
+                                executor.execute(batch, from, planned, origin, outlets, budget, &mut dropped)
+                            }
+                            false => {
+                                let frames = (&*batch, from);
+                                copier.execute(executor, frames, plan, origin, outlets, budget, &mut dropped)
+                            }
+                        };
+                        decide.executed(port, batch, from..executed.end, plan);
                     }
                     _ => dropped.add(DropCause::PortGone, (frames - from) as u32),
                 }
             }
         }
-        let bytes = match (from, decided.end) {
+        let bytes = match (from, executed.end) {
             (0, end) if end == frames => self.scratch.batch.bytes(),
             (from, end) => (from..end).map(|frame| self.scratch.batch.frame_bytes(frame) as u64).sum(),
         };
-        let received = decided.end - from;
+        let received = executed.end - from;
         source.counters.received(received as u64, bytes);
-        source.counters.replicated(decided.replicated);
+        source.counters.replicated(executed.replicated);
         source.counters.dropped(&dropped);
-        if decided.end < frames {
-            self.rota.hold(place, decided.end, &mut self.scratch.batch);
+        if executed.end < frames {
+            self.rota.hold(place, executed.end, &mut self.scratch.batch);
         } else {
             finish_batch(source, &self.scratch.batch, lent, &self.outboxes);
         }
         // What it costs to take them is beyond what a program's ring costs.
         let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
-        Served { frames: received, cost: decided.cost + taking }
+        Served { frames: received, cost: executed.cost + taking }
     }
 
     /// Delivers what other workers handed over, until `budget` is spent at each of them.
@@ -745,7 +748,10 @@ impl Engine {
             while cost < budget
                 && let Some(target) = inbox.peek().map(|handoff| handoff.target)
             {
-                let copies = copies_here(&self.switches, self.index, target);
+                let to = Handed::from(target, inbox, self.index);
+                let view =
+                    |switch: SwitchId| self.switches.get(usize::from(switch.0)).and_then(Option::as_ref);
+                let copies = to.copies(inbox.peek().and_then(|handoff| view(handoff.switch)));
                 let affordable = (budget - cost).div_ceil(copies).try_into().unwrap_or(usize::MAX);
                 // Consecutive frames with one target make a batch.
                 scratch.batch.reset(affordable);
@@ -760,8 +766,15 @@ impl Engine {
                 }
                 let frames = scratch.batch.frames();
                 served.frames += frames;
-                let view = self.switches.get(usize::from(switch.0)).and_then(Option::as_ref);
-                deliver_handoffs(&mut self.queues, view, &self.counters, self.index, scratch, target);
+                let Scratch { batch, executor, all, .. } = scratch;
+                let handed = (batch, all.get(..frames).unwrap_or(&[]));
+                executor.deliveries.deliver_handed(
+                    &mut self.queues,
+                    view(switch),
+                    &self.counters,
+                    handed,
+                    to,
+                );
                 let long = scratch.batch.bytes() / BYTES_PER_COST as u64;
                 cost += copies * (frames as u64 + long * finishing_factor(&scratch.batch) as u64);
             }
@@ -779,7 +792,7 @@ impl Engine {
     /// Makes everything delivered visible. Returns what waking programs cost.
     fn flush(&mut self) -> u64 {
         let mut kicks = 0;
-        for place in self.scratch.deliveries.dirty.drain(..) {
+        for place in self.scratch.executor.deliveries.dirty.drain(..) {
             if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
                 queue.dirty = false;
                 let woken = queue.port.flush();
@@ -802,318 +815,13 @@ struct Served {
     cost: u64,
 }
 
-/// What was decided on a batch.
-#[derive(Debug)]
-struct Decided {
-    /// The first frame that was left for later.
-    end: usize,
-    /// Copies beyond one per frame.
-    replicated: u64,
-    cost: u64,
-}
-
-/// How many times as much the bytes of this batch cost, if some must be finished.
-fn finishing_factor(batch: &Batch) -> usize {
-    if batch.is_unfinished() { FINISHING_COST } else { 1 }
-}
-
-/// How many queues of this worker get what is handed over to `target`, at least 1.
-fn copies_here(switches: &[Option<SwitchView>], worker: u16, target: Target) -> u64 {
-    let Target::Flood { switch, from } = target else { return 1 };
-    let Some(Some(view)) = switches.get(usize::from(switch.0)) else { return 1 };
-    let here = view.topology.flood(from).filter(|(_, target)| target.worker == worker);
-    here.map(|(_, target)| u64::from(target.frame_cost)).sum::<u64>().max(1)
-}
-
-/// Reads the headers of the batch's frames from number `from` on.
-#[inline(never)]
-fn read_headers(scratch: &mut Scratch, from: usize) {
-    let Scratch { batch, headers, numbers, refused, .. } = scratch;
-    headers.clear();
-    numbers.clear();
-    refused.clear();
-    let is_unfinished = batch.is_unfinished();
-    for number in from..batch.frames() {
-        let Some(head) = batch.head(number) else { break };
-        match head.ethernet_header() {
-            Some(_) if is_unfinished && !fits(batch, number) => {
-                refused.push((number as u16, DropCause::BadOffload));
-            }
-            Some((first, second)) => {
-                headers.push(FrameHeader::from_words(first, second, head.flags()));
-                numbers.push(number as u16);
-            }
-            None => refused.push((number as u16, DropCause::TooShort)),
-        }
-    }
-}
-
-/// Classifies the batch's frames from number `from` on and groups them, until delivering them costs `budget`.
-#[allow(clippy::too_many_arguments)]
-#[inline(never)]
-fn decide(
-    scratch: &mut Scratch,
-    view: &SwitchView,
-    learning: &mut SourcePort,
-    queue: u16,
-    worker: u16,
-    from: usize,
-    budget: u64,
-    dropped: &mut DropTally,
-) -> Decided {
-    read_headers(scratch, from);
-    scratch.groups.clear();
-    let frames = scratch.batch.frames();
-    let mut decided = Decided { end: frames, replicated: 0, cost: 0 };
-    let count = scratch.headers.len();
-    let Some(verdicts) = scratch.verdicts.get_mut(..count) else { return decided };
-    let state = &view.state;
-    let port = learning.index();
-    classify(&scratch.headers, learning, &state.table, &state.ports, state.now(), verdicts);
-
-    let finishing = finishing_factor(&scratch.batch);
-    let bytes_cost = |batch: &Batch, number: u16| {
-        let frame = batch.frame(usize::from(number));
-        let bytes: usize = frame.iter().map(Fragment::len).sum();
-        (bytes * finishing / BYTES_PER_COST + frame.len() / 4) as u64
-    };
-    // A batch of short frames to one port each is cheap as a whole, so that these need not be weighed one by one.
-    let all_bytes = scratch.batch.bytes() * finishing as u64 / BYTES_PER_COST as u64;
-    let weighs = all_bytes > budget / 2;
-    let mut weighs_unicast = weighs;
-    // Beside 1 for each frame.
-    let mut cost = 0;
-    let is_spent = |cost: u64, number: u16| cost + u64::from(number) >= budget.saturating_add(from as u64);
-    let mut flood_groups_known = false;
-    let (mut flood_copies, mut flood_cost) = (0, 0);
-    let mut last: Option<(PortIndex, u16)> = None;
-    let mut more_for_last = 0;
-    for (&number, &verdict) in scratch.numbers.iter().zip(verdicts.iter()) {
-        if let Some(entry) = scratch.by_frame.get_mut(usize::from(number)) {
-            *entry = verdict;
-        }
-        match verdict {
-            Verdict::Port(port) => {
-                let group = match last {
-                    Some((known, group)) if known == port => Some(group),
-                    _ => view.topology.queue(port, queue).map(|target| {
-                        more_for_last = u64::from(target.frame_cost.saturating_sub(1));
-                        weighs_unicast = weighs || more_for_last > 0;
-                        group_of(target, port, false, worker)
-                    }),
-                };
-                match group {
-                    Some(group) => {
-                        last = Some((port, group));
-                        scratch.groups.add(group, number);
-                    }
-                    None => dropped.add(DropCause::PortGone, 1),
-                }
-                if weighs_unicast {
-                    cost += more_for_last + bytes_cost(&scratch.batch, number);
-                    if is_spent(cost, number) {
-                        decided.end = usize::from(number) + 1;
-                        break;
-                    }
-                }
-            }
-            Verdict::Flood => {
-                if !flood_groups_known {
-                    flood_groups_known = true;
-                    list_flood_groups(&mut scratch.flood_groups, view, port, queue, worker);
-                    (flood_copies, flood_cost) = view.topology.flood_cost(port);
-                }
-                match scratch.flood_groups.len() {
-                    0 => dropped.add(DropCause::NoDestination, 1),
-                    copies => decided.replicated += copies as u64 - 1,
-                }
-                if scratch.batch.gives() {
-                    scratch.batch.set_replicated(usize::from(number));
-                }
-                for &group in &scratch.flood_groups {
-                    scratch.groups.add(group, number);
-                }
-                cost += flood_cost.saturating_sub(1) + flood_copies * bytes_cost(&scratch.batch, number);
-                if is_spent(cost, number) {
-                    decided.end = usize::from(number) + 1;
-                    break;
-                }
-            }
-            Verdict::Drop(reason) => dropped.add(cause_of(reason), 1),
-        }
-    }
-    // What was refused behind the end is refused again when its turn comes.
-    for &(_, cause) in scratch.refused.iter().filter(|(number, _)| usize::from(*number) < decided.end) {
-        dropped.add(cause, 1);
-    }
-    let decided_frames = (decided.end - from) as u64;
-    let short = match decided.end == frames {
-        _ if weighs => 0,
-        true => all_bytes,
-        false => all_bytes * decided_frames / frames as u64,
-    };
-    decided.cost = cost + decided_frames + short;
-    decided
-}
-
-/// Whether what is said to be left to do with a frame can be.
+/// Lets no frame go that says of itself what cannot be.
 #[cold]
-fn fits(batch: &Batch, frame: usize) -> bool {
-    batch.meta(frame).unfinished.fits(batch.frame_bytes(frame))
-}
-
-/// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
-/// differ only where the port has several queues. All frames for one other worker are one group.
-fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16) -> u16 {
-    if target.worker == worker {
-        2 * u16::from(port.0) + u16::from(to_flood_queue)
-    } else {
-        REMOTE_GROUPS as u16 + target.worker
-    }
-}
-
-fn list_flood_groups(groups: &mut Vec<u16>, view: &SwitchView, from: PortIndex, queue: u16, worker: u16) {
-    groups.clear();
-    for (port, target) in view.topology.flood(from) {
-        let apart = view.topology.queue(port, queue) != Some(target);
-        let group = group_of(target, port, apart, worker);
-        if usize::from(group) < REMOTE_GROUPS || !groups.contains(&group) {
-            groups.push(group);
+fn refuse_impossible(batch: &Batch, first: usize, plan: &mut Plan) {
+    for frame in first..batch.frames() {
+        if !batch.meta(frame).unfinished.fits(batch.frame_bytes(frame)) {
+            plan.set_fate(frame, Fate::Drop(DropCause::BadOffload));
         }
-    }
-}
-
-/// Where groups are delivered to.
-struct Outlets<'engine> {
-    queues: &'engine mut Vec<Option<Box<EngineQueue>>>,
-    outboxes: &'engine mut Vec<Option<Outbox>>,
-}
-
-impl Outlets<'_> {
-    fn dispatch(
-        &mut self,
-        scratch: &mut Scratch,
-        view: &SwitchView,
-        switch: SwitchId,
-        from: PortIndex,
-        queue: u16,
-        dropped: &mut DropTally,
-    ) {
-        for &group in scratch.groups.touched() {
-            let list = scratch.groups.frames(group);
-            if usize::from(group) >= REMOTE_GROUPS {
-                let Some(Some(outbox)) = self.outboxes.get_mut(usize::from(group) - REMOTE_GROUPS) else {
-                    dropped.add(DropCause::PortGone, list.len() as u32);
-                    continue;
-                };
-                for &number in list {
-                    let verdict = scratch.by_frame.get(usize::from(number)).copied();
-                    let target = match verdict {
-                        Some(Verdict::Port(port)) => {
-                            view.topology.queue(port, queue).map(|target| Target::Queue(target.place))
-                        }
-                        _ => Some(Target::Flood { switch, from }),
-                    };
-                    let Some(target) = target else {
-                        dropped.add(DropCause::PortGone, 1);
-                        continue;
-                    };
-                    let number = usize::from(number);
-                    let meta = scratch.batch.meta(number);
-                    for &fragment in scratch.batch.frame(number) {
-                        outbox.push(Handoff { fragment, target, switch, meta });
-                    }
-                }
-                continue;
-            }
-            let port = PortIndex((group / 2) as u8);
-            let source_queue = if group % 2 == 1 { 0 } else { queue };
-            let delivered = match view.topology.queue(port, source_queue) {
-                Some(target) => {
-                    scratch.deliveries.deliver(self.queues, target.place, &mut scratch.batch, list)
-                }
-                None => false,
-            };
-            if !delivered {
-                dropped.add(DropCause::PortGone, list.len() as u32);
-            }
-        }
-    }
-}
-
-/// What the deliveries of a step have in common.
-#[derive(Debug)]
-struct Deliveries {
-    /// Places with something to make visible.
-    dirty: Vec<u32>,
-    finisher: Finisher,
-}
-
-impl Deliveries {
-    /// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
-    #[inline]
-    fn deliver(
-        &mut self,
-        queues: &mut [Option<Box<EngineQueue>>],
-        place: u32,
-        batch: &mut Batch,
-        frames: &[u16],
-    ) -> bool {
-        let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
-        if batch.is_unfinished() && !queue.port.takes_unfinished() {
-            let finished = self.finisher.finish(batch, frames, |batch, frames| put(queue, batch, frames));
-            queue.counters.replicated(finished.replicated);
-            queue.counters.dropped(&finished.dropped);
-        } else {
-            put(queue, batch, frames);
-        }
-        if !queue.dirty {
-            queue.dirty = true;
-            self.dirty.push(place);
-        }
-        true
-    }
-}
-
-#[inline]
-fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) {
-    let delivery = queue.port.deliver(batch, frames);
-    debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
-    queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
-    queue.counters.dropped(&delivery.dropped);
-}
-
-/// Delivers the batch that another worker handed over for ports of the switch in `view`; `own` is the account of the engine itself.
-fn deliver_handoffs(
-    queues: &mut [Option<Box<EngineQueue>>],
-    view: Option<&SwitchView>,
-    own: &QueueCounters,
-    worker: u16,
-    scratch: &mut Scratch,
-    target: Target,
-) {
-    let frames = scratch.batch.frames();
-    let list = scratch.all.get(..frames).unwrap_or(&[]);
-    let mut copies = 0;
-    match target {
-        Target::Queue(place) => {
-            copies += u64::from(scratch.deliveries.deliver(queues, place, &mut scratch.batch, list));
-        }
-        Target::Flood { from, .. } => {
-            let targets = view.map(|view| view.topology.flood(from)).into_iter().flatten();
-            for (_, target) in targets.filter(|(_, target)| target.worker == worker) {
-                copies +=
-                    u64::from(scratch.deliveries.deliver(queues, target.place, &mut scratch.batch, list));
-            }
-        }
-    }
-    let counters = view.map_or(own, |view| &*view.counters);
-    if copies == 0 {
-        let mut gone = DropTally::default();
-        gone.add(DropCause::PortGone, frames as u32);
-        counters.dropped(&gone);
-    } else {
-        counters.replicated((copies - 1) * frames as u64);
     }
 }
 
@@ -1140,7 +848,7 @@ fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option
 }
 
 /// Up to where something was handed over to each worker.
-fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
+pub(crate) fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
     let mut positions = [0; MAX_WORKERS];
     for (position, outbox) in positions.iter_mut().zip(outboxes) {
         *position = outbox.as_ref().map_or(0, Outbox::position);
@@ -1149,7 +857,7 @@ fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
 }
 
 /// Whether all workers are done with what was handed over to them before `positions`.
-fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
+pub(crate) fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
     let mut pairs = positions.iter().zip(outboxes);
     pairs.all(|(&position, outbox)| outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position))
 }
@@ -1167,12 +875,5 @@ fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) 
     }
     if any {
         source.counters.wakeups(source.port.flush());
-    }
-}
-
-fn cause_of(reason: DropReason) -> DropCause {
-    match reason {
-        DropReason::ToSelf => DropCause::ToSelf,
-        DropReason::PortGone => DropCause::PortGone,
     }
 }

@@ -4,15 +4,16 @@
 //! destination and then moves `consumed`. Only then does the sender release the slots to their program. So a frame
 //! that crosses workers is copied once, like any other, and no lock is taken.
 
+use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ringroad_port::batch::FrameMeta;
 use ringroad_port::frame::Fragment;
+use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_ring::eventfd;
 use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
-use ringroad_switch::PortIndex;
 
 use crate::forwarding::SwitchId;
 
@@ -29,6 +30,12 @@ pub enum Target {
         switch: SwitchId,
         /// Port the frame came from.
         from: PortIndex,
+    },
+    /// To those ports of a set that the receiving worker serves.
+    Ports {
+        switch: SwitchId,
+        /// The set's number in the exchange ([`Inbox::ports`]).
+        set: u16,
     },
 }
 
@@ -88,13 +95,16 @@ impl Doorbell {
 
 #[derive(Debug)]
 struct Shared {
-    entries: Box<[std::cell::UnsafeCell<Option<Handoff>>]>,
+    entries: Box<[UnsafeCell<Option<Handoff>>]>,
+    /// Sets of ports that entries name: nothing until the first.
+    sets: OnceLock<Box<[UnsafeCell<PortMask>]>>,
     published: AtomicU64,
     consumed: AtomicU64,
 }
 
 // SAFETY: an entry is written by the only sender before `published` passes it (release) and read by the only receiver
-// after (acquire); it is written again only after `consumed` passed it.
+// after (acquire); it is written again only after `consumed` passed it. So is a set: the entries that name it follow
+// each other, and as many other entries were written as there are places before its place is written again.
 #[allow(unsafe_code)]
 unsafe impl Sync for Shared {}
 // SAFETY: fragments may move between threads; see `Fragment`.
@@ -107,6 +117,8 @@ pub struct Outbox {
     shared: Arc<Shared>,
     written: u64,
     published: u64,
+    /// The last set of ports that was written, and its number.
+    last_set: Option<(PortMask, u16)>,
     bell: Arc<Doorbell>,
     kicker: Kicker,
 }
@@ -121,10 +133,20 @@ pub struct Inbox {
 /// An exchange towards the worker behind `bell`.
 #[must_use]
 pub fn exchange(bell: Arc<Doorbell>) -> (Outbox, Inbox) {
-    let entries = (0..EXCHANGE_ENTRIES).map(|_| std::cell::UnsafeCell::new(None)).collect();
-    let shared = Arc::new(Shared { entries, published: AtomicU64::new(0), consumed: AtomicU64::new(0) });
-    let outbox =
-        Outbox { shared: Arc::clone(&shared), written: 0, published: 0, bell, kicker: Kicker::default() };
+    let shared = Arc::new(Shared {
+        entries: (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(None)).collect(),
+        sets: OnceLock::new(),
+        published: AtomicU64::new(0),
+        consumed: AtomicU64::new(0),
+    });
+    let outbox = Outbox {
+        shared: Arc::clone(&shared),
+        written: 0,
+        published: 0,
+        last_set: None,
+        bell,
+        kicker: Kicker::default(),
+    };
     (outbox, Inbox { shared, read: 0 })
 }
 
@@ -145,6 +167,25 @@ impl Outbox {
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.shared.consumed.load(Ordering::Acquire)
+    }
+
+    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has checked [`Outbox::free`].
+    #[allow(unsafe_code)]
+    pub fn set(&mut self, ports: PortMask) -> u16 {
+        if let Some((last, number)) = self.last_set
+            && last == ports
+        {
+            return number;
+        }
+        assert!(self.free() > 0, "exchange overrun");
+        let number = self.last_set.map_or(0, |(_, last)| (usize::from(last) + 1) % EXCHANGE_ENTRIES);
+        let make = || (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(PortMask::default())).collect();
+        let place = &self.shared.sets.get_or_init(make)[number];
+        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are at least as
+        // many back as there are places, and the receiver has consumed them: some entry is free, asserted above.
+        unsafe { *place.get() = ports };
+        self.last_set = Some((ports, number as u16));
+        number as u16
     }
 
     /// Adds an entry; the caller has checked [`Outbox::free`].
@@ -185,6 +226,15 @@ impl Inbox {
         let entry = &self.shared.entries[self.read as usize % EXCHANGE_ENTRIES];
         // SAFETY: published, so the sender does not touch it until it is consumed.
         unsafe { *entry.get() }
+    }
+
+    /// The ports of the set that the entry which [`Inbox::peek`] gave names.
+    #[allow(unsafe_code)]
+    #[must_use]
+    pub fn ports(&self, set: u16) -> PortMask {
+        let place = self.shared.sets.get().and_then(|sets| sets.get(usize::from(set)));
+        // SAFETY: the entry is published and not consumed, so the sender does not touch its set.
+        place.map_or_else(PortMask::default, |place| unsafe { *place.get() })
     }
 
     /// Goes on to the entry behind the one that [`Inbox::peek`] gave.

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
-use ringroad_switch::{MAX_PORTS, MacEntry, MacTable, MacTableConfig, MacTableError, PortIndex, SourcePort};
+use ringroad_switch::{LearningSwitch, MacEntry, MacTable, MacTableConfig, MacTableError};
 
 use crate::engine::{Engine, EngineQueue, MAX_WORKERS};
 use crate::exchange::{Doorbell, exchange};
-use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use crate::rota::OwnerId;
 use crate::worker::{Worker, WorkerConfig, WorkerError};
 
@@ -135,7 +136,7 @@ impl FabricPort {
 #[derive(Debug)]
 struct Switch {
     id: SwitchId,
-    state: Arc<SwitchState>,
+    learning: Arc<LearningSwitch>,
     topology: Topology,
     ports: BTreeMap<String, FabricPort>,
     /// One account per worker, for what it does in the name of the switch.
@@ -191,6 +192,17 @@ pub struct Fabric {
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
     departed: CounterSnapshot,
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by another.
+        for runner in &mut self.runners {
+            if let Runner::Thread(worker) = runner {
+                worker.end();
+            }
+        }
+    }
 }
 
 impl Fabric {
@@ -318,7 +330,7 @@ impl Fabric {
         switch.ports.insert(port.to_owned(), FabricPort { index, queues: refs, taking, counters, past });
         self.publish_topology(name)?;
         if let Some(switch) = self.switches.get(name) {
-            switch.state.ports.insert(index);
+            switch.learning.ports.insert(index);
         }
         Ok(index)
     }
@@ -376,8 +388,8 @@ impl Fabric {
         self.drain(&queues)?;
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
         let mut gone = state.ports.remove(port).ok_or_else(no_port)?;
-        state.state.ports.remove(gone.index);
-        state.state.table.forget_port(gone.index);
+        state.learning.ports.remove(gone.index);
+        state.learning.table.forget_port(gone.index);
         state.topology.set(gone.index, Vec::new());
         self.publish_topology(switch)?;
         gone.past += self.take_out(&gone.queues)?;
@@ -481,7 +493,7 @@ impl Fabric {
     /// Moves the ageing clock of every switch on by one tick.
     pub fn tick(&self) {
         for switch in self.switches.values() {
-            switch.state.tick();
+            switch.learning.tick();
         }
     }
 
@@ -494,7 +506,7 @@ impl Fabric {
     #[must_use]
     pub fn mac_table(&self, switch: &str) -> Option<Vec<MacEntry>> {
         let switch = self.switches.get(switch)?;
-        Some(switch.state.table.entries(switch.state.now()).collect())
+        Some(switch.learning.table.entries(switch.learning.now()).collect())
     }
 
     /// Name of the port with an index.
@@ -554,7 +566,7 @@ impl Fabric {
     pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
         let switch = self.switches.get(switch)?;
         let totals = switch.account();
-        Some(SwitchTotals { totals, macs: switch.state.table.len(), ports: switch.ports.len() })
+        Some(SwitchTotals { totals, macs: switch.learning.table.len(), ports: switch.ports.len() })
     }
 
     /// What the datapath has done in all: switches, wires and ports that are gone included.
@@ -589,14 +601,19 @@ impl Fabric {
         let table = MacTableConfig { hash_key: u64::from_ne_bytes(key), ..self.table };
         let switch = Switch {
             id,
-            state: Arc::new(SwitchState::new(MacTable::new(table)?)),
+            learning: Arc::new(LearningSwitch::new(MacTable::new(table)?)),
             topology: Topology::default(),
             ports: BTreeMap::new(),
             worker_counters: self.runners.iter().map(|_| Arc::default()).collect(),
             departed: CounterSnapshot::default(),
         };
+        for (runner, counters) in self.runners.iter().zip(&switch.worker_counters) {
+            let decide = switch.learning.decider();
+            let view = SwitchView { decide, topology: Arc::default(), counters: Arc::clone(counters) };
+            runner.call(move |engine| engine.set_switch(id, Some(view)))?;
+        }
         self.switches.insert(name.to_owned(), switch);
-        self.publish_topology(name)
+        Ok(())
     }
 
     fn remove_switch_if_empty(&mut self, name: &str) -> Result<(), FabricError> {
@@ -615,14 +632,9 @@ impl Fabric {
     fn publish_topology(&self, name: &str) -> Result<(), FabricError> {
         let Some(switch) = self.switches.get(name) else { return Ok(()) };
         let topology = Arc::new(switch.topology.clone());
-        for (runner, counters) in self.runners.iter().zip(&switch.worker_counters) {
-            let view = SwitchView {
-                state: Arc::clone(&switch.state),
-                topology: Arc::clone(&topology),
-                counters: Arc::clone(counters),
-            };
-            let id = switch.id;
-            runner.call(move |engine| engine.set_switch(id, Some(view)))?;
+        for runner in &self.runners {
+            let (id, topology) = (switch.id, Arc::clone(&topology));
+            runner.call(move |engine| engine.set_topology(id, topology))?;
         }
         Ok(())
     }
@@ -649,7 +661,7 @@ impl Fabric {
         let mut all = Vec::with_capacity(queues.len());
         let mut taking = Vec::with_capacity(queues.len());
         for (queue, parts) in (0u16..).zip(queues) {
-            let forwarding = Forwarding::Switch { switch, source: SourcePort::new(index), queue };
+            let forwarding = Forwarding::Switch { switch, port: index, queue };
             let (place, properties) = self.place(parts, forwarding, owner)?;
             all.push(place);
             if properties.takes_frames {

@@ -1,10 +1,10 @@
-//! Where frames go: the state of a switch that workers share, and the map from its ports to queues.
+//! Where the frames of a queue go, and the map from the ports of a switch to queues.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ringroad_port::counters::QueueCounters;
-use ringroad_switch::{MAX_PORTS, MacTable, PortIndex, PortSet, SourcePort, Tick};
+use ringroad_port::plan::Decide;
+use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 
 /// A queue, named by the worker that serves it and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,49 +21,15 @@ pub struct QueueRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SwitchId(pub u16);
 
-/// What all workers share of a switch. All of it is safe to read and write from any thread without a lock.
-#[derive(Debug)]
-pub struct SwitchState {
-    /// Learned addresses.
-    pub table: MacTable,
-    /// Ports that exist now.
-    pub ports: PortSet,
-    now: AtomicU8,
-}
-
-impl SwitchState {
-    /// A switch without ports.
-    #[must_use]
-    pub fn new(table: MacTable) -> Self {
-        Self { table, ports: PortSet::new(), now: AtomicU8::new(0) }
-    }
-
-    /// The ageing tick that workers stamp addresses with.
-    #[inline]
-    #[must_use]
-    pub fn now(&self) -> Tick {
-        Tick(self.now.load(Ordering::Relaxed))
-    }
-
-    /// Moves the ageing clock on by one tick and forgets what is too old.
-    pub fn tick(&self) {
-        let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
-        self.now.store(now, Ordering::Relaxed);
-        self.table.sweep(Tick(now));
-    }
-}
-
 /// Which queues the ports of a switch have. Replaced as a whole when a port comes or goes.
 #[derive(Debug, Clone)]
 pub struct Topology {
     queues: Vec<Vec<QueueRef>>,
-    /// How many ports take flooded frames, and what one costs at all of them together.
-    flood: (u64, u64),
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { queues: vec![Vec::new(); MAX_PORTS], flood: (0, 0) }
+        Self { queues: vec![Vec::new(); MAX_PORTS] }
     }
 }
 
@@ -73,17 +39,6 @@ impl Topology {
         if let Some(entry) = self.queues.get_mut(usize::from(port.0)) {
             *entry = queues;
         }
-        let first = self.queues.iter().filter_map(|queues| queues.first());
-        self.flood =
-            first.fold((0, 0), |(count, cost), queue| (count + 1, cost + u64::from(queue.frame_cost)));
-    }
-
-    /// How many copies flooding a frame of port `from` takes, and what they cost where it is short.
-    #[must_use]
-    pub fn flood_cost(&self, from: PortIndex) -> (u64, u64) {
-        let own = self.queues.get(usize::from(from.0)).and_then(|queues| queues.first());
-        let (count, cost) = self.flood;
-        own.map_or(self.flood, |own| (count - 1, cost - u64::from(own.frame_cost)))
     }
 
     /// The queue of `port` that takes unicast frames from a source's queue number `queue`: VALE keeps the ring index,
@@ -106,13 +61,19 @@ impl Topology {
             .filter(move |(port, _)| *port != from.0)
             .filter_map(|(port, queues)| queues.first().map(|&queue| (PortIndex(port), queue)))
     }
+
+    /// The same queues of the ports in `ports`.
+    pub fn first_queues(&self, ports: PortMask) -> impl Iterator<Item = (PortIndex, QueueRef)> + '_ {
+        let first = |port: PortIndex| self.queues.get(usize::from(port.0))?.first().copied();
+        ports.iter().filter_map(move |port| Some((port, first(port)?)))
+    }
 }
 
 /// A switch as one worker sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct SwitchView {
-    /// Shared by all workers.
-    pub state: Arc<SwitchState>,
+    /// Decides where frames go.
+    pub decide: Box<dyn Decide>,
     /// The map that was in force when the worker last looked.
     pub topology: Arc<Topology>,
     /// Flooding that this worker does for others: copies beyond the first, frames for ports that left meanwhile.
@@ -122,12 +83,12 @@ pub struct SwitchView {
 /// What becomes of the frames of a queue.
 #[derive(Debug)]
 pub enum Forwarding {
-    /// To the ports of a switch.
+    /// Where the switch decides.
     Switch {
         /// Which switch.
         switch: SwitchId,
-        /// The source port, for learning.
-        source: SourcePort,
+        /// The port that they come from.
+        port: PortIndex,
         /// Index of the queue in its port.
         queue: u16,
     },

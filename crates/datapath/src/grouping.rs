@@ -1,4 +1,6 @@
-//! Turns the verdicts on a batch into one list of frames per destination, keeping the order of frames for each.
+//! Turns the fates of a batch into one list of frames per destination, keeping the order of frames for each.
+
+use std::ops::Range;
 
 use ringroad_port::batch::BATCH_FRAMES;
 
@@ -31,6 +33,12 @@ impl Groups {
             self.touched.push(destination);
         }
         list.push(frame);
+    }
+
+    /// Adds more frames to the list of a destination that has one already.
+    #[inline]
+    pub fn extend(&mut self, destination: u16, frames: Range<u16>) {
+        self.lists.get_mut(usize::from(destination)).into_iter().for_each(|list| list.extend(frames.clone()));
     }
 
     /// Destinations that have frames, in the order of their first frame.

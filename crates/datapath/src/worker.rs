@@ -78,7 +78,9 @@ pub struct Worker {
     stay_awake: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Running>>,
+    /// What ran on the thread, once it has ended.
+    ended: Option<Running>,
 }
 
 impl Worker {
@@ -107,9 +109,22 @@ impl Worker {
         };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{}", config.index))
-            .spawn(move || running.run())
+            .spawn(move || {
+                running.run();
+                running
+            })
             .map_err(failed)?;
-        Ok(Self { config, commands, pending, stop, stay_awake, bell, stats, thread: Some(thread) })
+        Ok(Self {
+            config,
+            commands,
+            pending,
+            stop,
+            stay_awake,
+            bell,
+            stats,
+            thread: Some(thread),
+            ended: None,
+        })
     }
 
     /// Runs `command` on the worker's engine between two turns, and waits for what it returns.
@@ -155,18 +170,24 @@ impl Worker {
     pub fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
-}
 
-impl Drop for Worker {
-    fn drop(&mut self) {
+    /// Ends the thread. The engine stays with its queues, since other workers may still copy frames out of these.
+    pub(crate) fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            self.ended = thread.join().ok();
         }
     }
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[derive(Debug)]
 struct Running {
     engine: Engine,
     commands: Receiver<Command>,

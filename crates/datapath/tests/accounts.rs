@@ -19,7 +19,8 @@ use ringroad_port::batch::FrameMeta;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_switch::{MacTableConfig, PortIndex};
+use ringroad_port::port_index::PortIndex;
+use ringroad_switch::MacTableConfig;
 
 const USER: Share = user(1);
 

@@ -11,10 +11,11 @@ use common::{BROADCAST, Far, Near, station, user};
 use ringroad_datapath::engine::{Engine, EngineQueue};
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
-use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use ringroad_datapath::rota::{OwnerId, TURN_COST};
 use ringroad_port::counters::CounterSnapshot;
-use ringroad_switch::{MAX_PORTS, MacTable, MacTableConfig, PortIndex, SourcePort};
+use ringroad_port::port_index::{MAX_PORTS, PortIndex};
+use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
 struct Site {
     fabric: Fabric,
@@ -115,8 +116,7 @@ fn floods_for_ports_of_another_worker_do_not_pile_up_before_a_bystanders_frame()
         let mut topology = Topology::default();
         let mut insert = |engine: &mut Engine, worker, place: u32, port: u8, far| {
             topology.set(PortIndex(port), vec![QueueRef { worker, frame_cost: 1, place }]);
-            let learning = SourcePort::new(PortIndex(port));
-            let forwarding = Forwarding::Switch { switch: id, source: learning, queue: 0 };
+            let forwarding = Forwarding::Switch { switch: id, port: PortIndex(port), queue: 0 };
             let near = Near::new(far, BROADCAST, station(port), 60);
             engine.insert(place, EngineQueue::new(Box::new(near), forwarding, Arc::default(), user));
         };
@@ -125,13 +125,11 @@ fn floods_for_ports_of_another_worker_do_not_pile_up_before_a_bystanders_frame()
             insert(&mut taker, 1, u32::from(number) * 250 + u32::from(port), port, to);
         }
         let table = MacTable::new(MacTableConfig::new(0)).unwrap();
-        let view = SwitchView {
-            state: Arc::new(SwitchState::new(table)),
-            topology: Arc::new(topology),
-            counters: Arc::default(),
-        };
-        source.set_switch(id, Some(view.clone()));
-        taker.set_switch(id, Some(view));
+        let (switch, topology) = (Arc::new(LearningSwitch::new(table)), Arc::new(topology));
+        for engine in [&mut source, &mut taker] {
+            let (decide, topology) = (switch.decider(), Arc::clone(&topology));
+            engine.set_switch(id, Some(SwitchView { decide, topology, counters: Arc::default() }));
+        }
     }
     for _ in 0..200 {
         // The worker that only hands over is far ahead of the one that copies.

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use ringroad_datapath::engine::{Engine, EngineQueue};
 use ringroad_datapath::exchange::{Doorbell, exchange};
-use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchState, SwitchView, Topology};
+use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use ringroad_datapath::rota::OwnerId;
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
+use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
-use ringroad_switch::{MacTable, MacTableConfig, PortIndex, SourcePort};
+use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
 /// The far side of a port: what is known of the frames that it sends, and of those that it got.
 #[derive(Clone, Default)]
@@ -58,24 +59,23 @@ fn timestamps_and_what_is_left_to_do_reach_ports_of_another_worker() {
     engines[1].connect(vec![None, None], vec![inbox]);
 
     let fars: [Far; 3] = Default::default();
-    let state = Arc::new(SwitchState::new(MacTable::new(MacTableConfig::new(0)).unwrap()));
+    let switch = Arc::new(LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap()));
     let mut topology = Topology::default();
     // The first two ports on the first worker, the third on the second.
     for (number, far) in (0u8..).zip(&fars) {
         let (index, worker, place) = (PortIndex(number), number / 2, u32::from(number));
-        let source = SourcePort::new(index);
-        let forwarding = Forwarding::Switch { switch: SWITCH, source, queue: 0 };
+        let forwarding = Forwarding::Switch { switch: SWITCH, port: index, queue: 0 };
         let owner = OwnerId { user: 1, program: 0 };
         let queue = EngineQueue::new(Box::new(Near(far.clone())), forwarding, Arc::default(), owner);
         let frame_cost = queue.properties().frame_cost;
         engines[usize::from(worker)].insert(place, queue);
         topology.set(index, vec![QueueRef { worker: worker.into(), frame_cost, place }]);
-        state.ports.insert(index);
+        switch.ports.insert(index);
     }
     let topology = Arc::new(topology);
     for engine in &mut engines {
-        let (state, topology) = (Arc::clone(&state), Arc::clone(&topology));
-        engine.set_switch(SWITCH, Some(SwitchView { state, topology, counters: Arc::default() }));
+        let (decide, topology) = (switch.decider(), Arc::clone(&topology));
+        engine.set_switch(SWITCH, Some(SwitchView { decide, topology, counters: Arc::default() }));
     }
 
     // A checksum is left to be filled in: at byte 34 and 16 beyond.

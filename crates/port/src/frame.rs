@@ -78,6 +78,16 @@ impl Fragment {
         unsafe { SharedBytes::from_trusted_parts(self.start, usize::from(self.len)) }
     }
 
+    /// The same without its first `bytes` bytes, all of them where there are not so many.
+    #[inline]
+    #[must_use]
+    pub fn behind(&self, bytes: usize) -> Self {
+        let skipped = bytes.min(self.len());
+        // SAFETY: at most as far as the end of the fragment's own bytes.
+        let start = unsafe { self.start.add(skipped) };
+        Self { start, len: self.len - skipped as u16, flags: self.flags }
+    }
+
     /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` where the fragment is shorter.
     #[inline]
     #[must_use]

@@ -162,10 +162,15 @@ impl Unfinished {
         header
     }
 
-    /// The same after `bytes` were put in before the network header.
+    /// The same after the frame grew by `bytes` before the header that the checksum belongs to, or shrank there. `None` where that header
+    /// cannot be there any more.
     #[must_use]
-    pub fn shifted(self, bytes: u16) -> Self {
-        Self { checksum_start: self.checksum_start.saturating_add(bytes), ..self }
+    pub fn shifted(self, bytes: isize) -> Option<Self> {
+        if self.is_nothing() {
+            return Some(self);
+        }
+        let checksum_start = usize::from(self.checksum_start).checked_add_signed(bytes)?;
+        Some(Self { checksum_start: checksum_start.try_into().ok()?, ..self })
     }
 
     /// Whether the frame is as it should be on a wire.

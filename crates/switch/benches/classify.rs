@@ -5,9 +5,9 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ringroad_switch::{
-    FrameHeader, Mac, MacTable, MacTableConfig, PortIndex, PortSet, SourcePort, Tick, Verdict, classify,
-};
+use ringroad_port::plan::Fate;
+use ringroad_port::port_index::PortIndex;
+use ringroad_switch::{FrameHeader, Mac, MacTable, MacTableConfig, PortSet, Tick, classify};
 
 const NOW: Tick = Tick(1);
 /// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart
@@ -35,14 +35,14 @@ fn stream(sources: u32, destinations: u32) -> Vec<FrameHeader> {
         .collect()
 }
 
-fn known(sources: u32, destinations: u32) -> (MacTable, PortSet, SourcePort) {
+fn known(sources: u32, destinations: u32) -> (MacTable, PortSet, PortIndex) {
     let table = MacTable::new(MacTableConfig::new(0x5eed)).expect("valid");
     let ports = PortSet::new();
     ports.insert(PortIndex(1));
     ports.insert(PortIndex(2));
     (0..sources).for_each(|number| table.learn(address(1, number), PortIndex(1), NOW));
     (0..destinations).for_each(|number| table.learn(address(2, number), PortIndex(2), NOW));
-    (table, ports, SourcePort::new(PortIndex(1)))
+    (table, ports, PortIndex(1))
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -57,14 +57,14 @@ fn bench(criterion: &mut Criterion) {
         for batch in [32, 256] {
             let (table, ports, source) = known(sources, destinations);
             let frames = stream(sources, destinations);
-            let mut verdicts = vec![Verdict::Flood; batch];
+            let mut fates = vec![Fate::Flood; batch];
             let mut batches = frames.chunks_exact(batch).cycle();
             group.throughput(Throughput::Elements(batch as u64));
             group.bench_function(format!("batch {batch}"), |bencher| {
                 bencher.iter(|| {
                     let frames = batches.next().unwrap_or_default();
-                    classify(black_box(frames), &source, &table, &ports, NOW, &mut verdicts);
-                    black_box(&mut verdicts);
+                    classify(black_box(frames), source, &table, &ports, NOW, &mut fates);
+                    black_box(&mut fates);
                 });
             });
         }
@@ -74,7 +74,7 @@ fn bench(criterion: &mut Criterion) {
     // The worst a sender can do: every frame from an invented source, so that each one displaces another.
     let mut group = criterion.benchmark_group("invented sources");
     let (table, ports, source) = known(1, 1);
-    let mut verdicts = vec![Verdict::Flood; 256];
+    let mut fates = vec![Fate::Flood; 256];
     let mut number = 0;
     group.throughput(Throughput::Elements(256));
     group.bench_function("batch 256", |bencher| {
@@ -85,7 +85,7 @@ fn bench(criterion: &mut Criterion) {
                     FrameHeader { destination: address(2, 0), source: address(3, number), flags: 0 }
                 })
             },
-            |frames| classify(&frames, &source, &table, &ports, NOW, &mut verdicts),
+            |frames| classify(&frames, source, &table, &ports, NOW, &mut fates),
             BatchSize::SmallInput,
         );
     });

@@ -6,9 +6,13 @@
 //! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other
 //! multicast.
 
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::plan::Fate;
+use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex};
+
 use crate::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
-use crate::port_set::{BROADCAST_INDEX, PortIndex, PortSet};
+use crate::port_set::PortSet;
 
 /// What the switch needs to know of a frame: 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,70 +63,30 @@ impl FrameHeader {
     }
 }
 
-/// Why the switch drops a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DropReason {
-    /// Its destination is on the port it came from.
-    ToSelf,
-    /// Its destination, learned or forced, is a port that the switch does not have.
-    PortGone,
-}
-
-/// Where a frame goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// To this port.
-    Port(PortIndex),
-    /// To all ports but the one it came from.
-    Flood,
-    /// Nowhere.
-    Drop(DropReason),
-}
-
-/// The port from which a batch comes.
+/// Learns the sources of `frames`, which came from the port `from`. From an index that cannot be a port nothing is learned.
 ///
-/// It has no memory of the sources it sent, and so none that could be wrong. VALE keeps the last source of a port, and
-/// leaves an address that went to another port and came back where it was last learned. A memory that is checked
-/// against the table each time saves nothing over learning again, which in steady state only reads; and within a batch
-/// a run of one source is learned once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SourcePort {
-    index: PortIndex,
-}
-
-impl SourcePort {
-    /// The port with this index. From an index that cannot be a port nothing is learned.
-    #[must_use]
-    pub const fn new(index: PortIndex) -> Self {
-        Self { index }
+/// There is no memory of the sources that a port sent, and so none that could be wrong. VALE keeps the last source of a
+/// port, and leaves an address that went to another port and came back where it was last learned. A memory that is
+/// checked against the table each time saves nothing over learning again, which in steady state only reads; and within a
+/// batch a run of one source is learned once.
+fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
+    if !from.is_port() {
+        return;
     }
-
-    /// The port's index.
-    #[inline]
-    #[must_use]
-    pub const fn index(&self) -> PortIndex {
-        self.index
-    }
-
-    fn learn_batch(self, frames: &[FrameHeader], table: &MacTable, now: Tick) {
-        if !self.index.is_port() {
-            return;
+    let mut last = Entry::EMPTY;
+    for frame in frames {
+        if frame.source.is_multicast() || frame.flags & FrameHeader::NO_LEARN != 0 {
+            continue;
         }
-        let mut last = Entry::EMPTY;
-        for frame in frames {
-            if frame.source.is_multicast() || frame.flags & FrameHeader::NO_LEARN != 0 {
-                continue;
-            }
-            let entry = Entry::new(frame.source, self.index, now);
-            if entry != last {
-                last = entry;
-                table.learn_entry(frame.source, entry, now);
-            }
+        let entry = Entry::new(frame.source, from, now);
+        if entry != last {
+            last = entry;
+            table.learn_entry(frame.source, entry, now);
         }
     }
 }
 
-/// Learns the sources of `frames`, all of which come from the port `from`, and writes one verdict for each.
+/// Learns the sources of `frames`, all of which come from the port `from`, and writes one fate for each.
 ///
 /// A source is learned unless it is multicast or the frame says [`FrameHeader::NO_LEARN`]. A frame goes where it is
 /// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
@@ -130,35 +94,35 @@ impl SourcePort {
 /// ignored: not learned from, not written.
 pub fn classify(
     frames: &[FrameHeader],
-    from: &SourcePort,
+    from: PortIndex,
     table: &MacTable,
     ports: &PortSet,
     now: Tick,
-    verdicts: &mut [Verdict],
+    fates: &mut [Fate],
 ) {
-    let frames = frames.get(..verdicts.len()).unwrap_or(frames);
-    from.learn_batch(frames, table, now);
+    let frames = frames.get(..fates.len()).unwrap_or(frames);
+    learn(frames, from, table, now);
 
     let to_port = |port: PortIndex| {
-        if port == from.index {
-            Verdict::Drop(DropReason::ToSelf)
+        if port == from {
+            Fate::Drop(DropCause::ToSelf)
         } else if ports.contains(port) {
-            Verdict::Port(port)
+            Fate::Port(port)
         } else {
-            Verdict::Drop(DropReason::PortGone)
+            Fate::Drop(DropCause::PortGone)
         }
     };
-    // The last destination looked up and its verdict; this pair is true of any switch.
-    let (mut destination, mut verdict) = (Mac::BROADCAST, Verdict::Flood);
-    for (frame, result) in frames.iter().zip(verdicts) {
+    // The last destination looked up and its fate; this pair is true of any switch.
+    let (mut destination, mut fate) = (Mac::BROADCAST, Fate::Flood);
+    for (frame, result) in frames.iter().zip(fates) {
         *result = match frame.forced_port() {
-            None if frame.destination == destination => verdict,
+            None if frame.destination == destination => fate,
             None => {
                 destination = frame.destination;
-                verdict = table.lookup(destination, now).map_or(Verdict::Flood, to_port);
-                verdict
+                fate = table.lookup(destination, now).map_or(Fate::Flood, to_port);
+                fate
             }
-            Some(BROADCAST_INDEX) => Verdict::Flood,
+            Some(BROADCAST_INDEX) => Fate::Flood,
             Some(port) => to_port(port),
         };
     }

@@ -1,10 +1,10 @@
 //! The learning switch as pure decisions over batches.
 //!
-//! [`classify()`] takes the header facts of a batch of frames from one port, learns their sources and says of each
-//! frame where it goes: to one port, to all others, or nowhere and why. It never touches frame memory, does no input or
-//! output and reads no clock: the caller reads the headers ([`FrameHeader`]), hands in the time ([`Tick`]) and moves
-//! the frames. The semantics are those of netmap's VALE switch, with its documented but unimplemented slot flags
-//! implemented (no-learn, forced destination) and with ageing added.
+//! [`classify()`] takes the headers of a batch of frames from one port, learns their sources and writes where each
+//! frame goes: to one port, to all others, or nowhere and why. It does no input or output and reads no clock: the caller
+//! hands in the time ([`Tick`]). [`LearningSwitch`] gives that to the datapath as a [`Decide`]. The semantics are those
+//! of netmap's VALE switch, with its documented but unimplemented slot flags implemented (no-learn, forced destination)
+//! and with ageing added.
 //!
 //! One [`MacTable`] and one [`PortSet`] serve a switch. Both may be read and written by any number of threads at once:
 //! every operation on them is wait-free and has a bound on its steps, none locks or allocates.
@@ -12,15 +12,19 @@
 //! Headers come from hostile programs. Any header is a valid input; what a sender can do is what it can do to any
 //! learning switch: claim an address that is another's, or fill the table with invented ones, which costs others
 //! flooding and is counted ([`MacTable::evictions`]).
+//!
+//! [`Decide`]: ringroad_port::plan::Decide
 
 #![forbid(unsafe_code)]
 
 pub mod classify;
+pub mod learning;
 pub mod mac;
 pub mod mac_table;
 pub mod port_set;
 
-pub use classify::{DropReason, FrameHeader, SourcePort, Verdict, classify};
+pub use classify::{FrameHeader, classify};
+pub use learning::LearningSwitch;
 pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
-pub use port_set::{BROADCAST_INDEX, MAX_PORTS, NO_PORT_INDEX, PortIndex, PortSet};
+pub use port_set::PortSet;

@@ -39,8 +39,9 @@ use std::fmt;
 use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ringroad_port::port_index::PortIndex;
+
 use crate::mac::Mac;
-use crate::port_set::PortIndex;
 
 /// Entries of a set. Sets of eight take about a third longer per frame; a table twice as large with sets of four has as
 /// few addresses without a place.

@@ -3,33 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most ports of one switch; their indexes are 0 to 253 (VALE).
-pub const MAX_PORTS: usize = 254;
-
-/// Not a port: the index that means all ports but the source (VALE).
-pub const BROADCAST_INDEX: PortIndex = PortIndex(254);
-
-/// Not a port: the index that means none (VALE).
-pub const NO_PORT_INDEX: PortIndex = PortIndex(255);
-
-/// The number of a port in its switch: 0 to 253, or [`BROADCAST_INDEX`] or [`NO_PORT_INDEX`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PortIndex(pub u8);
-
-impl PortIndex {
-    /// Whether the index can be that of a port: less than [`MAX_PORTS`].
-    #[inline]
-    #[must_use]
-    pub const fn is_port(self) -> bool {
-        (self.0 as usize) < MAX_PORTS
-    }
-}
-
-impl fmt::Display for PortIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use ringroad_port::port_index::PortIndex;
 
 /// A set of port indexes: 256 bits, of which the two that are no ports stay clear.
 ///
@@ -106,6 +80,8 @@ impl fmt::Debug for PortSet {
 
 #[cfg(test)]
 mod tests {
+    use ringroad_port::port_index::{BROADCAST_INDEX, MAX_PORTS, NO_PORT_INDEX};
+
     use super::*;
 
     #[test]

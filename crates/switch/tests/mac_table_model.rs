@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use ringroad_switch::{Mac, MacTable, MacTableConfig, PortIndex, Tick};
+use ringroad_port::port_index::PortIndex;
+use ringroad_switch::{Mac, MacTable, MacTableConfig, Tick};
 
 #[derive(Debug, Clone)]
 enum Step {

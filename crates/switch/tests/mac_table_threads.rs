@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 
-use ringroad_switch::{
-    FrameHeader, Mac, MacTable, MacTableConfig, PortIndex, PortSet, SourcePort, Tick, Verdict, classify,
-};
+use ringroad_port::plan::Fate;
+use ringroad_port::port_index::PortIndex;
+use ringroad_switch::{FrameHeader, Mac, MacTable, MacTableConfig, PortSet, Tick, classify};
 
 const ROUNDS: u32 = 300_000;
 const MACS: u8 = 24;
@@ -121,9 +121,8 @@ fn two_workers_with_a_port_coming_and_going_send_only_to_ports_that_an_address_w
             .map(|worker| {
                 let (table, ports) = (&table, &ports);
                 scope.spawn(move || {
-                    let sources: Vec<_> =
-                        (0..MACS).map(|number| SourcePort::new(PortIndex(number + worker * 100))).collect();
-                    let mut verdicts = [Verdict::Flood; 4];
+                    let sources: Vec<_> = (0..MACS).map(|number| PortIndex(number + worker * 100)).collect();
+                    let mut fates = [Fate::Flood; 4];
                     let mut direct = 0u32;
                     for round in 0..ROUNDS / 4 {
                         let number = (round * (1 + u32::from(worker)) % u32::from(MACS)) as u8;
@@ -134,10 +133,10 @@ fn two_workers_with_a_port_coming_and_going_send_only_to_ports_that_an_address_w
                             source: address(number),
                             flags: 0,
                         });
-                        let source = &sources[usize::from(number)];
-                        classify(&frames, source, table, ports, Tick((round / 4096) as u8), &mut verdicts);
-                        for (destination, verdict) in destinations.into_iter().zip(verdicts) {
-                            if let Verdict::Port(port) = verdict {
+                        let source = sources[usize::from(number)];
+                        classify(&frames, source, table, ports, Tick((round / 4096) as u8), &mut fates);
+                        for (destination, fate) in destinations.into_iter().zip(fates) {
+                            if let Fate::Port(port) = fate {
                                 assert!(may_be_on(destination, port), "{destination} on {port}");
                                 direct += 1;
                             }

@@ -186,7 +186,8 @@ impl<R: Ring> Receiver<R> {
     fn give(&mut self, batch: &mut Batch, frame: &Frame, mut place: Place, mut unfinished: Unfinished) {
         if let Some(tag) = frame.tag {
             place = self.put_tag(place, tag);
-            unfinished = unfinished.shifted(VLAN_TAG_BYTES as u16);
+            // What cannot be shifted fits no frame, and is refused as that.
+            unfinished = unfinished.shifted(VLAN_TAG_BYTES as isize).unwrap_or(unfinished);
         }
         if !unfinished.is_nothing() {
             if let Some(cut) = Cut::plan(self.bytes(&place), unfinished) {

@@ -6,8 +6,8 @@ const A: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xb]);
 const C: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xc]);
 const MULTICAST: Mac = Mac::from_octets([1, 0, 0x5e, 0, 0, 1]);
-const TO_SELF: Verdict = Verdict::Drop(DropReason::ToSelf);
-const PORT_GONE: Verdict = Verdict::Drop(DropReason::PortGone);
+const TO_SELF: Fate = Fate::Drop(DropCause::ToSelf);
+const PORT_GONE: Fate = Fate::Drop(DropCause::PortGone);
 
 /// A switch with ports 0 to 3.
 struct Switch {
@@ -23,15 +23,15 @@ impl Switch {
         Self { table: MacTable::new(config).unwrap(), ports }
     }
 
-    fn send(&self, from: &SourcePort, frames: &[FrameHeader], now: Tick) -> Vec<Verdict> {
-        // Each verdict starts out as one that none of the tests expects.
-        let mut verdicts = vec![Verdict::Port(PortIndex(99)); frames.len()];
-        classify(frames, from, &self.table, &self.ports, now, &mut verdicts);
-        verdicts
+    fn send(&self, from: PortIndex, frames: &[FrameHeader], now: Tick) -> Vec<Fate> {
+        // Each fate starts out as one that none of the tests expects.
+        let mut fates = vec![Fate::Port(PortIndex(99)); frames.len()];
+        classify(frames, from, &self.table, &self.ports, now, &mut fates);
+        fates
     }
 
-    fn send_from(&self, index: u8, frames: &[FrameHeader]) -> Vec<Verdict> {
-        self.send(&SourcePort::new(PortIndex(index)), frames, NOW)
+    fn send_from(&self, index: u8, frames: &[FrameHeader]) -> Vec<Fate> {
+        self.send(PortIndex(index), frames, NOW)
     }
 
     fn port_of(&self, mac: Mac) -> Option<u8> {
@@ -61,9 +61,9 @@ fn both_constructors_read_the_same_header() {
 #[test]
 fn an_unknown_destination_is_flooded_and_a_learned_one_gets_its_frames_alone() {
     let switch = Switch::new();
-    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Verdict::Flood]);
-    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Verdict::Port(PortIndex(1))]);
-    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Verdict::Port(PortIndex(2))]);
+    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Flood]);
+    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
+    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Port(PortIndex(2))]);
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn multicast_is_flooded_and_never_learned() {
     let switch = Switch::new();
     let frames =
         [frame(A, Mac::BROADCAST), frame(A, MULTICAST), frame(MULTICAST, B), frame(Mac::BROADCAST, B)];
-    assert_eq!(switch.send_from(1, &frames), [Verdict::Flood; 4]);
+    assert_eq!(switch.send_from(1, &frames), [Fate::Flood; 4]);
     assert_eq!(switch.table.len(), 1);
-    assert_eq!(switch.send_from(2, &[frame(B, MULTICAST), frame(B, Mac::BROADCAST)]), [Verdict::Flood; 2]);
+    assert_eq!(switch.send_from(2, &[frame(B, MULTICAST), frame(B, Mac::BROADCAST)]), [Fate::Flood; 2]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_frame_to_a_port_that_left_is_dropped_until_its_addresses_are_forgotten() {
     switch.ports.remove(PortIndex(1));
     assert_eq!(switch.send_from(2, &[frame(B, A)]), [PORT_GONE]);
     switch.table.forget_port(PortIndex(1));
-    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Verdict::Flood]);
+    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Flood]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn no_learn_keeps_a_source_out_of_the_table() {
 #[test]
 fn flags_that_are_not_the_switchs_change_nothing() {
     let switch = Switch::new();
-    assert_eq!(switch.send_from(1, &[flagged(A, B, 0x00f7)]), [Verdict::Flood]);
+    assert_eq!(switch.send_from(1, &[flagged(A, B, 0x00f7)]), [Fate::Flood]);
     assert_eq!(switch.port_of(A), Some(1));
 }
 
@@ -116,16 +116,16 @@ fn a_forced_destination_overrides_what_the_address_says() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, C)]);
     let forced = [
-        (A, 0x0300, Verdict::Port(PortIndex(3))),
-        (Mac::BROADCAST, 0x0300, Verdict::Port(PortIndex(3))),
-        (A, 0xfe00, Verdict::Flood),
+        (A, 0x0300, Fate::Port(PortIndex(3))),
+        (Mac::BROADCAST, 0x0300, Fate::Port(PortIndex(3))),
+        (A, 0xfe00, Fate::Flood),
         (A, 0x0200, TO_SELF),
         (A, 0x0900, PORT_GONE),
         (A, 0xff00, PORT_GONE),
-        (A, 0x0000, Verdict::Port(PortIndex(1))),
+        (A, 0x0000, Fate::Port(PortIndex(1))),
     ];
     let frames = forced.map(|(destination, flags, _)| flagged(B, destination, flags));
-    assert_eq!(switch.send_from(2, &frames), forced.map(|(_, _, verdict)| verdict));
+    assert_eq!(switch.send_from(2, &frames), forced.map(|(_, _, fate)| fate));
     assert_eq!(switch.port_of(B), Some(2), "forced frames are learned from");
 }
 
@@ -135,8 +135,8 @@ fn a_forced_frame_leaves_the_decision_of_its_neighbours_alone() {
     switch.send_from(1, &[frame(A, C)]);
     let frames =
         [frame(B, A), flagged(B, A, 0x0300), frame(B, A), flagged(B, C, 0x0300), frame(B, C), frame(B, A)];
-    let to = |index| Verdict::Port(PortIndex(index));
-    assert_eq!(switch.send_from(2, &frames), [to(1), to(3), to(1), to(3), Verdict::Flood, to(1)]);
+    let to = |index| Fate::Port(PortIndex(index));
+    assert_eq!(switch.send_from(2, &frames), [to(1), to(3), to(1), to(3), Fate::Flood, to(1)]);
 }
 
 #[test]
@@ -144,17 +144,17 @@ fn an_address_that_moves_goes_where_it_was_last_seen() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     switch.send_from(2, &[frame(A, B)]);
-    assert_eq!(switch.send_from(3, &[frame(C, A)]), [Verdict::Port(PortIndex(2))]);
+    assert_eq!(switch.send_from(3, &[frame(C, A)]), [Fate::Port(PortIndex(2))]);
 }
 
 #[test]
 fn an_address_that_moves_away_and_back_is_learned_again() {
     let switch = Switch::new();
-    let [first, second] = [1, 2].map(|index| SourcePort::new(PortIndex(index)));
+    let [first, second] = [1, 2].map(PortIndex);
     for _ in 0..3 {
-        switch.send(&first, &[frame(A, B), frame(A, B)], NOW);
+        switch.send(first, &[frame(A, B), frame(A, B)], NOW);
         assert_eq!(switch.port_of(A), Some(1));
-        switch.send(&second, &[frame(A, B), frame(A, B)], NOW);
+        switch.send(second, &[frame(A, B), frame(A, B)], NOW);
         assert_eq!(switch.port_of(A), Some(2));
     }
 }
@@ -162,7 +162,7 @@ fn an_address_that_moves_away_and_back_is_learned_again() {
 #[test]
 fn a_source_that_was_forgotten_or_displaced_is_learned_again_by_its_next_batch() {
     let switch = Switch::new();
-    let port = SourcePort::new(PortIndex(1));
+    let port = PortIndex(1);
     let rounds: [&dyn Fn(); 4] = [
         &|| _ = switch.table.forget_port(PortIndex(1)),
         &|| _ = switch.table.forget_all(),
@@ -175,11 +175,11 @@ fn a_source_that_was_forgotten_or_displaced_is_learned_again_by_its_next_batch()
         },
     ];
     for (round, lose) in rounds.into_iter().enumerate() {
-        switch.send(&port, &[frame(A, B)], NOW);
+        switch.send(port, &[frame(A, B)], NOW);
         assert_eq!(switch.port_of(A), Some(1), "round {round}");
         lose();
         assert_eq!(switch.port_of(A), None, "round {round}");
-        switch.send(&port, &[frame(A, B)], NOW);
+        switch.send(port, &[frame(A, B)], NOW);
         assert_eq!(switch.port_of(A), Some(1), "round {round}");
     }
 }
@@ -187,9 +187,9 @@ fn a_source_that_was_forgotten_or_displaced_is_learned_again_by_its_next_batch()
 #[test]
 fn a_source_that_keeps_sending_does_not_age() {
     let switch = Switch::new();
-    let port = SourcePort::new(PortIndex(1));
+    let port = PortIndex(1);
     for tick in 0..=255 {
-        switch.send(&port, &[frame(A, B)], Tick(tick));
+        switch.send(port, &[frame(A, B)], Tick(tick));
         switch.table.sweep(Tick(tick));
         assert_eq!(switch.table.entries(Tick(tick)).map(|entry| entry.age_ticks).collect::<Vec<_>>(), [0]);
     }
@@ -205,21 +205,21 @@ fn the_sources_of_a_batch_are_known_to_all_its_frames() {
 fn an_expired_destination_is_flooded() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
-    let port = SourcePort::new(PortIndex(2));
-    assert_eq!(switch.send(&port, &[frame(B, A)], Tick(NOW.0 + 10)), [Verdict::Port(PortIndex(1))]);
-    assert_eq!(switch.send(&port, &[frame(B, A)], Tick(NOW.0 + 11)), [Verdict::Flood]);
+    let port = PortIndex(2);
+    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 10)), [Fate::Port(PortIndex(1))]);
+    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 11)), [Fate::Flood]);
 }
 
 #[test]
 fn what_exceeds_the_shorter_slice_is_neither_learned_nor_written() {
     let switch = Switch::new();
-    let port = SourcePort::new(PortIndex(1));
-    let mut verdicts = [PORT_GONE; 3];
-    classify(&[frame(A, B)], &port, &switch.table, &switch.ports, NOW, &mut verdicts);
-    assert_eq!(verdicts, [Verdict::Flood, PORT_GONE, PORT_GONE]);
-    classify(&[frame(A, B), frame(C, B)], &port, &switch.table, &switch.ports, NOW, &mut verdicts[..1]);
+    let port = PortIndex(1);
+    let mut fates = [PORT_GONE; 3];
+    classify(&[frame(A, B)], port, &switch.table, &switch.ports, NOW, &mut fates);
+    assert_eq!(fates, [Fate::Flood, PORT_GONE, PORT_GONE]);
+    classify(&[frame(A, B), frame(C, B)], port, &switch.table, &switch.ports, NOW, &mut fates[..1]);
     assert_eq!(switch.port_of(C), None);
-    classify(&[], &port, &switch.table, &switch.ports, NOW, &mut verdicts);
+    classify(&[], port, &switch.table, &switch.ports, NOW, &mut fates);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_source_that_is_no_port_is_switched_and_not_learned() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     for index in [254, 255] {
-        assert_eq!(switch.send_from(index, &[frame(B, A)]), [Verdict::Port(PortIndex(1))]);
+        assert_eq!(switch.send_from(index, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
         assert_eq!(switch.port_of(B), None);
     }
 }

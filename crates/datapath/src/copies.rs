@@ -1,0 +1,224 @@
+//! Plans in which frames leave as several copies or with other heads: the copies are written out as frames of a batch of their own, which is
+//! executed like any other. They refer to the bytes of the frames that they are of, behind a head in memory that is kept here.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
+use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES, Plan};
+use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
+
+use crate::engine::{MAX_WORKERS, is_consumed, positions};
+use crate::exchange::Outbox;
+use crate::execution::{Executed, Executor, Origin, Outlets, bytes_cost, finishing_factor};
+
+/// Entries of each exchange that are free when a batch begins.
+pub(crate) const LEAST_ROOM: usize = BATCH_FRAMES + MAX_FRAGMENTS;
+/// Heads in use at a time: what other workers have not copied yet, and all that one frame can need.
+const HEADS: u64 = 4 * MAX_COPIES as u64;
+
+/// Executes plans with copies.
+#[derive(Debug)]
+pub(crate) struct Copier {
+    batch: Batch,
+    fates: Vec<Fate>,
+    heads: HeadMemory,
+}
+
+/// Memory for heads, given out and taken back in turn.
+#[derive(Debug, Default)]
+struct HeadMemory {
+    /// Empty until the first head.
+    places: Box<[UnsafeCell<[u8; MAX_HEAD_BYTES]>]>,
+    /// Heads given out so far.
+    given: u64,
+    /// Heads taken back so far.
+    back: u64,
+    /// Up to which head other workers are done once they have consumed so much.
+    lent: VecDeque<(u64, [u64; MAX_WORKERS])>,
+}
+
+impl Default for Copier {
+    fn default() -> Self {
+        Self { batch: Batch::new(), fates: Vec::with_capacity(BATCH_FRAMES), heads: HeadMemory::default() }
+    }
+}
+
+impl Copier {
+    /// Whether there is memory for the heads of any frame.
+    #[inline]
+    pub(crate) fn has_room(&mut self, outboxes: &[Option<Outbox>]) -> bool {
+        if self.heads.given != self.heads.back {
+            self.heads.settle(outboxes);
+        }
+        self.heads.free() >= MAX_COPIES as u64
+    }
+
+    /// Sends the copies of the frames of `batch` from number `first` on where `plan` says, until delivering them costs `budget` or no memory is
+    /// left for the next frame; one is executed at least.
+    pub(crate) fn execute(
+        &mut self,
+        executor: &mut Executor,
+        (batch, first): (&Batch, usize),
+        plan: &Plan,
+        origin: Origin<'_>,
+        outlets: Outlets<'_>,
+        budget: u64,
+        dropped: &mut DropTally,
+    ) -> Executed {
+        let Outlets { queues, outboxes } = outlets;
+        let mut executed = Executed { end: first, replicated: 0, cost: 0 };
+        let mut room = outboxes.iter().flatten().map(Outbox::free).min();
+        let finishing = finishing_factor(batch);
+        let mut hand_over = |copier: &mut Self, executed: &mut Executed, dropped: &mut DropTally| {
+            let Self { batch, fates, .. } = copier;
+            let outlets = Outlets { queues: &mut *queues, outboxes: &mut *outboxes };
+            let done = executor.execute(batch, 0, (plan, fates), origin, outlets, u64::MAX, dropped);
+            executed.replicated += done.replicated;
+            batch.reset(BATCH_FRAMES);
+            fates.clear();
+        };
+        self.batch.reset(BATCH_FRAMES);
+        self.fates.clear();
+        for frame in first..batch.frames() {
+            let fate = plan.fate(frame);
+            let copies = match fate {
+                Fate::Copies(id) => plan.copies_of(id),
+                _ => &[],
+            };
+            let count = copies.len().max(1);
+            // Each fragment of each copy can take an entry of an exchange.
+            let entries = count * (batch.frame(frame).len() + 1);
+            let heads = copies.iter().filter(|copy| copy.head.is_some()).count() as u64;
+            if room.is_some_and(|room| entries > room && entries <= LEAST_ROOM)
+                || heads > self.heads.free()
+                || executed.cost >= budget
+            {
+                break;
+            }
+            executed.end = frame + 1;
+            executed.cost += 1;
+            if room.is_some() && entries > LEAST_ROOM {
+                dropped.add(DropCause::TooLong, 1);
+                continue;
+            }
+            room = room.map(|room| room - entries);
+            executed.replicated += count as u64 - 1;
+            for number in 0..count {
+                let (fate, head) = match copies.get(number) {
+                    Some(copy) => (copy.to.into(), copy.head),
+                    None => (fate, None),
+                };
+                let members = match fate {
+                    Fate::Flood => origin.topology.flood(origin.port).count(),
+                    Fate::Ports(set) => plan.ports(set).len(),
+                    _ => 1,
+                };
+                executed.cost += members as u64 * (1 + bytes_cost(batch, frame, finishing));
+                if !self.batch.has_room(batch.frame(frame).len() + 1) {
+                    hand_over(self, &mut executed, dropped);
+                }
+                match self.write(batch, frame, head.and_then(|head| plan.head_of(head))) {
+                    Ok(()) => self.fates.push(fate),
+                    Err(cause) => dropped.add(cause, 1),
+                }
+            }
+        }
+        hand_over(self, &mut executed, dropped);
+        self.heads.lend(outboxes);
+        executed
+    }
+
+    /// Appends a copy of a frame, with another head if there is one.
+    fn write(&mut self, source: &Batch, frame: usize, head: Option<Head<'_>>) -> Result<(), DropCause> {
+        let fragments = source.frame(frame);
+        let meta = source.meta(frame);
+        let Some(Head { replaces, bytes }) = head else {
+            for (place, &fragment) in fragments.iter().enumerate() {
+                self.batch.push(fragment, place == 0);
+            }
+            self.describe(meta);
+            return Ok(());
+        };
+        let frame_bytes = source.frame_bytes(frame);
+        let grows = bytes.len() as isize - replaces as isize;
+        let unfinished = meta.unfinished.shifted(grows).ok_or(DropCause::BadOffload)?;
+        let new_bytes = frame_bytes.checked_add_signed(grows).filter(|_| replaces <= frame_bytes);
+        let new_bytes = new_bytes.filter(|&new_bytes| new_bytes >= ETHERNET_HEADER_BYTES);
+        if !unfinished.fits(new_bytes.ok_or(DropCause::TooShort)?) {
+            return Err(DropCause::BadOffload);
+        }
+        let (mut skipped, mut first) = (replaces, 0);
+        while let Some(fragment) = fragments.get(first)
+            && skipped != 0
+            && skipped >= fragment.len()
+        {
+            skipped -= fragment.len();
+            first += 1;
+        }
+        let rest = fragments.get(first..).unwrap_or(&[]);
+        if rest.len() + usize::from(!bytes.is_empty()) > MAX_FRAGMENTS {
+            return Err(DropCause::TooLong);
+        }
+        if !bytes.is_empty() {
+            let flags = if rest.is_empty() { 0 } else { MORE_FRAGMENTS };
+            self.batch.push(self.heads.keep(bytes, flags), true);
+        }
+        for (place, fragment) in rest.iter().enumerate() {
+            let fragment = if place == 0 { fragment.behind(skipped) } else { *fragment };
+            self.batch.push(fragment, place == 0 && bytes.is_empty());
+        }
+        self.describe(FrameMeta { unfinished, ..meta });
+        Ok(())
+    }
+
+    fn describe(&mut self, meta: FrameMeta) {
+        if meta != FrameMeta::default() {
+            self.batch.describe(meta);
+        }
+    }
+}
+
+impl HeadMemory {
+    fn free(&self) -> u64 {
+        HEADS - (self.given - self.back)
+    }
+
+    /// A fragment with these bytes; the caller has checked [`HeadMemory::free`].
+    fn keep(&mut self, bytes: &[u8], flags: u16) -> Fragment {
+        assert!(self.free() > 0, "heads overrun");
+        if self.places.is_empty() {
+            // Once in the life of an engine that rewrites.
+            self.places = (0..HEADS).map(|_| UnsafeCell::new([0; MAX_HEAD_BYTES])).collect();
+        }
+        let place = self.places[(self.given % HEADS) as usize].get();
+        self.given += 1;
+        // SAFETY: the place was taken back, asserted above: no fragment of it is in use here or at another worker.
+        let place = unsafe { &mut *place };
+        let bytes = bytes.get(..MAX_HEAD_BYTES).unwrap_or(bytes);
+        let (kept, _) = place.split_at_mut(bytes.len());
+        kept.copy_from_slice(bytes);
+        // SAFETY: the place stays until the engine goes, which outlasts all workers' work, and is written again only when it was taken back.
+        unsafe { Fragment::from_private(kept, flags) }
+    }
+
+    /// Says that what was given out is used until other workers have consumed what was handed over to them.
+    fn lend(&mut self, outboxes: &[Option<Outbox>]) {
+        if self.given != self.lent.back().map_or(self.back, |&(given, _)| given) {
+            self.lent.push_back((self.given, positions(outboxes)));
+            self.settle(outboxes);
+        }
+    }
+
+    fn settle(&mut self, outboxes: &[Option<Outbox>]) {
+        while let Some((given, positions)) = self.lent.front()
+            && is_consumed(positions, outboxes)
+        {
+            self.back = *given;
+            self.lent.pop_front();
+        }
+    }
+}

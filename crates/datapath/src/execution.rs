@@ -1,0 +1,426 @@
+//! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one copy.
+//!
+//! Nothing here knows why a frame goes where it goes: that is written in the [`Plan`].
+
+use ringroad_port::batch::Batch;
+use ringroad_port::counters::QueueCounters;
+use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::frame::Fragment;
+use ringroad_port::plan::{Fate, Plan, SetId};
+use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
+
+use crate::engine::{EngineQueue, MAX_WORKERS};
+use crate::exchange::{Handoff, Inbox, Outbox, Target};
+use crate::finishing::Finisher;
+use crate::forwarding::{QueueRef, SwitchId, SwitchView, Topology};
+use crate::grouping::Groups;
+
+/// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
+const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
+/// Bytes of which a copy costs as much again as a short frame's.
+pub(crate) const BYTES_PER_COST: usize = 512;
+/// How many times as much it costs to finish a frame as to copy it.
+const FINISHING_COST: usize = 4;
+
+/// From where the frames of a batch came, and where the ports of their switch are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin<'switch> {
+    pub(crate) topology: &'switch Topology,
+    pub(crate) switch: SwitchId,
+    pub(crate) port: PortIndex,
+    /// Index of the queue in its port.
+    pub(crate) queue: u16,
+    /// The worker that executes.
+    pub(crate) worker: u16,
+}
+
+/// What was executed of a batch.
+#[derive(Debug)]
+pub(crate) struct Executed {
+    /// The first frame that was left for later.
+    pub(crate) end: usize,
+    /// Copies beyond one per frame.
+    pub(crate) replicated: u64,
+    pub(crate) cost: u64,
+}
+
+/// Working memory of executing, allocated once.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    groups: Groups,
+    spread: Spread,
+    pub(crate) deliveries: Deliveries,
+}
+
+impl Default for Executor {
+    fn default() -> Self {
+        Self {
+            groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
+            spread: Spread::default(),
+            deliveries: Deliveries { dirty: Vec::with_capacity(MAX_PORTS), finisher: Finisher::default() },
+        }
+    }
+}
+
+/// Where groups are delivered to.
+#[derive(Debug)]
+pub(crate) struct Outlets<'engine> {
+    pub(crate) queues: &'engine mut [Option<Box<EngineQueue>>],
+    pub(crate) outboxes: &'engine mut [Option<Outbox>],
+}
+
+/// How many times as much the bytes of this batch cost, if some must be finished.
+pub(crate) fn finishing_factor(batch: &Batch) -> usize {
+    if batch.is_unfinished() { FINISHING_COST } else { 1 }
+}
+
+/// What the bytes of a frame cost at each destination.
+pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
+    let fragments = batch.frame(frame);
+    let bytes: usize = fragments.iter().map(Fragment::len).sum();
+    (bytes * finishing / BYTES_PER_COST + fragments.len() / 4) as u64
+}
+
+impl Executor {
+    /// Sends the frames of `batch` from number `first` on where `fates` says, until delivering them costs `budget`; `fates` has one for each
+    /// frame of the batch, and `plan` the sets that they name. A fate that is a frame's copies does not occur.
+    #[inline]
+    pub(crate) fn execute(
+        &mut self,
+        batch: &mut Batch,
+        first: usize,
+        (plan, fates): (&Plan, &[Fate]),
+        origin: Origin<'_>,
+        outlets: Outlets<'_>,
+        budget: u64,
+        dropped: &mut DropTally,
+    ) -> Executed {
+        let executed = self.group(batch, first, (plan, fates), origin, budget, dropped);
+        self.dispatch(batch, (plan, fates), origin, outlets, dropped);
+        executed
+    }
+
+    #[inline(never)]
+    fn group(
+        &mut self,
+        batch: &mut Batch,
+        first: usize,
+        (plan, fates): (&Plan, &[Fate]),
+        origin: Origin<'_>,
+        budget: u64,
+        dropped: &mut DropTally,
+    ) -> Executed {
+        let Self { groups, spread, .. } = self;
+        groups.clear();
+        spread.forget();
+        let frames = batch.frames();
+        let Origin { topology, queue, worker, .. } = origin;
+        let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
+
+        let finishing = finishing_factor(batch);
+        // A batch of short frames to one port each is cheap as a whole, so that these need not be weighed one by one.
+        let all_bytes = batch.bytes() * finishing as u64 / BYTES_PER_COST as u64;
+        let weighs = all_bytes > budget / 2;
+        let mut weighs_unicast = weighs;
+        // Beside 1 for each frame.
+        let mut cost = 0;
+        let is_spent =
+            |cost: u64, number: u16| cost + u64::from(number) >= budget.saturating_add(first as u64);
+        let mut last: Option<(PortIndex, u16)> = None;
+        let mut more_for_last = 0;
+        let fates = fates.get(..frames).unwrap_or(fates);
+        let mut next = first;
+        while let Some(&fate) = fates.get(next) {
+            let number = next as u16;
+            next += 1;
+            let several = match fate {
+                Fate::Port(port) => {
+                    let group = match last {
+                        Some((known, group)) if known == port => Some(group),
+                        _ => topology.queue(port, queue).map(|target| {
+                            more_for_last = u64::from(target.frame_cost.saturating_sub(1));
+                            weighs_unicast = weighs || more_for_last > 0;
+                            group_of(target, port, false, worker)
+                        }),
+                    };
+                    let Some(group) = group else {
+                        dropped.add(DropCause::PortGone, 1);
+                        continue;
+                    };
+                    last = Some((port, group));
+                    groups.add(group, number);
+                    if !weighs_unicast {
+                        let behind = fates.get(next..).unwrap_or(&[]);
+                        if behind.first() == Some(&fate) {
+                            next += behind.iter().take_while(|&&behind| behind == fate).count();
+                            groups.extend(group, number + 1..next as u16);
+                        }
+                        continue;
+                    }
+                    cost += more_for_last + bytes_cost(batch, number.into(), finishing);
+                    if is_spent(cost, number) {
+                        executed.end = next;
+                        break;
+                    }
+                    continue;
+                }
+                Fate::Flood => None,
+                Fate::Ports(set) => Some(set),
+                Fate::Drop(cause) => {
+                    dropped.add(cause, 1);
+                    continue;
+                }
+                Fate::Copies(_) => {
+                    dropped.add(DropCause::NoDestination, 1);
+                    continue;
+                }
+            };
+            spread.to(several, plan, origin);
+            match spread.groups.len() {
+                0 => dropped.add(DropCause::NoDestination, 1),
+                copies => executed.replicated += copies as u64 - 1,
+            }
+            if batch.gives() {
+                batch.set_replicated(number.into());
+            }
+            for &group in &spread.groups {
+                groups.add(group, number);
+            }
+            cost +=
+                spread.cost.saturating_sub(1) + spread.copies * bytes_cost(batch, number.into(), finishing);
+            if is_spent(cost, number) {
+                executed.end = next;
+                break;
+            }
+        }
+        let frames_executed = (executed.end - first) as u64;
+        let short = match executed.end == frames {
+            _ if weighs => 0,
+            true => all_bytes,
+            false => all_bytes * frames_executed / frames as u64,
+        };
+        executed.cost = cost + frames_executed + short;
+        executed
+    }
+
+    fn dispatch(
+        &mut self,
+        batch: &mut Batch,
+        (plan, fates): (&Plan, &[Fate]),
+        origin: Origin<'_>,
+        outlets: Outlets<'_>,
+        dropped: &mut DropTally,
+    ) {
+        let Origin { topology, queue, .. } = origin;
+        for &group in self.groups.touched() {
+            let list = self.groups.frames(group);
+            if let Some(worker) = usize::from(group).checked_sub(REMOTE_GROUPS) {
+                match outlets.outboxes.get_mut(worker) {
+                    Some(Some(outbox)) => hand_over(batch, list, (plan, fates), origin, outbox, dropped),
+                    _ => dropped.add(DropCause::PortGone, list.len() as u32),
+                }
+                continue;
+            }
+            let port = PortIndex((group / 2) as u8);
+            let source_queue = if group % 2 == 1 { 0 } else { queue };
+            let delivered = topology
+                .queue(port, source_queue)
+                .is_some_and(|target| self.deliveries.deliver(outlets.queues, target.place, batch, list));
+            if !delivered {
+                dropped.add(DropCause::PortGone, list.len() as u32);
+            }
+        }
+    }
+}
+
+/// Hands the frames of `list` over to another worker.
+fn hand_over(
+    batch: &Batch,
+    list: &[u16],
+    (plan, fates): (&Plan, &[Fate]),
+    origin: Origin<'_>,
+    outbox: &mut Outbox,
+    dropped: &mut DropTally,
+) {
+    let Origin { topology, switch, port: from, queue, .. } = origin;
+    for &number in list {
+        let number = usize::from(number);
+        let target = match fates.get(number) {
+            Some(&Fate::Port(port)) => topology.queue(port, queue).map(|target| Target::Queue(target.place)),
+            Some(&Fate::Ports(set)) => Some(Target::Ports { switch, set: outbox.set(plan.ports(set)) }),
+            _ => Some(Target::Flood { switch, from }),
+        };
+        let Some(target) = target else {
+            dropped.add(DropCause::PortGone, 1);
+            continue;
+        };
+        let meta = batch.meta(number);
+        for &fragment in batch.frame(number) {
+            outbox.push(Handoff { fragment, target, switch, meta });
+        }
+    }
+}
+
+/// Where frames to several ports go: the groups, worked out once for frames that follow each other.
+#[derive(Debug, Default)]
+struct Spread {
+    /// Of what the rest is: the set, or all ports but the one that frames come from.
+    of: Option<Option<SetId>>,
+    groups: Vec<u16>,
+    /// How many ports.
+    copies: u64,
+    /// What a short frame costs at all of them together.
+    cost: u64,
+}
+
+impl Spread {
+    fn forget(&mut self) {
+        self.of = None;
+    }
+
+    #[inline]
+    fn to(&mut self, set: Option<SetId>, plan: &Plan, origin: Origin<'_>) {
+        if self.of == Some(set) {
+            return;
+        }
+        self.of = Some(set);
+        (self.copies, self.cost) = (0, 0);
+        self.groups.clear();
+        let Origin { topology, queue, worker, port: from, .. } = origin;
+        let mut add = |(port, target): (PortIndex, QueueRef)| {
+            self.copies += 1;
+            self.cost += u64::from(target.frame_cost);
+            let apart = topology.queue(port, queue) != Some(target);
+            let group = group_of(target, port, apart, worker);
+            if usize::from(group) < REMOTE_GROUPS || !self.groups.contains(&group) {
+                self.groups.push(group);
+            }
+        };
+        match set {
+            None => topology.flood(from).for_each(&mut add),
+            Some(set) => topology.first_queues(plan.ports(set)).for_each(&mut add),
+        }
+    }
+}
+
+/// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
+/// differ only where the port has several queues. All frames for one other worker are one group.
+fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16) -> u16 {
+    if target.worker == worker {
+        2 * u16::from(port.0) + u16::from(to_flood_queue)
+    } else {
+        REMOTE_GROUPS as u16 + target.worker
+    }
+}
+
+/// What the deliveries of a step have in common.
+#[derive(Debug)]
+pub(crate) struct Deliveries {
+    /// Places with something to make visible.
+    pub(crate) dirty: Vec<u32>,
+    finisher: Finisher,
+}
+
+impl Deliveries {
+    /// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        queues: &mut [Option<Box<EngineQueue>>],
+        place: u32,
+        batch: &mut Batch,
+        frames: &[u16],
+    ) -> bool {
+        let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
+        if batch.is_unfinished() && !queue.port.takes_unfinished() {
+            let finished = self.finisher.finish(batch, frames, |batch, frames| put(queue, batch, frames));
+            queue.counters.replicated(finished.replicated);
+            queue.counters.dropped(&finished.dropped);
+        } else {
+            put(queue, batch, frames);
+        }
+        if !queue.dirty {
+            queue.dirty = true;
+            self.dirty.push(place);
+        }
+        true
+    }
+
+    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is the account of the
+    /// engine itself.
+    pub(crate) fn deliver_handed(
+        &mut self,
+        queues: &mut [Option<Box<EngineQueue>>],
+        view: Option<&SwitchView>,
+        own: &QueueCounters,
+        (batch, all): (&mut Batch, &[u16]),
+        to: Handed,
+    ) {
+        let mut copies = 0;
+        match (to, view) {
+            (Handed::Queue(place), _) => copies += u64::from(self.deliver(queues, place, batch, all)),
+            (Handed::Ports { .. }, None) => {}
+            (Handed::Ports { ports, but, worker }, Some(view)) => {
+                for target in ports_here(&view.topology, ports, but, worker) {
+                    copies += u64::from(self.deliver(queues, target.place, batch, all));
+                }
+            }
+        }
+        let counters = view.map_or(own, |view| &*view.counters);
+        if copies == 0 {
+            let mut gone = DropTally::default();
+            gone.add(DropCause::PortGone, all.len() as u32);
+            counters.dropped(&gone);
+        } else {
+            counters.replicated((copies - 1) * all.len() as u64);
+        }
+    }
+}
+
+/// Where frames go that another worker handed over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Handed {
+    /// To one queue.
+    Queue(u32),
+    /// To those of these ports, all where there is `None`, that `worker` serves, but not to one of them.
+    Ports { ports: Option<PortMask>, but: PortIndex, worker: u16 },
+}
+
+impl Handed {
+    /// What `target` means at the worker that reads it from `inbox`.
+    pub(crate) fn from(target: Target, inbox: &Inbox, worker: u16) -> Self {
+        match target {
+            Target::Queue(place) => Self::Queue(place),
+            Target::Flood { from, .. } => Self::Ports { ports: None, but: from, worker },
+            Target::Ports { set, .. } => {
+                Self::Ports { ports: Some(inbox.ports(set)), but: NO_PORT_INDEX, worker }
+            }
+        }
+    }
+
+    /// How many queues get it, with what each costs: at least 1.
+    pub(crate) fn copies(self, view: Option<&SwitchView>) -> u64 {
+        let (Self::Ports { ports, but, worker }, Some(view)) = (self, view) else { return 1 };
+        let here = ports_here(&view.topology, ports, but, worker);
+        here.map(|target| u64::from(target.frame_cost)).sum::<u64>().max(1)
+    }
+}
+
+fn ports_here(
+    topology: &Topology,
+    ports: Option<PortMask>,
+    but: PortIndex,
+    worker: u16,
+) -> impl Iterator<Item = QueueRef> + '_ {
+    let named = move |port| ports.is_none_or(|ports| ports.contains(port));
+    let here = topology.flood(but).filter(move |&(port, target)| target.worker == worker && named(port));
+    here.map(|(_, target)| target)
+}
+
+#[inline]
+fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) {
+    let delivery = queue.port.deliver(batch, frames);
+    debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
+    queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
+    queue.counters.dropped(&delivery.dropped);
+}

@@ -1,0 +1,103 @@
+//! The number of a port in its switch.
+
+use std::fmt;
+
+/// Most ports of one switch; their indexes are 0 to 253 (VALE).
+pub const MAX_PORTS: usize = 254;
+
+/// Not a port: the index that means all ports but the source (VALE).
+pub const BROADCAST_INDEX: PortIndex = PortIndex(254);
+
+/// Not a port: the index that means none (VALE).
+pub const NO_PORT_INDEX: PortIndex = PortIndex(255);
+
+/// The number of a port in its switch: 0 to 253, or [`BROADCAST_INDEX`] or [`NO_PORT_INDEX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortIndex(pub u8);
+
+impl PortIndex {
+    /// Whether the index can be that of a port: less than [`MAX_PORTS`].
+    #[inline]
+    #[must_use]
+    pub const fn is_port(self) -> bool {
+        (self.0 as usize) < MAX_PORTS
+    }
+}
+
+impl fmt::Display for PortIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Some ports of a switch, as a plan names them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortMask([u64; 4]);
+
+impl PortMask {
+    /// Adds a port. An index that cannot be a port is not added.
+    pub fn insert(&mut self, port: PortIndex) {
+        if port.is_port() {
+            self.0[usize::from(port.0 >> 6)] |= 1 << (port.0 & 63);
+        }
+    }
+
+    /// Takes a port out.
+    pub fn remove(&mut self, port: PortIndex) {
+        self.0[usize::from(port.0 >> 6)] &= !(1 << (port.0 & 63));
+    }
+
+    /// Whether the port is one of them.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, port: PortIndex) -> bool {
+        self.0[usize::from(port.0 >> 6)] >> (port.0 & 63) & 1 != 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// The ports in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = PortIndex> + use<> {
+        (0u8..4).zip(self.0).flat_map(|(group, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as u8;
+                word &= word.checked_sub(1)?;
+                Some(PortIndex(group * 64 + bit))
+            })
+        })
+    }
+}
+
+impl FromIterator<PortIndex> for PortMask {
+    fn from_iter<Ports: IntoIterator<Item = PortIndex>>(ports: Ports) -> Self {
+        let mut mask = Self::default();
+        ports.into_iter().for_each(|port| mask.insert(port));
+        mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_the_ports_that_were_put_in_and_not_taken_out() {
+        let mut mask: PortMask = [253, 0, 64, 63, 0, 254, 255].map(PortIndex).into_iter().collect();
+        assert_eq!(mask.iter().map(|port| port.0).collect::<Vec<_>>(), [0, 63, 64, 253]);
+        assert_eq!(mask.len(), 4);
+        mask.remove(PortIndex(63));
+        assert!(!mask.contains(PortIndex(63)) && mask.contains(PortIndex(64)));
+        [0, 64, 253].map(|port| mask.remove(PortIndex(port)));
+        assert!(mask.is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! A learning switch: the state that its workers share, and what decides for each of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use ringroad_port::batch::{BATCH_FRAMES, Batch};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::plan::{Decide, Fate, Plan};
+use ringroad_port::port_index::PortIndex;
+
+use crate::classify::{FrameHeader, classify};
+use crate::mac::Mac;
+use crate::mac_table::{MacTable, Tick};
+use crate::port_set::PortSet;
+
+/// What all workers share of a switch. All of it is safe to read and write from any thread without a lock.
+#[derive(Debug)]
+pub struct LearningSwitch {
+    /// Learned addresses.
+    pub table: MacTable,
+    /// Ports that exist now.
+    pub ports: PortSet,
+    now: AtomicU8,
+}
+
+impl LearningSwitch {
+    /// A switch without ports.
+    #[must_use]
+    pub fn new(table: MacTable) -> Self {
+        Self { table, ports: PortSet::new(), now: AtomicU8::new(0) }
+    }
+
+    /// The ageing tick that workers stamp addresses with.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Tick {
+        Tick(self.now.load(Ordering::Relaxed))
+    }
+
+    /// Moves the ageing clock on by one tick and forgets what is too old.
+    pub fn tick(&self) {
+        let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
+        self.now.store(now, Ordering::Relaxed);
+        self.table.sweep(Tick(now));
+    }
+
+    /// What decides for one worker.
+    #[must_use]
+    pub fn decider(self: &Arc<Self>) -> Box<dyn Decide> {
+        Box::new(Learning {
+            switch: Arc::clone(self),
+            headers: Vec::with_capacity(BATCH_FRAMES),
+            short: Vec::with_capacity(BATCH_FRAMES),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Learning {
+    switch: Arc<LearningSwitch>,
+    headers: Vec<FrameHeader>,
+    /// Frames whose first fragment has no whole Ethernet header.
+    short: Vec<u16>,
+}
+
+/// Stands for a header that is not there: nothing is learned from it.
+const NO_HEADER: FrameHeader = FrameHeader { destination: Mac::BROADCAST, source: Mac::BROADCAST, flags: 0 };
+
+impl Decide for Learning {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        let Self { switch, headers, short } = self;
+        headers.clear();
+        headers.extend((first..batch.frames()).map(|frame| {
+            let head = batch.head(frame);
+            match head.and_then(|head| Some((head.ethernet_header()?, head.flags()))) {
+                Some(((start, end), flags)) => FrameHeader::from_words(start, end, flags),
+                None => {
+                    short.push(frame as u16);
+                    NO_HEADER
+                }
+            }
+        }));
+        let fates = plan.fates_mut(first..batch.frames());
+        classify(headers, from, &switch.table, &switch.ports, switch.now(), fates);
+        for frame in short.drain(..) {
+            plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
+        }
+    }
+}
