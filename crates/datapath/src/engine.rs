@@ -15,6 +15,7 @@ use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Fate, Plan};
 use ringroad_port::port_queue::{Lend, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
+use ringroad_ring::region::RegionId;
 use rustix::event::epoll;
 
 use crate::copies::{Copier, LEAST_ROOM};
@@ -602,47 +603,41 @@ impl Engine {
     /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
     /// many frames are dispatched.
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        // The source leaves its place for the time, so that destinations can be borrowed beside it.
-        let Some(mut source) = self.queues.get_mut(place as usize).and_then(Option::take) else {
-            return Served::default();
-        };
-        let mut served = self.serve_source(place, &mut source, from, budget);
-        let asleep = source.asleep;
+        let mut served = self.serve_source(place, from, budget);
         if served.frames != 0 {
-            source.dirty = false;
-            let kicks = source.port.flush();
-            source.counters.wakeups(kicks);
-            served.cost += u64::from(kicks) * KICK_COST;
-        }
-        if let Some(entry) = self.queues.get_mut(place as usize) {
-            *entry = Some(source);
-        }
-        if served.frames != 0 {
-            served.cost += self.flush();
-            if asleep {
-                self.wake_queue(place);
+            if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+                let kicks = source.port.flush();
+                source.counters.wakeups(kicks);
+                served.cost += u64::from(kicks) * KICK_COST;
             }
+            served.cost += self.flush();
+            // What passes a queue wakes it.
+            self.wake_queue(place);
         }
         // A look costs too.
         served.cost += 1;
         served
     }
 
-    fn serve_source(&mut self, place: u32, source: &mut EngineQueue, from: usize, budget: u64) -> Served {
+    fn serve_source(&mut self, place: u32, from: usize, budget: u64) -> Served {
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
+        let forwarding = source.forwarding;
         if !source.pending.is_empty() {
-            let returned = match source.forwarding {
+            let returned = match forwarding {
                 Forwarding::Wire(destination) => {
                     let lender = self.queue_mut(destination).and_then(PortQueue::lender);
                     lender.map_or(u64::MAX, Lend::returned)
                 }
                 _ => u64::MAX,
             };
-            settle(source, &self.outboxes, returned);
+            if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+                settle(source, &self.outboxes, returned);
+            }
         }
         // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
         let room = self.outboxes.iter().flatten().map(Outbox::free).min();
         if room.is_some_and(|room| room < LEAST_ROOM)
-            || matches!(source.forwarding, Forwarding::Hold)
+            || matches!(forwarding, Forwarding::Hold)
             || !self.scratch.copier.has_room(&self.outboxes)
         {
             if from != 0 {
@@ -654,18 +649,11 @@ impl Engine {
             self.rota.take_up(place, &mut self.scratch.batch);
         } else {
             // A switch drops where a receiver is full; a wire holds its source back.
-            let (room, taker) = match source.forwarding {
-                Forwarding::Wire(destination) => match self.queues.get_mut(destination as usize) {
-                    Some(Some(destination)) => {
-                        let behind = destination.port.backpressure();
-                        let room = behind
-                            .map_or(BATCH_FRAMES, |behind| behind.room(source.port.longest_frame_bytes()));
-                        (room, destination.properties.region)
-                    }
-                    _ => (BATCH_FRAMES, None),
-                },
+            let (room, taker) = match forwarding {
+                Forwarding::Wire(destination) => self.room_behind(place, destination),
                 _ => (BATCH_FRAMES, None),
             };
+            let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
             let affordable = if budget == u64::MAX { BATCH_FRAMES } else { source.affordable };
             self.scratch.batch.reset(room.min(affordable));
             self.scratch.batch.set_taker(taker);
@@ -678,22 +666,22 @@ impl Engine {
         let mut dropped = DropTally::default();
         let mut lent = 0;
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
-        match &source.forwarding {
+        match forwarding {
             Forwarding::Hold => {}
             Forwarding::Wire(destination) => {
                 let scratch = &mut self.scratch;
                 executed.cost = frames as u64 + scratch.batch.bytes() / BYTES_PER_COST as u64;
                 let list = scratch.all.get(..frames).unwrap_or(&[]);
                 let deliveries = &mut scratch.executor.deliveries;
-                if !deliveries.deliver(&mut self.queues, *destination, &mut scratch.batch, list) {
+                if !deliveries.deliver(&mut self.queues, destination, &mut scratch.batch, list) {
                     dropped.add(DropCause::PortGone, frames as u32);
                 }
                 if scratch.batch.lends() {
-                    let taker = self.queues.get_mut(*destination as usize).and_then(Option::as_mut);
+                    let taker = self.queues.get_mut(destination as usize).and_then(Option::as_mut);
                     lent = taker.and_then(|queue| queue.port.lender()).map_or(0, |lender| lender.lent());
                 }
             }
-            &Forwarding::Switch { switch, port, queue } => {
+            Forwarding::Switch { switch, port, queue } => {
                 match self.switches.get_mut(usize::from(switch.0)) {
                     Some(Some(SwitchView { decide, topology, .. })) => {
                         let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
@@ -726,6 +714,7 @@ impl Engine {
             (from, end) => (from..end).map(|frame| self.scratch.batch.frame_bytes(frame) as u64).sum(),
         };
         let received = executed.end - from;
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
         source.counters.received(received as u64, bytes);
         source.counters.replicated(executed.replicated);
         source.counters.dropped(&dropped);
@@ -737,6 +726,16 @@ impl Engine {
         // What it costs to take them is beyond what a program's ring costs.
         let taking = received as u64 * u64::from(source.properties.frame_cost - 1);
         Served { frames: received, cost: executed.cost + taking }
+    }
+
+    /// How many frames the other end of the wire from `place` takes, and the region that it lies in.
+    fn room_behind(&mut self, place: u32, destination: u32) -> (usize, Option<RegionId>) {
+        let longest = self.queue_mut(place).map_or(0, |source| source.longest_frame_bytes());
+        let Some(Some(destination)) = self.queues.get_mut(destination as usize) else {
+            return (BATCH_FRAMES, None);
+        };
+        let behind = destination.port.backpressure();
+        (behind.map_or(BATCH_FRAMES, |behind| behind.room(longest)), destination.properties.region)
     }
 
     /// Delivers what other workers handed over, until `budget` is spent at each of them.

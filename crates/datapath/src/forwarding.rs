@@ -81,7 +81,7 @@ pub struct SwitchView {
 }
 
 /// What becomes of the frames of a queue.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub enum Forwarding {
     /// Where the switch decides.
     Switch {

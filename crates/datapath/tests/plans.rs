@@ -1,0 +1,411 @@
+//! What a plan says is what happens, whoever made the plan: sets of ports, copies, other heads; on one worker and on two.
+
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use ringroad_datapath::engine::{Engine, EngineQueue};
+use ringroad_datapath::exchange::{Doorbell, exchange};
+use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
+use ringroad_datapath::rota::OwnerId;
+use ringroad_port::batch::{Batch, FrameMeta};
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
+use ringroad_port::offload::Unfinished;
+use ringroad_port::plan::{Decide, Destination, Fate, FrameCopy, MAX_COPIES, Plan};
+use ringroad_port::port_index::PortIndex;
+use ringroad_port::port_queue::{Delivery, PortQueue};
+use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
+
+const SWITCH: SwitchId = SwitchId(0);
+const PORTS: u8 = 4;
+/// No port of the switch.
+const GONE: u8 = 9;
+
+/// A frame, by its fragments.
+type Parts = Vec<Vec<u8>>;
+
+/// The far side of a port: what it sends, in batches, and what it got.
+#[derive(Default)]
+struct Far {
+    sends: Vec<Vec<(Parts, FrameMeta)>>,
+    got: Vec<(Vec<u8>, FrameMeta)>,
+    /// Slots taken and not given back.
+    lent: usize,
+}
+
+struct Near {
+    far: Arc<Mutex<Far>>,
+    /// What was sent, which stays where it is.
+    memory: Vec<Vec<(Parts, FrameMeta)>>,
+}
+
+impl PortQueue for Near {
+    fn receive(&mut self, batch: &mut Batch) {
+        let mut far = self.far.lock().unwrap();
+        if far.sends.is_empty() {
+            return;
+        }
+        self.memory.push(far.sends.remove(0));
+        for (parts, meta) in self.memory.last().unwrap() {
+            for (place, part) in parts.iter().enumerate() {
+                let flags = if place + 1 < parts.len() { MORE_FRAGMENTS } else { 0 };
+                // SAFETY: the memory is kept until the queue goes.
+                batch.push(unsafe { Fragment::from_private(part, flags) }, place == 0);
+            }
+            batch.describe(*meta);
+        }
+        far.lent += batch.slots();
+    }
+
+    fn release(&mut self, slots: usize) {
+        self.far.lock().unwrap().lent -= slots;
+    }
+
+    fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let mut delivery = Delivery::default();
+        for &number in frames {
+            let fragments = batch.frame(number.into());
+            let (last, others) = fragments.split_last().unwrap();
+            assert!(
+                !last.has_more() && others.iter().all(Fragment::has_more) && others.len() < MAX_FRAGMENTS
+            );
+            let mut bytes = Vec::new();
+            for fragment in fragments {
+                let mut part = vec![0; fragment.len()];
+                fragment.bytes().read(&mut part);
+                bytes.extend(part);
+            }
+            delivery.frames += 1;
+            delivery.bytes += bytes.len() as u64;
+            self.far.lock().unwrap().got.push((bytes, batch.meta(number.into())));
+        }
+        delivery
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        true
+    }
+}
+
+/// Decides by the number that a frame begins with.
+struct ByNumber<Decision> {
+    decision: Decision,
+    /// Numbers of the frames that were executed.
+    executed: Arc<Mutex<Vec<u8>>>,
+}
+
+impl<Decision> std::fmt::Debug for ByNumber<Decision> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ByNumber")
+    }
+}
+
+fn number_of(batch: &Batch, frame: usize) -> u8 {
+    let mut number = [0];
+    batch.head(frame).unwrap().bytes().read(&mut number);
+    number[0]
+}
+
+impl<Decision: FnMut(u8, usize, &mut Plan) + Send> Decide for ByNumber<Decision> {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        assert_eq!(from, PortIndex(0));
+        for frame in first..batch.frames() {
+            (self.decision)(number_of(batch, frame), frame, plan);
+        }
+    }
+
+    fn executed(&mut self, _from: PortIndex, batch: &Batch, range: Range<usize>, _plan: &Plan) {
+        self.executed.lock().unwrap().extend(range.map(|frame| number_of(batch, frame)));
+    }
+}
+
+/// A switch of four ports, the first of which sends.
+struct Bed {
+    engines: Vec<Engine>,
+    fars: Vec<Arc<Mutex<Far>>>,
+    counters: Vec<Arc<QueueCounters>>,
+    executed: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Bed {
+    /// With `workers` workers, which have its ports in turn.
+    fn new(workers: u8, decision: impl FnMut(u8, usize, &mut Plan) + Send + 'static) -> Self {
+        let mut engines: Vec<_> = (0..workers).map(|worker| Engine::new(worker.into())).collect();
+        if let [one, other] = &mut engines[..] {
+            let ((to_other, from_one), (to_one, from_other)) = (path(), path());
+            one.connect(vec![None, Some(to_other)], vec![from_other]);
+            other.connect(vec![Some(to_one), None], vec![from_one]);
+        }
+        let fars: Vec<_> = (0..PORTS).map(|_| Arc::<Mutex<Far>>::default()).collect();
+        let mut counters: Vec<Arc<QueueCounters>> = (0..PORTS).map(|_| Arc::default()).collect();
+        let mut topology = Topology::default();
+        for (number, (far, counters)) in (0u8..).zip(fars.iter().zip(&counters)) {
+            let (port, worker, place) = (PortIndex(number), number % workers, u32::from(number));
+            let forwarding = Forwarding::Switch { switch: SWITCH, port, queue: 0 };
+            let near = Box::new(Near { far: Arc::clone(far), memory: Vec::new() });
+            let owner = OwnerId { user: number.into(), program: 0 };
+            engines[usize::from(worker)]
+                .insert(place, EngineQueue::new(near, forwarding, Arc::clone(counters), owner));
+            topology.set(port, vec![QueueRef { worker: worker.into(), frame_cost: 1, place }]);
+        }
+        let executed = Arc::<Mutex<Vec<u8>>>::default();
+        let topology = Arc::new(topology);
+        let mut decision = Some(decision);
+        for engine in &mut engines {
+            // Only the first worker has a port that sends.
+            let decide: Box<dyn Decide> = match decision.take() {
+                Some(decision) => Box::new(ByNumber { decision, executed: Arc::clone(&executed) }),
+                None => Box::new(ByNumber { decision: |_, _, _: &mut Plan| (), executed: Arc::default() }),
+            };
+            counters.push(Arc::default());
+            let counters = Arc::clone(counters.last().unwrap());
+            engine.set_switch(SWITCH, Some(SwitchView { decide, topology: Arc::clone(&topology), counters }));
+        }
+        Self { engines, fars, counters, executed }
+    }
+
+    fn send(&self, batch: Vec<(Parts, FrameMeta)>) {
+        self.fars[0].lock().unwrap().sends.push(batch);
+    }
+
+    fn run(&mut self) {
+        while self.engines.iter_mut().map(Engine::step).sum::<usize>() != 0 {}
+    }
+
+    fn got(&self) -> Vec<Vec<Vec<u8>>> {
+        let got = |far: &Arc<Mutex<Far>>| {
+            far.lock().unwrap().got.drain(..).map(|(bytes, _)| bytes).collect::<Vec<_>>()
+        };
+        self.fars.iter().map(got).collect()
+    }
+
+    /// What is counted, which adds up.
+    fn account(&self) -> CounterSnapshot {
+        let mut account = CounterSnapshot::default();
+        self.counters.iter().for_each(|counters| counters.add_to(&mut account));
+        assert_eq!(CounterSnapshot::unaccounted(std::slice::from_ref(&account)), 0, "{account:?}");
+        assert_eq!(self.fars[0].lock().unwrap().lent, 0, "all slots came back");
+        account
+    }
+}
+
+fn path() -> (ringroad_datapath::exchange::Outbox, ringroad_datapath::exchange::Inbox) {
+    exchange(Arc::new(Doorbell::new().unwrap()))
+}
+
+fn frame(number: u8, bytes: usize) -> Vec<u8> {
+    std::iter::once(number).chain((1..bytes).map(|place| place as u8)).collect()
+}
+
+fn plain(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<(Parts, FrameMeta)> {
+    frames.into_iter().map(|frame| (vec![frame], FrameMeta::default())).collect()
+}
+
+fn copy_to(port: u8) -> FrameCopy {
+    FrameCopy { to: Destination::Port(PortIndex(port)), head: None }
+}
+
+#[test]
+fn a_mirror_gets_a_tagged_copy_of_every_frame() {
+    for workers in [1, 2] {
+        let mut bed = Bed::new(workers, |number, frame, plan| {
+            let head = [&[number], &[7; 11][..], &[0x81, 0, 0, 42]].concat();
+            let head = plan.head(12, &head);
+            plan.copy(frame, &[copy_to(1), FrameCopy { head, ..copy_to(2) }]);
+        });
+        bed.send(plain((0..200).map(|number| frame(number, 60))));
+        bed.run();
+        let [source, direct, mirror, other] = bed.got().try_into().unwrap();
+        assert!(source.is_empty() && other.is_empty());
+        assert_eq!(direct, (0..200).map(|number| frame(number, 60)).collect::<Vec<_>>());
+        for (number, tagged) in (0u8..).zip(&mirror) {
+            let rest = &frame(number, 60)[12..];
+            assert_eq!(*tagged, [&[number], &[7; 11][..], &[0x81, 0, 0, 42], rest].concat());
+        }
+        let account = bed.account();
+        assert_eq!(mirror.len(), 200);
+        assert_eq!((account.received_frames, account.delivered_frames), (200, 400));
+    }
+}
+
+#[test]
+fn what_is_left_to_do_with_a_frame_moves_with_its_headers() {
+    let open = |start: u16| {
+        Unfinished::from_header(
+            &[[1, 0].as_slice(), &[54, 0, start, 16].map(u16::to_ne_bytes).concat()].concat(),
+        )
+    };
+    let mut bed = Bed::new(1, |number, frame, plan| {
+        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from.
+        let (replaces, len) = [(12, 16), (16, 12), (60, 14)][usize::from(number)];
+        let head = plan.head(replaces, &vec![number; len]);
+        plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+    });
+    let frames = [34, 38, 34].map(|start| FrameMeta { timestamp_ns: 5, unfinished: open(start) });
+    bed.send((0u8..).zip(frames).map(|(number, meta)| (vec![frame(number, 100)], meta)).collect());
+    bed.run();
+    let metas: Vec<_> = bed.fars[1].lock().unwrap().got.iter().map(|(_, meta)| *meta).collect();
+    let moved = |start| FrameMeta { timestamp_ns: 5, unfinished: open(start) };
+    assert_eq!(metas, [moved(38), moved(34)]);
+    assert_eq!(bed.account().dropped[DropCause::BadOffload as usize], 1);
+}
+
+#[test]
+fn frames_that_no_memory_is_left_for_wait_until_another_worker_has_copied() {
+    let mut bed = Bed::new(2, |number, frame, plan| {
+        let copies: Vec<_> = (0..100u8)
+            .map(|copy| {
+                let head = plan.head(2, &[number, copy, 0]);
+                FrameCopy { head, ..copy_to(1) }
+            })
+            .collect();
+        plan.copy(frame, &copies);
+    });
+    bed.send(plain((0..200).map(|number| frame(number, 60))));
+    // The other worker takes nothing meanwhile.
+    while bed.engines[0].step() != 0 {}
+    let done = bed.executed.lock().unwrap().len();
+    assert!(0 < done && done < 200, "{done}");
+    bed.run();
+    let got = bed.got();
+    assert_eq!(got[1].len(), 200 * 100);
+    let order = (0..200u8).flat_map(|number| (0..100u8).map(move |copy| [number, copy]));
+    assert!(got[1].iter().zip(order).all(|(got, expected)| got[..2] == expected && got.len() == 61));
+    assert_eq!(*bed.executed.lock().unwrap(), (0..200).collect::<Vec<_>>(), "each frame once, in order");
+    assert_eq!(bed.account().replicated_frames, 200 * 99);
+}
+
+#[test]
+fn what_cannot_be_executed_is_dropped_by_cause() {
+    let mut bed = Bed::new(2, |number, frame, plan| match number {
+        // No fate, and a port that is not there.
+        0 => {}
+        1 => plan.set_fate(frame, Fate::Port(PortIndex(GONE))),
+        // A head instead of more than there is, and of all but too little.
+        2 | 3 => {
+            let head = plan.head(if number == 2 { 61 } else { 60 }, &[0; 13]);
+            plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+        }
+        // A head before as many fragments as a frame can have.
+        4 => {
+            let head = plan.head(0, &[0; 4]);
+            plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+        }
+        // More copies of more fragments than any other worker can be handed at once.
+        _ => plan.copy(frame, &[copy_to(1); MAX_COPIES]),
+    });
+    let mut batch = plain((0..4).map(|number| frame(number, 60)));
+    for number in [4, 5] {
+        let parts = (0..MAX_FRAGMENTS).map(|_| vec![number; 20]).collect();
+        batch.push((parts, FrameMeta::default()));
+    }
+    bed.send(batch);
+    bed.run();
+    assert!(bed.got().iter().all(Vec::is_empty));
+    let dropped = bed.account().dropped;
+    let of = |cause: DropCause| dropped[cause as usize];
+    assert_eq!(of(DropCause::NoDestination), 1);
+    assert_eq!(of(DropCause::PortGone), 1);
+    assert_eq!(of(DropCause::TooShort), 2);
+    assert_eq!(of(DropCause::TooLong), 2);
+}
+
+/// A decision: copies, each to a port, all others or a set, with how many bytes are replaced by how many.
+#[derive(Debug, Clone)]
+enum To {
+    Port(u8),
+    Others,
+    Ports(Vec<u8>),
+}
+
+#[derive(Debug, Clone)]
+struct Copy {
+    to: To,
+    head: Option<(usize, usize)>,
+}
+
+fn copies() -> impl Strategy<Value = Vec<Copy>> {
+    let port = || prop_oneof![6 => 0..PORTS, 1 => Just(GONE)];
+    let to = prop_oneof![
+        3 => port().prop_map(To::Port),
+        1 => Just(To::Others),
+        2 => proptest::collection::vec(port(), 0..5).prop_map(To::Ports),
+    ];
+    let head = proptest::option::of((0..30usize, 14..40usize));
+    let copy = (to, head).prop_map(|(to, head)| Copy { to, head });
+    // Most plans of most switches are plain.
+    prop_oneof![2 => proptest::collection::vec(copy.clone(), 0..4), 3 => copy.prop_map(|copy| vec![Copy { head: None, ..copy }])]
+}
+
+fn parts() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![Just(vec![60]), proptest::collection::vec(0..40usize, 1..5)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn every_port_gets_what_the_plan_says_in_order_and_the_sum_is_exact(
+        frames in proptest::collection::vec((parts(), copies()), 1..250),
+        workers in 1..=2u8,
+        is_plain in any::<bool>(),
+    ) {
+        let frames: Vec<(Parts, Vec<Copy>)> = (0u8..)
+            .zip(frames)
+            .map(|(number, (lengths, mut copies))| {
+                if is_plain {
+                    copies.truncate(1);
+                    copies.iter_mut().for_each(|copy| copy.head = None);
+                }
+                // The first fragment has what decisions are made by, and all of them together what is replaced.
+                let mut whole = frame(number, 30 + lengths.iter().sum::<usize>());
+                let mut parts: Parts = lengths.iter().map(|&len| whole.split_off(whole.len() - len)).rev().collect();
+                parts.insert(0, whole);
+                (parts, copies)
+            })
+            .collect();
+        let mut expected = vec![Vec::new(); usize::from(PORTS)];
+        for (parts, copies) in &frames {
+            for Copy { to, head } in copies {
+                let mut bytes = parts.concat();
+                if let Some((replaces, len)) = *head {
+                    bytes.splice(..replaces, std::iter::repeat_n(0xaa, len));
+                }
+                let ports: Vec<u8> = match to {
+                    To::Port(port) => vec![*port],
+                    To::Others => (1..PORTS).collect(),
+                    To::Ports(ports) => (0..PORTS).filter(|port| ports.contains(port)).collect(),
+                };
+                for port in ports {
+                    if let Some(expected) = expected.get_mut(usize::from(port)) {
+                        expected.push(bytes.clone());
+                    }
+                }
+            }
+        }
+        let decisions: Vec<_> = frames.iter().map(|(_, copies)| copies.clone()).collect();
+        let mut bed = Bed::new(workers, move |number, frame, plan| {
+            let copies: Vec<_> = decisions[usize::from(number)].iter().map(|Copy { to, head }| FrameCopy {
+                to: match to {
+                    To::Port(port) => Destination::Port(PortIndex(*port)),
+                    To::Others => Destination::Others,
+                    To::Ports(ports) => {
+                        Destination::Ports(plan.set(ports.iter().map(|&port| PortIndex(port)).collect()).unwrap())
+                    }
+                },
+                head: head.map(|(replaces, len)| plan.head(replaces, &vec![0xaa; len]).unwrap()),
+            }).collect();
+            plan.copy(frame, &copies);
+        });
+        for batch in frames.chunks(100) {
+            bed.send(batch.iter().map(|(parts, _)| (parts.clone(), FrameMeta::default())).collect());
+        }
+        bed.run();
+        // The source lies beside some ports and not beside others, and has its own order for either.
+        prop_assert_eq!(bed.got(), expected);
+        prop_assert_eq!(bed.account().received_frames, frames.len() as u64);
+    }
+}
