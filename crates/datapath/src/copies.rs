@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES, Plan};
+use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
 use crate::engine::{MAX_WORKERS, is_consumed, positions};
 use crate::exchange::Outbox;
-use crate::execution::{Executed, Executor, Origin, Outlets, bytes_cost, finishing_factor};
+use crate::execution::{Executed, Executor, Job, Outlets, bytes_cost, finishing_factor};
 
 /// Entries of each exchange that are free when a batch begins.
 pub(crate) const LEAST_ROOM: usize = BATCH_FRAMES + MAX_FRAGMENTS;
@@ -57,18 +57,17 @@ impl Copier {
         self.heads.free() >= MAX_COPIES as u64
     }
 
-    /// Sends the copies of the frames of `batch` from number `first` on where `plan` says, until delivering them costs `budget` or no memory is
-    /// left for the next frame; one is executed at least.
+    /// Sends the copies of the frames of `batch` from the first on where the job's plan says, until delivering them costs its budget or no
+    /// memory is left for the next frame; one is executed at least.
     pub(crate) fn execute(
         &mut self,
         executor: &mut Executor,
-        (batch, first): (&Batch, usize),
-        plan: &Plan,
-        origin: Origin<'_>,
+        batch: &Batch,
+        job: Job<'_>,
         outlets: Outlets<'_>,
-        budget: u64,
         dropped: &mut DropTally,
     ) -> Executed {
+        let Job { first, fates, plan, origin, budget } = job;
         let Outlets { queues, outboxes } = outlets;
         let mut executed = Executed { end: first, replicated: 0, cost: 0 };
         let mut room = outboxes.iter().flatten().map(Outbox::free).min();
@@ -76,15 +75,15 @@ impl Copier {
         let mut hand_over = |copier: &mut Self, executed: &mut Executed, dropped: &mut DropTally| {
             let Self { batch, fates, .. } = copier;
             let outlets = Outlets { queues: &mut *queues, outboxes: &mut *outboxes };
-            let done = executor.execute(batch, 0, (plan, fates), origin, outlets, u64::MAX, dropped);
+            let job = Job { first: 0, fates, budget: u64::MAX, ..job };
+            let done = executor.execute(batch, job, outlets, dropped);
             executed.replicated += done.replicated;
             batch.reset(BATCH_FRAMES);
             fates.clear();
         };
         self.batch.reset(BATCH_FRAMES);
         self.fates.clear();
-        for frame in first..batch.frames() {
-            let fate = plan.fate(frame);
+        for (frame, &fate) in fates.iter().enumerate().skip(first) {
             let copies = match fate {
                 Fate::Copies(id) => plan.copies_of(id),
                 _ => &[],

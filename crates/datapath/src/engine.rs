@@ -20,7 +20,7 @@ use rustix::event::epoll;
 
 use crate::copies::{Copier, LEAST_ROOM};
 use crate::exchange::{Handoff, Inbox, Outbox};
-use crate::execution::{BYTES_PER_COST, Executed, Executor, Handed, Origin, Outlets, finishing_factor};
+use crate::execution::{BYTES_PER_COST, Executed, Executor, Handed, Job, Origin, Outlets, finishing_factor};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
 use crate::rota::{OwnerId, Rota, TURN_COST};
 
@@ -691,17 +691,12 @@ impl Engine {
                             refuse_impossible(batch, from, plan);
                         }
                         let origin = Origin { topology, switch, port, queue, worker: self.index };
+                        let fates = plan.fates(0..frames);
+                        let job = Job { first: from, fates, plan, origin, budget };
                         let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
                         executed = match plan.is_plain() {
-                            true => {
-                                let fates = plan.fates(0..frames);
-                                let planned = (&*plan, fates);
-                                executor.execute(batch, from, planned, origin, outlets, budget, &mut dropped)
-                            }
-                            false => {
-                                let frames = (&*batch, from);
-                                copier.execute(executor, frames, plan, origin, outlets, budget, &mut dropped)
-                            }
+                            true => executor.execute(batch, job, outlets, &mut dropped),
+                            false => copier.execute(executor, batch, job, outlets, &mut dropped),
                         };
                         decide.executed(port, batch, from..executed.end, plan);
                     }

@@ -34,6 +34,20 @@ pub(crate) struct Origin<'switch> {
     pub(crate) worker: u16,
 }
 
+/// What is to be executed of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job<'plan> {
+    /// The first frame.
+    pub(crate) first: usize,
+    /// A fate for each frame of the batch, of none its copies.
+    pub(crate) fates: &'plan [Fate],
+    /// The plan, which has the sets that they name.
+    pub(crate) plan: &'plan Plan,
+    pub(crate) origin: Origin<'plan>,
+    /// What the deliveries may cost.
+    pub(crate) budget: u64,
+}
+
 /// What was executed of a batch.
 #[derive(Debug)]
 pub(crate) struct Executed {
@@ -82,34 +96,23 @@ pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
 }
 
 impl Executor {
-    /// Sends the frames of `batch` from number `first` on where `fates` says, until delivering them costs `budget`; `fates` has one for each
-    /// frame of the batch, and `plan` the sets that they name. A fate that is a frame's copies does not occur.
+    /// Sends the frames of `batch` from the first on where the job says, until delivering them costs its budget.
     #[inline]
     pub(crate) fn execute(
         &mut self,
         batch: &mut Batch,
-        first: usize,
-        (plan, fates): (&Plan, &[Fate]),
-        origin: Origin<'_>,
+        job: Job<'_>,
         outlets: Outlets<'_>,
-        budget: u64,
         dropped: &mut DropTally,
     ) -> Executed {
-        let executed = self.group(batch, first, (plan, fates), origin, budget, dropped);
-        self.dispatch(batch, (plan, fates), origin, outlets, dropped);
+        let executed = self.group(batch, &job, dropped);
+        self.dispatch(batch, &job, outlets, dropped);
         executed
     }
 
     #[inline(never)]
-    fn group(
-        &mut self,
-        batch: &mut Batch,
-        first: usize,
-        (plan, fates): (&Plan, &[Fate]),
-        origin: Origin<'_>,
-        budget: u64,
-        dropped: &mut DropTally,
-    ) -> Executed {
+    fn group(&mut self, batch: &mut Batch, job: &Job<'_>, dropped: &mut DropTally) -> Executed {
+        let &Job { first, fates, plan, origin, budget } = job;
         let Self { groups, spread, .. } = self;
         groups.clear();
         spread.forget();
@@ -136,25 +139,30 @@ impl Executor {
             let several = match fate {
                 Fate::Port(port) => {
                     let group = match last {
-                        Some((known, group)) if known == port => Some(group),
-                        _ => topology.queue(port, queue).map(|target| {
+                        Some((known, group)) if known == port => {
+                            if !weighs_unicast {
+                                // Frames to one port often follow each other.
+                                let behind = fates.get(next..).unwrap_or(&[]);
+                                next += behind.iter().take_while(|&&behind| behind == fate).count();
+                                groups.extend(group, number..next as u16);
+                                continue;
+                            }
+                            group
+                        }
+                        _ => {
+                            let Some(target) = topology.queue(port, queue) else {
+                                dropped.add(DropCause::PortGone, 1);
+                                continue;
+                            };
                             more_for_last = u64::from(target.frame_cost.saturating_sub(1));
                             weighs_unicast = weighs || more_for_last > 0;
-                            group_of(target, port, false, worker)
-                        }),
+                            let group = group_of(target, port, false, worker);
+                            last = Some((port, group));
+                            group
+                        }
                     };
-                    let Some(group) = group else {
-                        dropped.add(DropCause::PortGone, 1);
-                        continue;
-                    };
-                    last = Some((port, group));
                     groups.add(group, number);
                     if !weighs_unicast {
-                        let behind = fates.get(next..).unwrap_or(&[]);
-                        if behind.first() == Some(&fate) {
-                            next += behind.iter().take_while(|&&behind| behind == fate).count();
-                            groups.extend(group, number + 1..next as u16);
-                        }
                         continue;
                     }
                     cost += more_for_last + bytes_cost(batch, number.into(), finishing);
@@ -203,20 +211,13 @@ impl Executor {
         executed
     }
 
-    fn dispatch(
-        &mut self,
-        batch: &mut Batch,
-        (plan, fates): (&Plan, &[Fate]),
-        origin: Origin<'_>,
-        outlets: Outlets<'_>,
-        dropped: &mut DropTally,
-    ) {
-        let Origin { topology, queue, .. } = origin;
+    fn dispatch(&mut self, batch: &mut Batch, job: &Job<'_>, outlets: Outlets<'_>, dropped: &mut DropTally) {
+        let Origin { topology, queue, .. } = job.origin;
         for &group in self.groups.touched() {
             let list = self.groups.frames(group);
             if let Some(worker) = usize::from(group).checked_sub(REMOTE_GROUPS) {
                 match outlets.outboxes.get_mut(worker) {
-                    Some(Some(outbox)) => hand_over(batch, list, (plan, fates), origin, outbox, dropped),
+                    Some(Some(outbox)) => hand_over(batch, list, job, outbox, dropped),
                     _ => dropped.add(DropCause::PortGone, list.len() as u32),
                 }
                 continue;
@@ -234,15 +235,8 @@ impl Executor {
 }
 
 /// Hands the frames of `list` over to another worker.
-fn hand_over(
-    batch: &Batch,
-    list: &[u16],
-    (plan, fates): (&Plan, &[Fate]),
-    origin: Origin<'_>,
-    outbox: &mut Outbox,
-    dropped: &mut DropTally,
-) {
-    let Origin { topology, switch, port: from, queue, .. } = origin;
+fn hand_over(batch: &Batch, list: &[u16], job: &Job<'_>, outbox: &mut Outbox, dropped: &mut DropTally) {
+    let &Job { fates, plan, origin: Origin { topology, switch, port: from, queue, .. }, .. } = job;
     for &number in list {
         let number = usize::from(number);
         let target = match fates.get(number) {

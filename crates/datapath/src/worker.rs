@@ -78,9 +78,9 @@ pub struct Worker {
     stay_awake: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
-    thread: Option<JoinHandle<Running>>,
+    thread: Option<JoinHandle<Box<Running>>>,
     /// What ran on the thread, once it has ended.
-    ended: Option<Running>,
+    ended: Option<Box<Running>>,
 }
 
 impl Worker {
@@ -95,7 +95,7 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let stay_awake = Arc::new(AtomicBool::new(config.busy));
         let stats = Arc::new(WorkerStats::default());
-        let mut running = Running {
+        let mut running = Box::new(Running {
             engine,
             commands: receiver,
             pending: Arc::clone(&pending),
@@ -106,7 +106,7 @@ impl Worker {
             sleeper: Sleeper::default(),
             config: config.clone(),
             spent_at_look: 0,
-        };
+        });
         let thread = std::thread::Builder::new()
             .name(format!("worker-{}", config.index))
             .spawn(move || {

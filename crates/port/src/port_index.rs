@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(mask.len(), 4);
         mask.remove(PortIndex(63));
         assert!(!mask.contains(PortIndex(63)) && mask.contains(PortIndex(64)));
-        [0, 64, 253].map(|port| mask.remove(PortIndex(port)));
+        [0, 64, 253].into_iter().for_each(|port| mask.remove(PortIndex(port)));
         assert!(mask.is_empty());
     }
 }
