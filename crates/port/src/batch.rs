@@ -34,7 +34,7 @@ pub struct FrameMeta {
 #[derive(Debug)]
 pub struct Batch {
     fragments: Vec<Fragment>,
-    /// Index in `fragments` of the first fragment of each frame.
+    /// Index in `fragments` of the first fragment of each frame; empty as long as each frame is one fragment.
     heads: Vec<u16>,
     /// Buffer of each fragment; empty where the source offers none.
     buffers: Vec<u32>,
@@ -153,7 +153,7 @@ impl Batch {
     /// Says what is known of the frame appended last, whose fragments are all there.
     #[inline]
     pub fn describe(&mut self, meta: FrameMeta) {
-        self.metas.resize(self.heads.len().saturating_sub(1), FrameMeta::default());
+        self.metas.resize(self.frames().saturating_sub(1), FrameMeta::default());
         self.metas.push(meta);
         self.is_unfinished |= !meta.unfinished.is_nothing();
         self.is_stamped |= meta.timestamp_ns != 0;
@@ -219,10 +219,21 @@ impl Batch {
         !self.replicated.get(frame).copied().unwrap_or(false)
     }
 
+    /// Whether each frame is one fragment, whose number is the frame's.
+    #[inline]
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.heads.is_empty()
+    }
+
     /// Which fragments make up `frame`.
     #[inline]
     #[must_use]
     pub fn fragments_of(&self, frame: usize) -> Range<usize> {
+        if self.is_single() {
+            let end = (frame + 1).min(self.fragments.len());
+            return frame.min(end)..end;
+        }
         let Some(&head) = self.heads.get(frame) else { return 0..0 };
         let end = self.heads.get(frame + 1).map_or(self.fragments.len(), |&next| usize::from(next));
         usize::from(head)..end
@@ -262,24 +273,41 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn frame_room(&self) -> usize {
-        self.capacity - self.heads.len()
+        self.capacity - self.frames()
+    }
+
+    /// How many more frames of one fragment fit.
+    #[inline]
+    #[must_use]
+    pub fn single_room(&self) -> usize {
+        self.frame_room().min(BATCH_FRAMES + MAX_FRAGMENTS - self.fragments.len())
     }
 
     /// Whether another frame of up to `fragments` fragments fits. A frame always fits into an empty batch.
     #[inline]
     #[must_use]
     pub fn has_room(&self, fragments: usize) -> bool {
-        self.heads.len() < self.capacity && self.fragments.len() + fragments <= BATCH_FRAMES + MAX_FRAGMENTS
+        self.frames() < self.capacity && self.fragments.len() + fragments <= BATCH_FRAMES + MAX_FRAGMENTS
     }
 
     /// Appends a fragment; `first` begins a new frame. The driver has checked [`Batch::has_room`].
     #[inline]
     pub fn push(&mut self, fragment: Fragment, first: bool) {
-        if first {
-            self.heads.push(self.fragments.len() as u16);
+        if first != self.is_single() {
+            self.note_head(first);
         }
         self.bytes += fragment.len() as u64;
         self.fragments.push(fragment);
+    }
+
+    /// Notes where the frames begin, once there is one of several fragments.
+    fn note_head(&mut self, first: bool) {
+        if self.is_single() {
+            self.heads.extend(0..self.fragments.len() as u16);
+        }
+        if first {
+            self.heads.push(self.fragments.len() as u16);
+        }
     }
 
     /// Drops the fragments from `fragments` on: a frame whose rest is not there.
@@ -291,14 +319,14 @@ impl Batch {
         while self.heads.last().is_some_and(|&head| usize::from(head) >= self.fragments.len()) {
             self.heads.pop();
         }
-        self.metas.truncate(self.heads.len());
+        self.metas.truncate(self.frames());
     }
 
     /// Number of frames.
     #[inline]
     #[must_use]
     pub fn frames(&self) -> usize {
-        self.heads.len()
+        if self.is_single() { self.fragments.len() } else { self.heads.len() }
     }
 
     /// Number of fragments.
@@ -340,6 +368,9 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn head(&self, frame: usize) -> Option<&Fragment> {
+        if self.is_single() {
+            return self.fragments.get(frame);
+        }
         self.heads.get(frame).and_then(|&head| self.fragments.get(usize::from(head)))
     }
 }

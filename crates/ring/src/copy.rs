@@ -14,28 +14,41 @@
 pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        if (8..16).contains(&len) {
+        match len {
+            // Nearly all short frames: no loop, and no call.
+            33..=64 => {
+                // SAFETY: the caller's contract; the last two blocks end where the range does.
+                unsafe { copy_32(from, to, 0) };
+                // SAFETY: as above.
+                unsafe { copy_32(from, to, len - 32) };
+            }
+            16..=32 => {
+                // SAFETY: as above.
+                unsafe { copy_16(from, to, 0) };
+                // SAFETY: as above.
+                unsafe { copy_16(from, to, len - 16) };
+            }
             // Headers of virtio: too short for a block, too many for a call.
-            // SAFETY: the caller's contract; the second word ends where the range does.
-            unsafe { copy_8(from, to, 0) };
-            // SAFETY: as above.
-            unsafe { copy_8(from, to, len - 8) };
-            return;
-        }
-        if !(16..=256).contains(&len) {
+            8..16 => {
+                // SAFETY: as above.
+                unsafe { copy_8(from, to, 0) };
+                // SAFETY: as above.
+                unsafe { copy_8(from, to, len - 8) };
+            }
+            65..=256 => {
+                let last = len - 32;
+                let mut offset = 0;
+                while offset < last {
+                    // SAFETY: offset + 32 <= len, the caller's contract covers it.
+                    unsafe { copy_32(from, to, offset) };
+                    offset += 32;
+                }
+                // SAFETY: last + 32 == len.
+                unsafe { copy_32(from, to, last) };
+            }
             // SAFETY: the caller's contract.
-            unsafe { core::ptr::copy(from, to, len) };
-            return;
+            _ => unsafe { core::ptr::copy(from, to, len) },
         }
-        let last = len - 16;
-        let mut offset = 0;
-        while offset < last {
-            // SAFETY: offset + 16 <= len, the caller's contract covers it.
-            unsafe { copy_16(from, to, offset) };
-            offset += 16;
-        }
-        // SAFETY: last + 16 == len.
-        unsafe { copy_16(from, to, last) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     // SAFETY: the caller's contract.
@@ -59,6 +72,19 @@ unsafe fn copy_8(from: *const u8, to: *mut u8, offset: usize) {
     let word = unsafe { source.read_unaligned() };
     // SAFETY: an unaligned store to 8 writable bytes.
     unsafe { target.write_unaligned(word) };
+}
+
+/// Copies 32 bytes at `offset` of both ranges.
+///
+/// # Safety
+/// `offset + 32` bytes must be readable at `from` and writable at `to`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_32(from: *const u8, to: *mut u8, offset: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy_16(from, to, offset) };
+    // SAFETY: the caller's contract.
+    unsafe { copy_16(from, to, offset + 16) };
 }
 
 /// Copies 16 bytes at `offset` of both ranges.

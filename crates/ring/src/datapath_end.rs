@@ -13,6 +13,9 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::Kicker;
 
+/// How many slots ahead buffers are prefetched.
+const PREFETCH_SLOTS: usize = 8;
+
 /// What the datapath does about slots that name no buffer, or more bytes than one has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlotRule {
@@ -210,6 +213,38 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
+    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot that is anything else, which
+    /// [`Self::take`] is for. Returns how many were taken.
+    #[inline]
+    pub fn take_single(&mut self, most: usize, mut each: impl FnMut(TakenFragment<'_>)) -> usize {
+        let Shadow { view, head, offset_mask, .. } = &self.shadow;
+        if *offset_mask != 0 {
+            return 0;
+        }
+        let (slots, buffers) = (view.slot_count(), *view.buffers());
+        let waiting = distance(self.taken, *head, slots).min(most as u32);
+        let mut left = waiting;
+        while left != 0 {
+            let run = view.slots(self.taken, left);
+            let mut taken = 0;
+            for slot in run {
+                let slot = slot.load();
+                let Some(bytes) = buffers.described(slot) else { break };
+                if slot.flags & MORE_FRAGMENTS != 0 {
+                    break;
+                }
+                each(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags });
+                taken += 1;
+            }
+            left -= taken;
+            self.taken = advance(self.taken, taken, slots);
+            if (taken as usize) < run.len() {
+                break;
+            }
+        }
+        (waiting - left) as usize
+    }
+
     /// Address of the buffer `ahead` slots after the next one to take, to prefetch it. The slot is read again, and
     /// checked, when it is taken.
     #[inline]
@@ -385,6 +420,42 @@ impl RxPutEnd {
         // An offset that leaves no room gives a shorter frame, to the program that wrote it.
         let offset = offset.min(u64::from(buffers.buffer_bytes()));
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
+    }
+
+    /// Copies frames of one slot each into the slots behind the next `ahead` ones to fill, of which `free` in all are known to be free. Stops before
+    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and
+    /// their bytes.
+    #[inline]
+    pub fn put_single<'frame>(
+        &mut self,
+        ahead: u32,
+        free: u32,
+        mut frames: impl Iterator<Item = SharedBytes<'frame>>,
+    ) -> (u32, u64) {
+        let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
+        if *offset_mask != 0 || *max_offset != 0 {
+            return (0, 0);
+        }
+        let (slots, buffers) = (view.slot_count(), view.buffers());
+        let (mut put, mut bytes) = (0, 0);
+        while ahead + put < free {
+            let run = view.slots(advance(self.filled, ahead + put, slots), free - ahead - put);
+            for (place, slot) in run.iter().enumerate() {
+                if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
+                    buffers.prefetch_write(soon.load_word().buffer());
+                }
+                let old = slot.load_word();
+                let Some(frame) = frames.next() else { return (put, bytes) };
+                if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
+                    return (put, bytes);
+                }
+                let len = frame.len() as u16;
+                slot.describe(old, len, 1 << PORT_SHIFT);
+                bytes += u64::from(len);
+                put += 1;
+            }
+        }
+        (put, bytes)
     }
 
     /// Address of the buffer of a free slot, to prefetch it.

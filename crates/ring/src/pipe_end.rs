@@ -143,11 +143,14 @@ pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
     let (mut frames, mut bytes) = (0, 0);
     let mut index = from;
     while index != end {
-        let slot = own.slot(index).load_with_ptr();
-        frames += slot.ends_frame();
-        bytes += u64::from(slot.len);
-        peer.slot(index).store_with_ptr(slot);
-        index = advance(index, 1, slots);
+        let run = own.slots(index, distance(index, end, slots));
+        for (own, peer) in run.iter().zip(peer.slots(index, run.len() as u32)) {
+            let slot = own.load_with_ptr();
+            frames += slot.ends_frame();
+            bytes += u64::from(slot.len);
+            peer.store_with_ptr(slot);
+        }
+        index = advance(index, run.len() as u32, slots);
     }
     let line = &peer.control().datapath;
     line.filled.add(frames, bytes);

@@ -2,8 +2,9 @@
 
 use crate::cursor::{advance, distance};
 use crate::layout::Slot;
+use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
-use crate::shared::SharedBytes;
+use crate::shared::{SharedBytes, SharedSlot};
 
 /// A program's window onto a ring. `head` moves forward as slots are given back, `tail` at each sync.
 #[derive(Debug)]
@@ -100,6 +101,82 @@ impl ProgramWindow {
     pub fn buffer(&self, offset: u32) -> SharedBytes<'_> {
         let slot = self.view.slot(self.index(offset)).load();
         self.view.bytes(slot.buffer, self.buffer_bytes() as usize)
+    }
+
+    /// Copies `frame` into the first slot and gives it to the other side. `false`, and nothing is done, where there is no slot or its buffer is too
+    /// short.
+    #[inline]
+    pub fn push(&mut self, frame: &[u8]) -> bool {
+        let Ok(len) = u16::try_from(frame.len()) else { return false };
+        if self.head == self.tail {
+            return false;
+        }
+        let slot = self.view.slot(self.head);
+        let old = slot.load_word();
+        if !self.view.buffers().fill(old.buffer(), &SharedBytes::of(frame)) {
+            return false;
+        }
+        slot.describe(old, len, 0);
+        self.head = advance(self.head, 1, self.view.slot_count());
+        true
+    }
+
+    /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most `most`. Stops before the first that is
+    /// anything else, or does not fit. Returns how many were copied; neither window moves.
+    #[inline]
+    pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
+        let buffers = self.view.buffers();
+        self.each_single(to, most, |_, slot, target| {
+            let Some(frame) = buffers.described(slot) else { return false };
+            let old = target.load_word();
+            let fits = to.view.buffers().fill(old.buffer(), &frame);
+            if fits {
+                target.describe(old, slot.len, 0);
+            }
+            fits
+        })
+    }
+
+    /// As [`Self::copy_single`], by exchange of the buffers, which lie in one region.
+    #[inline]
+    pub fn exchange_single(&mut self, to: &mut Self, most: u32) -> u32 {
+        let exchanged = self.each_single(to, most, |source, slot, target| {
+            let old = target.load();
+            let ptr = source.load_with_ptr().ptr;
+            // The fragment count that a switch leaves in the high bits would force a destination on the way out.
+            target.store_with_ptr(Slot { flags: BUF_CHANGED, ptr, ..slot });
+            source.store_with_ptr(Slot { buffer: old.buffer, flags: BUF_CHANGED, len: slot.len, ptr: 0 });
+            true
+        });
+        self.exchanged = self.exchanged.wrapping_add(exchanged);
+        to.exchanged = to.exchanged.wrapping_add(exchanged);
+        exchanged
+    }
+
+    /// Gives each pair of first slots, of this window and of `to`, to `each`, with what this one's slot reads, until that says no or a frame has
+    /// more slots. Returns how many it said yes to.
+    #[inline]
+    fn each_single(
+        &self,
+        to: &Self,
+        most: u32,
+        mut each: impl FnMut(&SharedSlot, Slot, &SharedSlot) -> bool,
+    ) -> u32 {
+        let most = most.min(self.available()).min(to.available());
+        let mut done = 0;
+        while done < most {
+            let from = advance(self.head, done, self.view.slot_count());
+            let into = advance(to.head, done, to.view.slot_count());
+            let (from, into) = (self.view.slots(from, most - done), to.view.slots(into, most - done));
+            for (source, target) in from.iter().zip(into) {
+                let slot = source.load();
+                if slot.flags & MORE_FRAGMENTS != 0 || !each(source, slot, target) {
+                    return done;
+                }
+                done += 1;
+            }
+        }
+        done
     }
 
     /// Address of the buffer of the slot `offset` after `head`, to prefetch it; `None` beyond the window.

@@ -85,6 +85,21 @@ impl RingView {
         unsafe { slot.as_ref() }
     }
 
+    /// The slots from `index` on, at most `count`, up to where the ring begins anew.
+    ///
+    /// # Panics
+    /// Where `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self, index: u32, count: u32) -> &[SharedSlot] {
+        assert!(index < self.count, "slot {index} of a ring of {}", self.count);
+        let count = count.min(self.count - index);
+        // SAFETY: the index is within the mapped slots.
+        let first = unsafe { self.slots.add(index as usize) };
+        // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed atomically.
+        unsafe { core::slice::from_raw_parts(first.as_ptr(), count as usize) }
+    }
+
     /// The ring's control block.
     #[inline]
     #[must_use]

@@ -23,12 +23,25 @@ pub struct SharedSlot {
 const _: () = assert!(size_of::<SharedSlot>() == size_of::<Slot>());
 
 impl Slot {
+    #[inline]
     pub(crate) fn from_word(word: u64, ptr: u64) -> Self {
         Self { buffer: word as u32, len: (word >> 32) as u16, flags: (word >> 48) as u16, ptr }
     }
 
+    #[inline]
     pub(crate) fn word(&self) -> u64 {
         u64::from(self.buffer) | u64::from(self.len) << 32 | u64::from(self.flags) << 48
+    }
+}
+
+/// What was read of a slot at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotWord(u64);
+
+impl SlotWord {
+    #[inline]
+    pub(crate) fn buffer(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -53,6 +66,21 @@ impl SharedSlot {
     pub fn store(&self, slot: Slot) {
         let word = slot.word();
         if self.word.load(Ordering::Relaxed) != word {
+            self.word.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Index, length and flags as one word, read once.
+    #[inline]
+    pub(crate) fn load_word(&self) -> SlotWord {
+        SlotWord(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Writes length and flags, where they differ from what [`Self::load_word`] gave; the buffer stays.
+    #[inline]
+    pub(crate) fn describe(&self, old: SlotWord, len: u16, flags: u16) {
+        let word = u64::from(old.buffer()) | u64::from(len) << 32 | u64::from(flags) << 48;
+        if old.0 != word {
             self.word.store(word, Ordering::Relaxed);
         }
     }
@@ -99,7 +127,34 @@ impl BufferPool {
     #[inline]
     #[must_use]
     pub fn has(&self, index: u32) -> bool {
-        index >= FIRST_BUFFER && index < self.count
+        index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
+    }
+
+    /// The bytes that `slot` describes, where it names a buffer that holds so many.
+    #[inline]
+    #[must_use]
+    pub(crate) fn described<'ring>(&self, slot: Slot) -> Option<SharedBytes<'ring>> {
+        let start = self.address(slot.buffer).filter(|_| u32::from(slot.len) <= self.bytes)?;
+        // SAFETY: the buffer has so many bytes, and the constructor's caller vouched for the mapping of all of them.
+        Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len.into()) })
+    }
+
+    /// Starts loading the first line of buffer `index`, for writing; an index that is no buffer's does no harm.
+    #[inline]
+    pub(crate) fn prefetch_write(&self, index: u32) {
+        prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
+    }
+
+    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too short.
+    #[inline]
+    #[must_use]
+    pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> bool {
+        let Some(start) = self.address(index).filter(|_| frame.len <= self.bytes as usize) else {
+            return false;
+        };
+        // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
+        unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
+        true
     }
 
     /// Address of the reserved buffer 0, where netmap puts what a wild index stands for. Nobody's frames lie there.
@@ -136,6 +191,12 @@ impl<'ring> SharedBytes<'ring> {
     #[must_use]
     pub unsafe fn from_trusted_parts(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len, ring: PhantomData }
+    }
+
+    /// Private bytes, to be copied from.
+    #[inline]
+    pub(crate) fn of(bytes: &'ring [u8]) -> Self {
+        Self { start: NonNull::from(bytes).cast(), len: bytes.len(), ring: PhantomData }
     }
 
     /// Number of bytes.

@@ -246,14 +246,7 @@ impl TxRing {
     /// [`PortError::FrameTooLong`] for a frame that can never fit.
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> Result<bool, PortError> {
-        if frame.len() <= self.slot_bytes() {
-            if self.available() == 0 {
-                return Ok(false);
-            }
-            let window = self.window_mut();
-            window.buffer(0).write(frame);
-            window.set(0, frame.len() as u16, 0);
-            window.advance(1);
+        if self.window_mut().push(frame) {
             return Ok(true);
         }
         self.send_fragmented(frame)
@@ -265,12 +258,14 @@ impl TxRing {
             return Err(PortError::FrameTooLong { len: frame.len(), most });
         }
         let slot_bytes = self.slot_bytes();
-        let slots = frame.len().div_ceil(slot_bytes) as u32;
+        let slots = frame.len().div_ceil(slot_bytes).max(1) as u32;
         if self.available() < slots {
             return Ok(false);
         }
         let window = self.window_mut();
-        for (offset, part) in (0u32..).zip(frame.chunks(slot_bytes)) {
+        let mut parts = frame.chunks(slot_bytes);
+        for offset in 0..slots {
+            let part = parts.next().unwrap_or(&[]);
             window.buffer(offset).write(part);
             let more = if offset + 1 < slots { MORE_FRAGMENTS } else { 0 };
             window.set(offset, part.len() as u16, more);
@@ -500,7 +495,13 @@ impl RxRing {
     pub fn forward(&mut self, tx: &mut TxRing, limit: u32) -> Forwarded {
         let mut result = Forwarded { zero_copy: self.half.region == tx.half.region, ..Forwarded::default() };
         let limit = limit.min(self.available());
-        let (mut taken, mut filled) = (0, 0);
+        let window = self.end.window_mut();
+        // Nearly all frames are of one slot.
+        result.frames = match result.zero_copy {
+            true => window.exchange_single(tx.window_mut(), limit),
+            false => window.copy_single(tx.window_mut(), limit),
+        };
+        let (mut taken, mut filled) = (result.frames, result.frames);
         while taken < limit {
             let slots = self.frame_slots(taken);
             if slots == 0 || taken + slots > limit {

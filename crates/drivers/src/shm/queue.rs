@@ -162,6 +162,22 @@ impl ShmQueue {
         self.header_bytes = self.watch.as_ref().map_or(0, Watch::header_bytes);
     }
 
+    /// Takes frames of one slot each, as nearly all are.
+    #[inline]
+    fn take_single(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) {
+        take.take_single(batch.single_room(), |taken| {
+            // The header is read when all frames are taken.
+            prefetch_read(taken.bytes.as_ptr());
+            // SAFETY: as in `take_frame`.
+            let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) };
+            if lending {
+                batch.push_buffer(fragment, taken.buffer, true);
+            } else {
+                batch.push(fragment, true);
+            }
+        });
+    }
+
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
     #[inline]
     fn take_frame(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) -> Result<bool, RingViolation> {
@@ -171,9 +187,6 @@ impl ShmQueue {
             // Asked before anything is taken: what is taken must end up in the batch or be put back.
             if fragments == 0 && !batch.has_room(MAX_FRAGMENTS) {
                 return Ok(false);
-            }
-            if let Some(address) = take.prefetch_address(PREFETCH_FRAMES) {
-                prefetch_read(address);
             }
             let taken = match take.take() {
                 Ok(Some(taken)) => taken,
@@ -286,11 +299,6 @@ impl PortQueue for ShmQueue {
             Ok(_) => {}
             Err(_) => return self.count_violation(0),
         }
-        for ahead in 0..PREFETCH_FRAMES {
-            if let Some(address) = take.prefetch_address(ahead) {
-                prefetch_read(address);
-            }
-        }
         // The slots of a tx ring keep their buffers, so these are lent and never given.
         let lending = header_bytes == 0 && self.region.is_some_and(|region| batch.taker() == Some(region));
         if lending && let Some(region) = self.region {
@@ -299,7 +307,10 @@ impl PortQueue for ShmQueue {
         let from = take.position();
         let outcome = loop {
             let taken = match header_bytes {
-                0 => Self::take_frame(take, batch, lending),
+                0 => {
+                    Self::take_single(take, batch, lending);
+                    Self::take_frame(take, batch, lending)
+                }
                 _ => take_frame_behind_header(take, batch, header_bytes),
             };
             match taken {
@@ -346,6 +357,15 @@ impl PortQueue for ShmQueue {
         let buffer_bytes = put.buffer_bytes() as usize;
         let mut used = 0;
         let mut stopped = false;
+        let mut frames = frames;
+        if header_bytes == 0 && !given && !self.stamps && batch.is_single() {
+            // Nearly all frames are like that; what is left is for the loop below.
+            let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
+            let bytes;
+            (used, bytes) = put.put_single(0, free, fragments.map(Fragment::bytes));
+            (delivery.frames, delivery.bytes) = (used, bytes);
+            frames = frames.get(used as usize..).unwrap_or(&[]);
+        }
         for &frame in frames {
             if used + PREFETCH_FRAMES < free
                 && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
