@@ -130,7 +130,7 @@ fn a_waiting_program_notices_the_daemons_death() {
 }
 
 #[test]
-fn a_missing_daemon_is_a_clear_error_where_none_may_be_started() {
+fn a_missing_daemon_that_may_not_be_started_is_a_clear_error() {
     let daemon = Daemon::start();
     let mut options = daemon.options();
     options.socket = Some(daemon.folder().join("nobody.sock"));

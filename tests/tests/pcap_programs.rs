@@ -90,7 +90,7 @@ fn real_capture() -> PathBuf {
 }
 
 #[test]
-fn tcpdump_writes_what_was_sent_and_counts_it() {
+fn tcpdump_writes_and_counts_the_sent_frames() {
     let daemon = Daemon::start();
     let (sent, got) = (daemon.folder().join("sent.pcap"), daemon.folder().join("got.pcap"));
     let frames = write_capture(&sent, 500);

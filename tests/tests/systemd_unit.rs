@@ -44,7 +44,7 @@ fn site(dropped: &[&str]) -> Site {
 }
 
 #[test]
-fn interfaces_taps_and_host_rings_work_with_the_capabilities_that_the_unit_grants() {
+fn the_units_capabilities_suffice_for_interfaces_and_taps() {
     if !is_root() {
         return;
     }

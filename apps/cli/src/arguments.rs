@@ -260,12 +260,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_argument_definitions_are_consistent() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn counts_are_read_as_people_write_them() {
+    fn counts_take_suffixes_and_separators() {
         for (text, frames) in [
             ("0", 0),
             ("1000000", 1_000_000),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_time_are_seconds_above_nothing() {
+    fn durations_are_seconds_above_zero() {
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(seconds("10s"), Ok(Duration::from_secs(10)));
         for text in ["", "0", "-1", "nan", "inf", "1e99", "1m"] {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn global_options_may_stand_behind_the_verb() {
+    fn global_options_may_follow_the_verb() {
         let arguments = Arguments::parse_from(["ringroad", "list", "--json", "--socket", "s"]);
         assert!(arguments.global.json);
         assert_eq!(arguments.global.socket_path(), PathBuf::from("s"));

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_told_apart_from_what_happened() {
+    fn advice_is_separate_from_the_failure() {
         let failure = Failure::from(ringroad::PortError::FrameTooLong { len: 9, most: 5 });
         assert_eq!(failure.advice, "");
         let refused = ringroad_control::message::ErrorReply::new(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_success_and_other_trouble_is_not() {
+    fn a_closed_pipe_is_success_and_other_write_errors_are_not() {
         let gone = Failure::output(&io::ErrorKind::BrokenPipe.into());
         assert!(gone.is_broken_pipe());
         assert_eq!(gone.exit_status(), 0);

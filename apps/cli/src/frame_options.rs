@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_it_is_a_short_udp_datagram() {
+    fn the_default_frame_is_a_short_udp_datagram() {
         let frame = frame(&[]);
         assert_eq!(frame.len(), 60);
         let packet = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_stand_as_asked() {
+    fn headers_follow_the_arguments() {
         let frame = frame(&[
             "--vlan",
             "10,20",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_can_be_given_in_line() {
+    fn streams_can_be_given_inline() {
         let both =
             streams(&["--stream", "size = 128, weight = 2", "--stream", "{name = \"b\", size = \"imix\"}"])
                 .unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_arguments_are_named() {
         for (arguments, told) in [
             (vec!["--src-ip", "::1"], "different families"),
             (vec!["--pcap", "/nonexistent"], "/nonexistent"),

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_keeps_its_lines_and_loses_what_acts_on_a_terminal() {
+    fn a_failure_keeps_its_lines_and_loses_control_characters() {
         assert_eq!(plain_lines("two\nlines of \x1b[31mprog"), "two\nlines of \u{fffd}[31mprog");
     }
 }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ends_the_wait_but_its_limit() {
+    fn a_wait_without_frames_ends_at_its_limit() {
         let switch = Embedded::new();
         let (mut a, mut b) = (switch.open("vale0:a").unwrap(), switch.open("vale0:b").unwrap());
         wait_for_either([&mut a, &mut b], [RX, Demand::default()], Duration::from_millis(1)).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn idleness_sleeps_after_a_while_and_starts_again_with_work() {
+    fn an_idle_loop_polls_then_sleeps_and_new_work_resets_it() {
         let mut idleness = Idleness::default();
         assert!((1..SPINS).all(|_| !idleness.is_long()));
         assert!(idleness.is_long());

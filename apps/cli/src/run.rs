@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_its_duration_or_when_any_copy_is_told_to() {
+    fn a_run_ends_after_its_duration_or_when_a_copy_is_stopped() {
         let timed = run(Some(Duration::from_nanos(500)));
         assert!(!timed.is_over(499));
         assert!(timed.is_over(500));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_bounded_by_what_is_left_and_by_the_look_at_the_flag() {
+    fn a_wait_is_bounded_by_the_remaining_time_and_the_flag_check() {
         let timed = run(Some(Duration::from_millis(150)));
         assert_eq!(timed.wait_limit(0), LONGEST_WAIT);
         assert_eq!(timed.wait_limit(140_000_000), Duration::from_millis(10));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_not_there_is_named() {
+    fn a_missing_processor_is_named() {
         let failure = pin(Some(100_000)).unwrap_err();
         assert!(failure.message.contains("100000"), "{failure}");
         assert_eq!(pin(None), Ok(()));

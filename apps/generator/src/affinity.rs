@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_that_is_not_there_is_named() {
+    fn a_missing_processor_is_named() {
         assert!(pin(100_000).unwrap_err().to_string().contains("100000"));
     }
 }

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_follows_the_system_s_and_never_goes_back() {
+    fn the_clock_follows_the_system_clock_and_never_goes_back() {
         let mut reader = Clock::new().reader();
         let mut last_ns = 0;
         for _ in 0..100_000 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_stands_until_it_is_moved() {
+    fn a_manual_clock_stops_until_it_is_advanced() {
         let clock = Clock::manual(5);
         let mut reader = clock.reader();
         assert_eq!((reader.now_ns(), reader.now_ns()), (5, 5));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_between_two_moments_has_their_rate() {
+    fn two_comparisons_give_the_clock_rate() {
         let tie = Tie::between((1000, 50), (3000, 1050)).unwrap();
         assert_eq!((tie.ns_per_tick, tie.now_ns), (0.5, 1050));
         assert!(Tie::between((3000, 0), (1000, 5)).is_none());

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_that_no_thread_saw_before_the_next_is_not_waited_for() {
+    fn a_start_that_was_superseded_unseen_is_not_awaited() {
         let control = Control::new(2);
         control.start(0, 2, 5);
         control.start(1, 1, 5);

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_one_after_the_other_number_their_streams_differently() {
+    fn successive_sessions_number_their_streams_differently() {
         let mut first = 0;
         let mut last: Vec<u16> = Vec::new();
         for count in [1, 7, 100, 100, 100, 3] {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn more_streams_than_the_short_forms_number_begin_at_0_and_end_with_the_last_that_meters_know() {
+    fn too_many_streams_for_short_forms_are_numbered_from_0() {
         let numbers = WireNumbers::new(200, MAX_WIRE_STREAMS + 1);
         assert_eq!(numbers.number(0), Some(0));
         assert_eq!(numbers.index(4000), Some(4000));

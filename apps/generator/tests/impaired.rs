@@ -79,7 +79,7 @@ fn every(n: u64) -> Pattern {
 }
 
 #[test]
-fn nothing_done_is_nothing_found() {
+fn an_unimpaired_port_shows_no_impairment() {
     let (report, _) = Simulation::new(ImpairmentPlan::default(), vec![load(5000, "1Mpps")]).run(1000);
     let stream = only(&report);
     assert_eq!((stream.sent, stream.received, stream.lost), (Some(5000), 5000, 0));
@@ -96,7 +96,7 @@ fn nothing_done_is_nothing_found() {
 }
 
 #[test]
-fn each_lost_frame_is_counted_the_last_ones_too() {
+fn each_lost_frame_is_counted_also_at_the_end() {
     let mut lost: Vec<u64> = (0..5000).step_by(37).collect();
     lost.extend([4998, 4999]);
     let plan = ImpairmentPlan { drop: Pattern::At(lost.clone()), ..ImpairmentPlan::default() };
@@ -137,7 +137,7 @@ fn reordered_frames_are_counted_with_how_far_they_fell_behind() {
 }
 
 #[test]
-fn damage_is_found_wherever_the_signature_or_what_it_covers_is_hit() {
+fn damage_to_signature_or_covered_bytes_is_found() {
     for (size, covered) in [(64, SIGNATURE_BYTES), (512, 466)] {
         let corrupt = Corruption { frames: every(5), within: Within::End(0..covered), seed: 3 };
         let plan = ImpairmentPlan { corrupt, ..ImpairmentPlan::default() };
@@ -157,7 +157,7 @@ fn damage_is_found_wherever_the_signature_or_what_it_covers_is_hit() {
 }
 
 #[test]
-fn a_fixed_delay_is_every_frame_s_latency() {
+fn a_fixed_delay_is_the_latency_of_every_frame() {
     let plan = ImpairmentPlan { delay: Delay::Fixed(25_000), ..ImpairmentPlan::default() };
     let (report, _) = Simulation::new(plan, vec![load(2000, "100kpps")]).run(100_000);
     let delay = &only(&report).delay;
@@ -168,7 +168,7 @@ fn a_fixed_delay_is_every_frame_s_latency() {
 }
 
 #[test]
-fn a_distribution_of_delays_is_found_again() {
+fn latency_percentiles_match_the_delay_distribution() {
     // Nine frames of ten wait 2 µs, the tenth 10 µs; so far apart that none waits for the one before.
     let mut delays = vec![2000; 9];
     delays.push(10_000);
@@ -192,7 +192,7 @@ fn a_distribution_of_delays_is_found_again() {
 }
 
 #[test]
-fn all_of_it_at_once_is_told_apart() {
+fn combined_impairments_are_counted_separately() {
     let random = |probability, seed| Pattern::Random { probability, seed };
     let plan = ImpairmentPlan {
         drop: random(0.02, 1),
@@ -226,7 +226,7 @@ fn all_of_it_at_once_is_told_apart() {
 }
 
 #[test]
-fn streams_of_a_load_are_counted_apart_by_their_weights() {
+fn streams_of_a_load_are_counted_separately_by_weight() {
     let stream = |name: &str, weight, size: &str| StreamDefinition {
         name: name.to_owned(),
         weight,
@@ -298,7 +298,7 @@ fn departures(shape: LoadShape, rate: &str, frames: u64) -> Vec<u64> {
 }
 
 #[test]
-fn constant_spacing_is_constant_to_the_nanosecond_of_the_clock() {
+fn constant_spacing_is_exact_to_the_nanosecond() {
     let times = departures(LoadShape::Constant, "3Mpps", 3000);
     for (frame, time) in times.iter().enumerate() {
         let due = frame as f64 * 1000.0 / 3.0;
@@ -324,7 +324,7 @@ fn the_recorded_gaps_of_a_poisson_load_are_exponentially_distributed() {
 }
 
 #[test]
-fn bursts_leave_together_and_keep_their_pause() {
+fn bursts_leave_together_with_their_pause() {
     let times = departures(LoadShape::Bursts { frames: 4, gap_ns: Some(5000) }, "max", 20);
     for (burst, of_burst) in times.chunks(4).enumerate() {
         assert_eq!(of_burst, [burst as u64 * 5000; 4]);
@@ -332,7 +332,7 @@ fn bursts_leave_together_and_keep_their_pause() {
 }
 
 #[test]
-fn a_rate_in_bits_spaces_frames_of_an_imix_as_a_link_would() {
+fn a_bit_rate_spaces_imix_frames_as_a_link_would() {
     let clock_rate: RateSpec = "1Gbit".parse().unwrap();
     let mut load = load(120, "1Gbit");
     load.streams[0].size = Some("imix".parse().unwrap());

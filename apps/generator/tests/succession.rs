@@ -96,20 +96,20 @@ fn held_back() -> ImpairmentPlan {
 }
 
 #[test]
-fn frames_of_the_session_before_are_known_by_their_time() {
+fn frames_of_an_earlier_session_are_recognised_by_time() {
     let report = late_frames("", held_back(), 500, 300);
     assert_eq!(counts(&report), [300, 0, 500, 0, 0]);
     assert_eq!(report.loads[0].sent.frames, 300);
 }
 
 #[test]
-fn frames_without_a_time_are_known_by_the_number_of_their_stream() {
+fn frames_without_a_time_are_recognised_by_stream_number() {
     let tcp = "packet = [{ethernet = {}}, {ipv4 = {}}, {tcp = {}}]";
     assert_eq!(counts(&late_frames(tcp, held_back(), 500, 300)), [300, 0, 0, 500, 0]);
 }
 
 #[test]
-fn what_is_not_sent_is_told_and_how_long_sending_took() {
+fn unsent_frames_and_the_sending_time_are_reported() {
     let report = late_frames("", held_back(), 10, 300);
     let load = &report.loads[0];
     assert_eq!((load.offered.intended_frames, load.unsent_frames), (300, 0));
@@ -119,7 +119,7 @@ fn what_is_not_sent_is_told_and_how_long_sending_took() {
 }
 
 #[test]
-fn ports_that_the_next_plan_does_not_name_close_and_an_error_keeps_the_others() {
+fn ports_outside_the_next_plan_close_and_errors_close_none() {
     let switch = Embedded::new();
     let options = SessionOptions { threads: Threads::Caller, ..SessionOptions::default() };
     let ports = ["vale0:a", "vale0:b"].map(|name| switch.open(name).unwrap()).into();
@@ -147,7 +147,7 @@ fn ports_that_the_next_plan_does_not_name_close_and_an_error_keeps_the_others() 
 }
 
 #[test]
-fn a_port_whose_frames_nobody_took_is_not_kept() {
+fn a_port_with_untaken_frames_is_not_kept() {
     let pipe = Embedded::new();
     let mut far = pipe.open("x}1").unwrap();
     let options = SessionOptions { threads: Threads::One, ..SessionOptions::default() };
@@ -172,7 +172,7 @@ fn a_port_whose_frames_nobody_took_is_not_kept() {
 }
 
 #[test]
-fn threads_answer_for_what_they_did_and_go_on() {
+fn threads_report_their_counts_and_go_on() {
     for threads in [Threads::PerQueue, Threads::One] {
         let switch = Embedded::new();
         let options = SessionOptions { threads, ..SessionOptions::default() };

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_a_header_in_hexadecimal_a_name_and_its_content_each_on_four_bytes() {
+    fn an_entry_has_hex_header_name_and_content_aligned_to_4() {
         let mut archive = Archive::default();
         archive.file("ab", 0o644, b"hello");
         let bytes = archive.finish();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_on_the_way_are_made_once_and_first() {
+    fn parent_folders_come_first_and_once() {
         let mut archive = Archive::default();
         archive.file("a/b/c", 0o644, b"");
         archive.symlink("a/b/d", "c");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_files_and_the_kernel_s_own_object_is_none() {
+    fn libraries_are_files_and_the_vdso_is_skipped() {
         let listed = "\tlinux-vdso.so.1 (0x00007f)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                       \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let expected = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"];

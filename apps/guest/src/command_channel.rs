@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_status_are_told_apart_from_what_came_before_them() {
+    fn output_and_status_are_separated_from_earlier_output() {
         let (_folder, mut channel) = guest("left over\n@ begin\none\ntwo\n\n@ end 3\n");
         assert_eq!(run(&mut channel).unwrap(), (3, "one\ntwo\n".to_owned()));
         let (_folder, mut channel) = guest("@ begin\n\n@ end 0\n");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_goes_away_or_does_not_answer_or_lies_is_an_error() {
+    fn a_guest_that_ends_or_stalls_or_answers_garbage_is_an_error() {
         for answer in ["@ begin\nhalf", "", "@ begin\n\n@ end many\n"] {
             let (_folder, mut channel) = guest(answer);
             assert!(matches!(run(&mut channel), Err(GuestError::GuestGone)), "{answer}");
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn words_reach_the_guest_as_they_are() {
+    fn arguments_reach_the_guest_unchanged() {
         let words = ["echo", "it's", "$HOME; ls"].map(str::to_owned);
         assert_eq!(quoted(&words), r"'echo' 'it'\''s' '$HOME; ls'");
     }
 
     #[test]
-    fn base64_is_that_of_its_definition() {
+    fn base64_matches_rfc_4648() {
         // RFC 4648, section 10.
         for (plain, encoded) in [
             ("", ""),

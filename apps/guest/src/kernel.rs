@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_kernel_that_has_its_modules_is_taken() {
+    fn the_newest_kernel_with_modules_is_taken() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("boot")).unwrap();
         for version in ["6.1.0-9-amd64", "6.1.0-56-amd64", "7.0.0-1-amd64"] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_lies_in_the_user_s_cache_unless_a_folder_is_named() {
+    fn fetched_files_go_to_the_cache_or_the_named_folder() {
         let folder = |own: Option<&str>, xdg: Option<&str>| {
             cache_folder(own.map(OsStr::new), xdg.map(OsStr::new), Some(OsStr::new("/home/u")))
         };

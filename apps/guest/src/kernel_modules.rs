@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_is_called_as_its_file_with_underscores() {
+    fn a_module_is_named_after_its_file_with_underscores() {
         let name = |file: &str| module_name(Path::new(file));
         assert_eq!(name("drivers/char/virtio-rng.ko").as_deref(), Some("virtio_rng"));
         assert_eq!(name("virtio_net.ko.xz").as_deref(), Some("virtio_net"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_file_nor_built_in_is_named() {
+    fn a_missing_module_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("modules.builtin"), "kernel/net/ipv6/ipv6.ko\n").unwrap();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_start_and_not_by_its_number_alone() {
+    fn a_process_is_identified_by_number_and_start_time() {
         let own = ProcessIdentity::own();
         assert!(own.is_running() && own.descriptor().is_some());
         let former = ProcessIdentity { start_ticks: own.start_ticks + 1, ..own };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_when_asked_is_not_killed_and_one_that_does_not_is() {
+    fn only_a_process_that_ignores_sigterm_is_killed() {
         let mut obedient = Command::new("sleep").arg("1000").spawn().unwrap();
         let identity = ProcessIdentity::of(obedient.id()).unwrap();
         identity.end(Duration::from_secs(30)).unwrap();

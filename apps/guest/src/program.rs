@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_not_there_is_named_with_its_package() {
+    fn a_missing_program_is_named_with_its_package() {
         let error = find("rr-no-such-program", "rr-package").unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_is_told_with_its_last_words() {
+    fn a_failed_command_is_reported_with_its_last_output() {
         let failed =
             output_of(Command::new("sh").args(["-c", "echo a >&2; echo b >&2; exit 3"])).unwrap_err();
         assert!(failed.to_string().ends_with("failed: a | b"), "{failed}");

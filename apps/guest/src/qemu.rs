@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emulated_guest_shares_its_memory_and_its_card_has_no_message_interrupts() {
+    fn an_emulated_guest_shares_memory_and_has_no_msix() {
         let line = line(&plan(), false);
         for part in [
             "-M q35,memory-backend=memory -object memory-backend-memfd,id=memory,size=256M,share=on",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_packed_rings_and_kvm_are_asked_for() {
+    fn queues_packed_rings_and_kvm_become_qemu_options() {
         let line = line(&Plan { queues: 2, packed: true, ..plan() }, true);
         assert!(
             line.contains(

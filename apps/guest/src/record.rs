@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_a_process_that_is_gone_is_no_running_guest() {
+    fn a_record_of_an_ended_process_is_no_running_guest() {
         let (_folder, registry) = registry();
         let own = ProcessIdentity::own();
         let gone = record(ProcessIdentity { start_ticks: own.start_ticks + 1, ..own });
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_none_is_told_and_not_taken_for_a_guest() {
+    fn an_invalid_record_is_reported_and_is_no_guest() {
         let (_folder, registry) = registry();
         let lock = registry.lock().unwrap();
         registry.claim(&lock, "a", &record(ProcessIdentity::own())).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_guests_are_names_of_files_and_nothing_else() {
+    fn guest_names_are_plain_file_names() {
         for name in ["a", "web-1", "0.b_c"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_s_path_must_fit_its_address() {
+    fn a_socket_path_must_fit_its_address() {
         assert!(check_socket_path(Path::new(&"x".repeat(107))).is_ok());
         assert!(matches!(check_socket_path(Path::new(&"x".repeat(108))), Err(GuestError::PathTooLong(_))));
     }

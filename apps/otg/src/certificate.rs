@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_its_own_is_usable_and_one_from_files_too() {
+    fn generated_and_given_certificates_are_usable() {
         let address = "192.0.2.1".parse().unwrap();
         Certificate::self_signed(address, &["lab.example".to_owned()]).unwrap().into_config().unwrap();
 

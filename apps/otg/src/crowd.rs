@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_give_way_first_then_who_has_rested_longest_and_never_who_works() {
+    fn strangers_are_closed_first_then_idle_and_never_busy_ones() {
         let (crowd, seats) = full();
         // One stranger in the middle; the second rests longest.
         let order = [1, 0].into_iter().chain(2..MAX_CONNECTIONS);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_admitted_while_all_work() {
+    fn no_connection_is_admitted_while_all_are_busy() {
         let (crowd, seats) = full();
         let mut work: Vec<Work<'_>> = seats.iter().map(Seat::work).collect();
         assert!(crowd.admit().is_none());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_s_time_ends_and_that_of_others_does_not() {
+    async fn only_connections_without_a_token_time_out() {
         let crowd = Arc::new(Crowd::default());
         let (stranger, known) = (crowd.admit().unwrap(), crowd.admit().unwrap());
         drop(known.work());

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told_with_their_paths() {
+    fn all_problems_are_reported_with_their_paths() {
         let document = json!({
             "ports": [{"name": 5}, {"name": "p2", "gre": {}, "none": null, "empty": []}],
             "rate": {"pps": "12x"},
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_problems_the_first_are_told_and_the_others_counted() {
+    fn many_problems_are_listed_up_to_a_limit_and_counted() {
         let found = problems(&json!(vec![0; 5000]), |root| {
             root.items().iter().for_each(|item| item.report("wrong"));
             assert_eq!(root.problem_count(), 5000);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_names_have_a_longest_and_what_is_made_of_few_words_a_most() {
+    fn lists_names_and_expanded_values_are_limited() {
         let document = json!({"list": [1, 2, 3], "name": "x".repeat(LONGEST_NAME + 1), "a": {}, "b": {}});
         let found = problems(&document, |root| {
             assert!(root.get("list").items_up_to(2).is_empty());
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_off_where_they_are_repeated() {
+    fn long_values_are_cut_off_in_messages() {
         let found = problems(&json!("é".repeat(10_000)), |root| root.report_value("less"));
         assert!(found[0].len() < 300, "{found:?}");
     }

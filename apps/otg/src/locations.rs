@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_the_generator_s_own_need_no_leave_and_the_machine_s_do() {
+    fn only_ports_of_the_machine_need_permission() {
         let locations = Locations::default();
         for location in ["vale0:a", "vale0:a@queues=2,slots=64", "x{1", "netmap:x}1", "null:size=60"] {
             assert_eq!(locations.check(location), Ok(()), "{location}");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_allows_what_it_matches_and_no_way_around_it() {
+    fn a_pattern_allows_only_matching_locations() {
         let locations = allowing(&["veth*", "pcap:out=/srv/captures/*.pcap", "memif:/run/lab/**"]);
         for location in
             ["veth0", "veth1@queues=2", "pcap:out=/srv/captures/a.pcap", "memif:/run/lab/1/m.sock"]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_makes_no_sense_is_told() {
+    fn an_invalid_pattern_is_refused() {
         let error = Locations::allowing(&["memif:[".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("memif:["), "{error}");
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_gigabit_carries_the_frame_rates_that_the_field_knows() {
+    fn ten_gigabit_carries_the_well_known_frame_rates() {
         for (bytes, rate_fps) in [(64, 14_880_952.38), (512, 2_349_624.06), (1518, 812_743.82)] {
             let rate = max_frame_rate_fps(10e9, size(bytes));
             assert!((rate - rate_fps).abs() < 0.01, "{bytes} bytes: {rate}");

@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_survives_being_printed_and_read(bytes: [u8; 6]) {
+        fn addresses_round_trip_through_text(bytes: [u8; 6]) {
             let address = MacAddress(bytes);
             let text = address.to_string();
             prop_assert_eq!(text.parse(), Ok(address));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_six_pairs_of_hexadecimal_digits_is_refused() {
+    fn text_other_than_six_hex_pairs_is_refused() {
         for text in [
             "",
             "02",

@@ -50,7 +50,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_may_be_taken_in_parts(
+        fn a_sum_can_be_computed_in_parts(
             bytes in prop::collection::vec(any::<u8>(), 1..64), cut: prop::sample::Index, start in 0..4usize,
         ) {
             let cut = cut.index(bytes.len());

@@ -69,7 +69,7 @@ fn xdp_program() -> (XskMap, XdpProgram) {
 }
 
 #[test]
-fn xdp_is_attached_in_either_mode_and_gone_with_its_link() {
+fn xdp_ends_with_its_link_in_either_mode() {
     in_namespace(|| {
         let (a, _) = veth();
         let (_map, program) = xdp_program();
@@ -102,7 +102,7 @@ fn a_driver_without_xdp_is_named_with_the_other_mode() {
 }
 
 #[test]
-fn an_occupied_interface_is_named_with_the_way_out() {
+fn an_occupied_interface_error_names_a_remedy() {
     in_namespace(|| {
         let (a, _) = veth();
         let (_map, program) = xdp_program();
@@ -131,7 +131,7 @@ fn force_takes_a_link_of_others_off() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn a_missing_interface_is_named() {
     in_namespace(|| {
         let (_map, program) = xdp_program();
         let error = Link::attach_xdp(&program, 4242, XdpMode::Native).unwrap_err();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_range_become_the_nearest_that_fits() {
+    fn times_out_of_range_become_the_nearest_valid_one() {
         assert_eq!(Clock::new(0, 0).timestamp_ns(u64::MAX), u64::MAX);
         assert_eq!(Clock::new(6, -2).timestamp_ns(1), 0);
         for resolution in 0..=u8::MAX {

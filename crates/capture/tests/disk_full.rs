@@ -52,7 +52,7 @@ impl Write for Small {
 }
 
 #[test]
-fn wherever_a_stream_breaks_the_error_counts_the_whole_frames_in_it() {
+fn a_broken_streams_error_counts_its_whole_frames() {
     for (format, _) in FORMATS {
         let header = in_memory::capture_of(format, 0, &[]).len();
         for room in header..header + 500 {

@@ -87,7 +87,7 @@ fn a_file_cut_at_any_byte_gives_all_whole_frames_then_the_place_of_the_cut() {
 }
 
 #[test]
-fn files_that_are_no_captures_are_told_apart() {
+fn files_of_other_formats_are_named() {
     let opened = |bytes: &[u8]| CaptureReader::from_read(Cursor::new(bytes.to_vec())).unwrap_err();
     assert!(matches!(opened(b""), CaptureError::Empty { .. }));
     assert!(matches!(opened(b"hi"), CaptureError::NotACapture { .. }));
@@ -194,7 +194,7 @@ fn a_block_that_contradicts_itself_or_its_section_is_malformed() {
 }
 
 #[test]
-fn options_that_say_nothing_of_frames_spoil_nothing() {
+fn malformed_options_cost_no_frame() {
     let odd_options = [
         option(2, &[0xff, 0xfe]),
         option(9, &[12]),
@@ -211,7 +211,7 @@ fn options_that_say_nothing_of_frames_spoil_nothing() {
 }
 
 #[test]
-fn unknown_blocks_are_passed_over_whatever_their_length() {
+fn unknown_blocks_of_any_length_are_skipped() {
     let long = vec![0xaa; 3 * MAX_BLOCK_BYTES as usize];
     let capture =
         [section(), interface(1, &[]), block(0x0bad, &long), block(5, &[]), enhanced_packet(0, 1, &[4; 60])];
@@ -251,7 +251,7 @@ impl Read for Breaking {
 }
 
 #[test]
-fn a_read_error_comes_after_the_frames_in_front_of_it() {
+fn a_read_error_follows_the_frames_before_it() {
     let bytes = Cursor::new(capture_of(CaptureFormat::Pcap, 0, &frames(3)));
     let reader = CaptureReader::from_read(Breaking { bytes, interrupted: false }).unwrap();
     let (read, error) = in_memory::drain(reader);
@@ -262,7 +262,7 @@ fn a_read_error_comes_after_the_frames_in_front_of_it() {
 proptest! {
     /// The checks that hold for any input are in `in_memory::drain`.
     #[test]
-    fn no_bytes_behind_a_header_do_harm(
+    fn random_bytes_behind_a_header_never_panic(
         format in 0_usize..2, bytes in vec(any::<u8>(), 0..400), piece in 1_usize..50
     ) {
         let capture = [capture_of(FORMATS[format], 0, &frames(2)), bytes].concat();
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_bytes_do_harm(
+    fn changed_bytes_never_panic(
         format in 0_usize..2, changes in vec((0_usize..300, any::<u8>()), 1..8), piece in 1_usize..50
     ) {
         let mut capture = capture_of(FORMATS[format], 0, &frames(5));

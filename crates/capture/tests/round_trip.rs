@@ -44,21 +44,21 @@ fn frame(timestamp_ns: u64, len: usize) -> Frame {
 
 proptest! {
     #[test]
-    fn pcap_gives_back_what_was_written(frames in frames_until(PCAP_END_NS), piece in 1_usize..5000) {
+    fn pcap_round_trips(frames in frames_until(PCAP_END_NS), piece in 1_usize..5000) {
         let (read, error) = read(&capture_of(CaptureFormat::Pcap, 0, &frames), piece);
         prop_assert!(error.is_none());
         prop_assert_eq!(read, frames);
     }
 
     #[test]
-    fn pcapng_gives_back_what_was_written(frames in frames_until(u64::MAX), piece in 1_usize..5000) {
+    fn pcapng_round_trips(frames in frames_until(u64::MAX), piece in 1_usize..5000) {
         let (read, error) = read(&capture_of(CaptureFormat::PcapNg, 0, &frames), piece);
         prop_assert!(error.is_none());
         prop_assert_eq!(read, frames);
     }
 
     #[test]
-    fn a_foreign_reader_finds_in_our_pcap_what_was_written(frames in frames_until(PCAP_END_NS)) {
+    fn a_foreign_reader_reads_our_pcap(frames in frames_until(PCAP_END_NS)) {
         let capture = capture_of(CaptureFormat::Pcap, 0, &frames);
         let mut reader = PcapReader::new(Cursor::new(capture)).unwrap();
         prop_assert_eq!(reader.header().datalink, DataLink::ETHERNET);
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_foreign_reader_finds_in_our_pcapng_what_was_written(frames in frames_until(u64::MAX)) {
+    fn a_foreign_reader_reads_our_pcapng(frames in frames_until(u64::MAX)) {
         let capture = capture_of(CaptureFormat::PcapNg, 0, &frames);
         let mut reader = PcapNgReader::new(Cursor::new(capture)).unwrap();
         let mut read = Vec::new();

@@ -56,7 +56,7 @@ fn tcpdump_prints_our_frames_at_their_nanosecond() {
 }
 
 #[test]
-fn we_read_what_tcpdump_writes() {
+fn captures_of_tcpdump_are_read() {
     for format in [CaptureFormat::Pcap, CaptureFormat::PcapNg] {
         for (precision, unit_ns) in [("nano", 1), ("micro", 1000)] {
             let precision = format!("--time-stamp-precision={precision}");

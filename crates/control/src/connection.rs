@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stranger_s_daemon_is_refused_in_the_directory_that_anybody_can_make() {
+    fn another_users_daemon_in_a_shared_directory_is_refused() {
         let fallback = fallback_socket_path(1000);
         assert!(!is_trusted(&fallback, 1001, 1000));
         assert!(is_trusted(&fallback, 1000, 1000));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_put_at_a_path_is_refused_at_once() {
+    fn links_pipes_and_foreign_files_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("target"), "mine").unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_anew_is_empty_and_private() {
+    fn a_rewritten_file_is_empty_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         drop(open(&path, Purpose::Replace).unwrap());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_user_is_read_and_not_written() {
+    fn another_users_file_is_read_but_not_written() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root");
             return;

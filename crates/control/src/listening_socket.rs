@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_the_permissions_that_were_asked_for_and_never_more() {
+    fn a_socket_file_never_has_more_than_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
         for mode in [0o600, 0o660, 0o666] {
             let path = folder.path().join(format!("{mode:o}"));

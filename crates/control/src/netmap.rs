@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_badge_is_read_back_and_nothing_else_is_one() {
+    fn only_a_badge_is_read_as_a_badge() {
         let badge = Badge { device: 7, secret: [1, u64::MAX] };
         assert_eq!(Badge::from_bytes(&badge.to_bytes()), Some(badge));
         let mut foreign = badge.to_bytes();

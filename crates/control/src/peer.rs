@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_find_the_process_lead_to_the_same() {
+    fn both_ways_to_find_the_peer_process_agree() {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = PeerCredentials::of(&one).unwrap();
         let number = |process: OwnedFd| {

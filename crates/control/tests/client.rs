@@ -101,7 +101,7 @@ fn open_request() -> Request {
 }
 
 #[test]
-fn hello_tells_the_daemons_version() {
+fn hello_reports_the_daemons_version() {
     let daemon = Daemon::answering(|request| {
         assert_eq!(*request, Request::Hello { protocol: PROTOCOL_VERSION, program: "test".to_owned() });
         (hello(PROTOCOL_VERSION, "1.2.3"), Vec::new())

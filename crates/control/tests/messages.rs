@@ -191,7 +191,7 @@ fn replies() -> Vec<Reply> {
 }
 
 #[test]
-fn every_request_comes_back() {
+fn every_request_round_trips() {
     for request in requests() {
         let frame = encode_request(&request).unwrap();
         assert_eq!(decode_request(&frame[HEAD_BYTES..]).unwrap(), request);
@@ -199,7 +199,7 @@ fn every_request_comes_back() {
 }
 
 #[test]
-fn every_reply_comes_back() {
+fn every_reply_round_trips() {
     for reply in replies() {
         let frame = encode_reply(&reply).unwrap();
         assert_eq!(decode_reply(&frame[HEAD_BYTES..]).unwrap(), reply);

@@ -13,7 +13,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_name_and_its_rest_are_the_whole_text(scheme in "netmap:|vale|vale0:|", tail in text()) {
+    fn a_name_and_its_rest_make_the_whole_text(scheme in "netmap:|vale|vale0:|", tail in text()) {
         let spec = [scheme.as_bytes(), &tail].concat();
         if let Ok((name, rest)) = split_port_name(&spec) {
             let stored = spec.strip_prefix(b"netmap:").unwrap_or(&spec);
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn options_can_be_put_together_again(text in text()) {
+    fn options_can_be_joined_again(text in text()) {
         let mut list = [b"@", &text[..]].concat();
         while let Ok((option, rest)) = split_option(&list) {
             let mut again = [b"@", option.name].concat();

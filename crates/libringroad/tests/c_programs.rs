@@ -44,7 +44,7 @@ fn headers_compile_alone_in_every_language() {
 }
 
 #[test]
-fn layouts_and_values_are_those_of_netmap() {
+fn layouts_and_values_match_netmap() {
     make("layout", &["layout"]);
 }
 
@@ -54,17 +54,17 @@ fn examples_build_and_link() {
 }
 
 #[test]
-fn names_mean_what_the_grammar_says() {
+fn names_follow_the_grammar() {
     make("parse_names", &["run-c-parse_names", "run-cxx-parse_names"]);
 }
 
 #[test]
-fn options_mean_what_the_grammar_says() {
+fn options_follow_the_grammar() {
     make("parse_options", &["run-c-parse_options", "run-cxx-parse_options"]);
 }
 
 #[test]
-fn ports_live_as_the_header_says() {
+fn ports_follow_the_headers_life_cycle() {
     make("ports", &["run-c-ports", "run-cxx-ports"]);
 }
 

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_in_use_are_told_apart_from_queues_made() {
+    fn used_queues_differ_from_existing_queues() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va").queues(4), VethEnd::here("vb")).unwrap();
             let four = channels("va").unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_no_interface_name_those_there_are() {
+    fn requests_for_a_missing_interface_list_existing_ones() {
         in_new_namespace(|| {
             let refused = [
                 link_speed("vc").map(drop),

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attached_xdp_program_is_seen_with_its_number_and_mode() {
+    fn an_attached_xdp_program_has_its_number_and_mode() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             let program = pass_program();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn promiscuity_is_seen_whoever_wished_it_and_a_bridge_is_not_mistaken_for_the_link() {
+    fn promiscuity_is_seen_and_a_bridge_differs_from_its_link() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             ip("link set va promisc on");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_that_nobody_holds_has_its_kind_and_at_least_one_queue() {
+    fn an_unheld_tap_has_its_kind_and_at_least_one_queue() {
         in_new_namespace(|| {
             ip("tuntap add mode tap name tap0");
             let tap = link_by_name("tap0").unwrap();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_looking_is_allowed_and_changing_is_refused_with_what_it_takes() {
+    fn without_rights_changes_are_refused_with_the_needed_right() {
         in_new_namespace(|| {
             without_rights(|| {
                 assert_eq!(link_by_name("lo").unwrap().index, 1);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_interface_the_reason_and_the_way_out() {
+    fn refusals_name_the_interface_the_reason_and_a_remedy() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             let missing = set_mtu("vc", 1500).unwrap_err();

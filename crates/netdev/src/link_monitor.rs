@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_of_links_made_changed_moved_and_deleted_and_of_no_others() {
+    fn each_change_of_a_link_is_reported_once() {
         in_new_namespace(|| {
             let mut monitor = LinkMonitor::open().unwrap();
             assert!(waiting(&mut monitor).is_empty(), "nothing has happened");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn its_descriptor_is_readable_while_events_wait() {
+    fn a_monitors_descriptor_is_readable_while_events_wait() {
         in_new_namespace(|| {
             let mut monitor = LinkMonitor::open().unwrap();
             let readable = |monitor: &LinkMonitor| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_did_not_fit_are_reported_as_lost_and_later_ones_arrive() {
+    fn lost_events_are_reported_and_later_ones_arrive() {
         in_new_namespace(|| {
             let mut monitor = LinkMonitor::open().unwrap();
             monitor.socket.set_rx_buf_sz(16_384_i32).unwrap();

@@ -127,7 +127,7 @@ mod tests {
     use crate::test_namespace::in_new_namespace;
 
     #[test]
-    fn a_probe_sees_its_link_from_another_namespace_by_any_name_until_it_is_gone() {
+    fn a_probe_follows_its_link_across_names_and_namespaces() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             let probe = LinkProbe::open(link_by_name("va").unwrap().index).unwrap();

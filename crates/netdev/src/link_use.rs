@@ -70,7 +70,7 @@ mod tests {
     use crate::test_namespace::in_new_namespace;
 
     #[test]
-    fn addresses_bridges_and_what_lies_on_an_interface_are_uses_and_what_every_interface_has_is_none() {
+    fn addresses_bridges_and_vlans_are_uses_of_an_interface() {
         in_new_namespace(|| {
             let uses = |name: &str| uses_of(&link_by_name(name).unwrap()).unwrap();
             let ip = |arguments: &str| {

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_namespace_is_refused_with_its_reason() {
+    fn other_files_than_namespaces_are_refused_with_a_reason() {
         in_new_namespace(|| {
             let refused = |text: &str| in_namespace(&text.parse().unwrap(), || ()).unwrap_err();
             let text = refused("rr-none").to_string();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_a_namespace_is_refused_without_waiting_for_its_other_end() {
+    fn a_pipe_in_place_of_a_namespace_is_refused_at_once() {
         let path = std::env::temp_dir().join(format!("rrnd-pipe-{}", std::process::id()));
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         let refused = Namespace::File(path.clone()).open().unwrap_err();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_held_is_the_same_by_every_name_and_outlives_them() {
+    fn a_held_namespace_outlives_all_its_names() {
         in_new_namespace(|| {
             let named = Named::new();
             let held = Namespace::Named(named.0.clone()).hold().unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_tells_no_namespace_even_where_its_number_is_in_use() {
+    fn an_ended_process_has_no_namespace_even_if_its_pid_is_reused() {
         in_new_namespace(|| {
             let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
             let pid = rustix::process::Pid::from_child(&child);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_right_a_namespace_is_not_entered() {
+    fn without_rights_a_namespace_is_not_entered() {
         in_new_namespace(|| {
             let named = Named::new();
             let readable = Namespace::Named(named.0.clone());
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_within_goes_on_in_the_caller() {
+    fn a_panic_inside_continues_in_the_caller() {
         in_new_namespace(|| {
             let itself = Namespace::OfProcess(std::process::id());
             let caught = std::panic::catch_unwind(|| in_namespace(&itself, || panic!("from within")));

@@ -200,7 +200,7 @@ mod tests {
     use crate::test_namespace::in_new_namespace;
 
     #[test]
-    fn checksum_offload_of_a_veth_is_switched_off_and_back_with_what_depends_on_it() {
+    fn checksum_offload_switches_with_its_dependent_features() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             assert!(is_on("va", Offload::TxChecksum).unwrap());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_switched_is_an_error_that_names_it() {
+    fn an_unswitchable_offload_is_named() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             assert_eq!(set_offload("va", Offload::Lro, false).unwrap(), [], "it has none");

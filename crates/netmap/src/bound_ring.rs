@@ -396,7 +396,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_sync_that_does_not_know_its_monitors_does_nothing_until_it_does() {
+    fn a_sync_with_unknown_monitors_is_postponed() {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let region = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
         let mut buffers = 2..geometry.buffers;

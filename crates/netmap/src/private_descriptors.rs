@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_descriptor_is_known_while_it_lives() {
+    fn a_private_descriptor_is_known_while_open() {
         let pair = rustix::pipe::pipe().unwrap();
         let before = pair.0.as_raw_fd();
         let private = PrivateDescriptor::new(pair.0);

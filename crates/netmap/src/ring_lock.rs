@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_a_process_that_lives_is_not_to_be_had() {
+    fn a_living_process_keeps_its_lock() {
         let (region, view) = ring();
         let (one, other) = (process_at(&region, &view), process_at(&region, &view));
         let held = one.try_take(Look::Passing).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_would_sleep_is_woken_when_the_lock_is_released() {
+    fn releasing_the_lock_wakes_a_sleeper() {
         let (region, view) = ring();
         let (one, other) = (process_at(&region, &view), process_at(&region, &view));
         let held = one.try_take(Look::Passing).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_is_killed_leaves_nothing_locked() {
+    fn a_killed_holder_leaves_nothing_locked() {
         let (region, view) = ring();
         let own = process_at(&region, &view);
         let inherited = process_at(&region, &view);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_alive_has_written_keep_nobody_out() {
+    fn lock_words_without_a_living_holder_block_no_process() {
         let (region, view) = ring();
         let own = process_at(&region, &view);
         let word = std::ptr::from_ref(&view.control().program.lock).cast::<std::sync::atomic::AtomicU32>();

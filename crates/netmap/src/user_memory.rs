@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let (start, end) = edge();
         write(start + 3, &0x1122_3344_5566_7788_u64).unwrap();
         assert_eq!(read(start + 3), Ok(0x1122_3344_5566_7788_u64));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_a_fault() {
+    fn missing_pages_are_a_fault() {
         let (_, end) = edge();
         for address in [0, 8, end - 4, end, usize::MAX - 3] {
             assert_eq!(read::<u64>(address), Err(Errno::FAULT), "{address:#x}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_moved_from_anywhere() {
+    fn an_empty_copy_accepts_any_address() {
         assert_eq!(read_bytes(1, &mut []), Ok(()));
     }
 }

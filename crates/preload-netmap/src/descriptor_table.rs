@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_leads_elsewhere_gives_back_what_it_led_to() {
+    fn a_reused_number_returns_its_earlier_value() {
         static TABLE: Table = Table::new();
         let (first, second) = (TABLE.add(Arc::new(1)).unwrap(), TABLE.add(Arc::new(2)).unwrap());
         TABLE.set(0, &first).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_meet_whole_values_while_numbers_change() {
+    fn readers_see_whole_values_while_numbers_change() {
         static TABLE: Table = Table::new();
         static STOP: AtomicU32 = AtomicU32::new(0);
         let read = || {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_of_a_mapping_can_go() {
+    fn any_part_of_a_mapping_can_be_removed() {
         for (start, end, removed, left) in [
             (0, 100, vec![], vec![(100, 200), (300, 400)]),
             (200, 300, vec![], vec![(100, 200), (300, 400)]),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_as_the_calls_define_them() {
+    fn each_calls_time_limits_are_read() {
         assert_eq!(TimeLimit::from_milliseconds(-5), TimeLimit::Never);
         assert_eq!(TimeLimit::from_milliseconds(0), TimeLimit::Now);
         assert_eq!(TimeLimit::from_timespec(None), Ok(TimeLimit::Never));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn time_left_is_never_more_than_was_asked_for() {
+    fn the_remaining_time_never_exceeds_the_limit() {
         let hour = Duration::from_secs(3600);
         let left = TimeLimit::after(hour).left().unwrap();
         assert!(left <= hour && left > hour / 2);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_passed_on_whole() {
+    fn times_are_passed_on_exactly() {
         let time = timespec_of(Duration::new(3, 999_999_999));
         assert_eq!((time.tv_sec, time.tv_nsec), (3, 999_999_999));
         assert_eq!(timespec_of(Duration::MAX).tv_sec, i64::MAX);

@@ -54,7 +54,7 @@ fn a_c_program_sees_a_device_that_cannot_be_opened_and_nothing_else_changed() {
 }
 
 #[test]
-fn shells_are_the_same() {
+fn shells_run_unchanged() {
     let script = "
         exec 900>/dev/null; echo x >&900; exec 900>&-
         (echo in a subshell) | tr a-z A-Z
@@ -70,7 +70,7 @@ fn shells_are_the_same() {
 }
 
 #[test]
-fn event_loops_and_children_are_the_same() {
+fn event_loops_and_children_run_unchanged() {
     assert_same(
         "python3",
         &[

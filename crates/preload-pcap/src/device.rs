@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_interfaces_are_the_systems_and_ports_are_ours() {
+    fn plain_interfaces_go_to_libpcap_and_ports_to_ringroad() {
         for name in
             ["eth0", "any", "lo", "enp0s31f6.100", "wlan0", "usbmon1", "nflog:3", "rpcap://h/eth0", ""]
         {
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_ringroads_kind_that_are_wrong_are_ours_to_refuse() {
+    fn wrong_port_names_are_refused_by_ringroad() {
         for name in ["vale0:", "xdp:", "null:size=3", "vale0:a@colour=3", "packet:a b"] {
             assert!(is_ours(name), "{name}");
         }
     }
 
     #[test]
-    fn wishes_become_options_where_the_name_has_none() {
+    fn settings_become_options_unless_the_name_has_them() {
         let all = Wishes { promiscuous: true, immediate: true, buffer_bytes: None };
         assert_eq!(port_name("xdp:eth0", all), "xdp:eth0@promisc=1,ring-size=8192");
         assert_eq!(port_name("packet:eth0", all), "packet:eth0@promisc=1,immediate=1");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_becomes_slots() {
+    fn a_buffer_size_becomes_a_number_of_slots() {
         let slots =
             |bytes| open_options("vale0:a", Wishes { buffer_bytes: bytes, ..Wishes::default() }).slots;
         assert_eq!(slots(None), None);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_elsewhere_is_none_of_this_namespace() {
+    fn an_interface_elsewhere_is_not_in_this_namespace() {
         assert_eq!(interface("xdp:eth0@mode=native").as_deref(), Some("eth0"));
         assert_eq!(interface("eth0^").as_deref(), Some("eth0"));
         assert_eq!(interface("xdp:eth0@netns=blue"), None);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libpcap_is_known_by_the_name_of_its_file() {
+    fn libpcap_is_recognised_by_its_file_name() {
         for name in
             ["libpcap.so", "libpcap.so.0.8", "libpcap.so.1", "/usr/lib/x86_64-linux-gnu/libpcap.so.1.10.3"]
         {

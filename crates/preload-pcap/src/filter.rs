@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_pass_or_not_by_their_bytes() {
+    fn filters_decide_by_a_frames_bytes() {
         let filter = compiled(c"ether proto 0x88b5 and greater 60");
         let mut frame = [0; 60];
         frame[12..14].copy_from_slice(&[0x88, 0xB5]);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn an_invalid_filter_program_is_refused() {
         // SAFETY: null is allowed.
         assert!(unsafe { Filter::copy(std::ptr::null()) }.is_err());
         let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];

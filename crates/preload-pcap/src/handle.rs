@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_leaves_its_text_and_a_break_does_not() {
+    fn a_failure_sets_the_error_text_and_a_break_does_not() {
         let handle = Handle::new("vale0:a".into());
         assert_eq!(handle.answer(Err(PcapError::not_activated())), -3);
         let text = handle.error_text();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_break_is_told_once() {
+    fn a_break_is_reported_once() {
         let handle = Handle::new("vale0:a".into());
         assert!(!handle.take_break());
         handle.break_loop();

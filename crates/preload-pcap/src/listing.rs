@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_stand_behind_the_systems_devices_and_each_half_is_freed() {
+    fn ports_follow_system_devices_and_both_lists_are_freed() {
         let mut system: *mut Device = null_mut();
         let (into, mut error) = (&raw mut system, [0 as c_char; 256]);
         let error = error.as_mut_ptr();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_alone_are_a_list_too() {
+    fn a_list_can_hold_ports_alone() {
         let list = join(null_mut(), vec![port("vale0:c")]);
         assert_eq!(names(list), ["vale0:c"]);
         free_all(list);

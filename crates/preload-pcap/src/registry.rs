@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_open_handles_of_ours_are_ours() {
+    fn only_open_ringroad_handles_are_recognised() {
         let one = add(Handle::new("vale0:a".into())).unwrap();
         let two = add(Handle::new("vale0:b".into())).unwrap();
         assert!(matches!(owner(one), Owner::Ours(handle) if handle.name() == "vale0:a"));

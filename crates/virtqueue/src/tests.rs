@@ -103,7 +103,7 @@ fn shape(segments: &[Segment]) -> Vec<(u64, u32)> {
 fn no_log(_: u64, _: u32) {}
 
 #[test]
-fn split_rings_give_chains_and_tables_and_take_them_back() {
+fn split_rings_give_and_take_back_chains_and_tables() {
     let guest = Guest::new();
     guest.describe(DESCRIPTORS, 5, 0, 12, DESC_NEXT, 2);
     guest.describe(DESCRIPTORS, 2, 100, 60, 0, 0);
@@ -135,7 +135,7 @@ fn split_rings_give_chains_and_tables_and_take_them_back() {
 }
 
 #[test]
-fn packed_rings_give_chains_and_take_them_back_lap_after_lap() {
+fn packed_rings_give_and_take_back_chains_on_each_lap() {
     let guest = Guest::new();
     let entries = 5;
     let mut ring = guest.ring(&Guest::place(entries, true), 0x8000);
@@ -168,7 +168,7 @@ fn packed_rings_give_chains_and_take_them_back_lap_after_lap() {
 }
 
 #[test]
-fn several_buffers_of_a_packed_ring_show_together() {
+fn several_buffers_of_a_packed_ring_are_published_together() {
     let guest = Guest::new();
     let mut ring = guest.ring(&Guest::place(4, true), 0x8000);
     for index in 0..3 {
@@ -187,7 +187,7 @@ fn several_buffers_of_a_packed_ring_show_together() {
 }
 
 #[test]
-fn the_driver_is_woken_only_where_it_asked() {
+fn the_driver_is_woken_only_on_request() {
     let guest = Guest::new();
     let use_one = |ring: &mut DeviceRing| {
         let chain = ring.take(Access::Read, &mut Vec::new()).unwrap().unwrap();
@@ -238,7 +238,7 @@ fn the_driver_is_woken_only_where_it_asked() {
 }
 
 #[test]
-fn each_broken_rule_is_told_apart() {
+fn each_broken_rule_has_its_own_fault() {
     let take = |guest: &Guest, access| guest.ring(&Guest::place(4, false), 0).take(access, &mut Vec::new());
     let guest = Guest::new();
     guest.set_word(DRIVER + 2, 5);
@@ -293,7 +293,7 @@ fn each_broken_rule_is_told_apart() {
 }
 
 #[test]
-fn pieces_and_bytes_of_a_chain_count_on_in_its_table() {
+fn pieces_and_bytes_of_a_table_count_towards_its_chain() {
     let guest = Guest::new();
     let take = || {
         let mut segments = Vec::new();
@@ -346,7 +346,7 @@ fn rings_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_buffer_over_two_regions_comes_in_two_pieces_and_regions_do_not_overlap() {
+fn a_buffer_over_two_regions_has_two_pieces() {
     let guest = Guest::new();
     // The second half of the guest lies in the first half of the file.
     let halves = vec![
@@ -370,7 +370,7 @@ fn a_buffer_over_two_regions_comes_in_two_pieces_and_regions_do_not_overlap() {
 }
 
 #[test]
-fn what_a_back_end_had_in_flight_is_found_by_the_next() {
+fn the_next_back_end_finds_buffers_in_flight() {
     for is_packed in [false, true] {
         let guest = Guest::new();
         let place = Guest::place(4, is_packed);
@@ -417,7 +417,7 @@ fn wild_word() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn no_bytes_in_a_ring_lead_out_of_memory_or_nowhere(
+    fn random_ring_bytes_never_lead_outside_guest_memory(
         descriptors in prop::collection::vec(wild_word(), 16),
         table in prop::collection::vec(wild_word(), 16),
         driver in prop::collection::vec(0u16..10, 11),

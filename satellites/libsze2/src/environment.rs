@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_times_are_times() {
+    fn only_valid_timeouts_are_accepted() {
         assert_eq!(timeout_ms("-1"), Some(-1));
         assert_eq!(timeout_ms("120000"), Some(120_000));
         for text in ["", "-2", "120001", "1s", "99999999999"] {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_an_answer() {
+    fn a_panic_becomes_an_error_code() {
         let answered = status_of(|| {
             let empty: [u8; 0] = [];
             let _ = std::hint::black_box(&empty[..])[0];

@@ -52,7 +52,7 @@ fn run(program: &str) {
 }
 
 #[test]
-fn arguments_that_mean_nothing_are_refused() {
+fn invalid_arguments_are_refused() {
     run("c/sze2_arguments");
     run("cxx/sze2_arguments");
 }

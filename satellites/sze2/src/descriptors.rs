@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_published_format() {
+    fn words_follow_the_published_format() {
         for (descriptor, word) in [
             (Descriptor::Data(block(0x12345, 1)), 0x1234_5000),
             (Descriptor::Data(block(1, 1024)), 0x1000 | 1023 << 1),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn words_read_once_say_where_the_buffer_begins() {
+    fn words_read_once_give_the_start_of_the_buffer() {
         let blocks = [block(1, 1), block(2, 1), block(3, 1)];
         // Two words, then the cycle at word 3.
         let mut words = vec![Descriptor::Data(blocks[1]).to_word(), Descriptor::Data(blocks[2]).to_word()];
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_describe_nothing_are_refused() {
+    fn arrays_without_a_buffer_are_refused() {
         assert_eq!(walk_words(&[1], 0), Err(WalkError::Endless(0)));
         assert_eq!(walk_words(&[0, 0], 0), Err(WalkError::Outside(16)));
         assert_eq!(walk_words(&[0, 5], 0), Err(WalkError::Outside(4)));
@@ -179,12 +179,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_is_what_it_says(word: u64) {
+        fn descriptors_round_trip_through_words(word: u64) {
             prop_assert_eq!(Descriptor::from_word(word).to_word(), word);
         }
 
         #[test]
-        fn no_array_makes_the_walk_panic_or_go_on(words in proptest::collection::vec(any::<u64>().prop_map(|w| w & 0xff), 0..40)) {
+        fn any_array_is_walked_once_without_panic(words in proptest::collection::vec(any::<u64>().prop_map(|w| w & 0xff), 0..40)) {
             let _ = walk_words(&words, 0);
         }
     }

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused() {
+    fn invalid_sizes_are_refused() {
         for (buffer_bytes, block_bytes) in
             [(3 << 20, 4096), (64 << 10, 4096), (8 << 30, 4096), (1 << 20, 2 << 20), (1 << 20, 5000)]
         {

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_program_gives_itself_cannot_act_on_a_terminal() {
+    fn a_programs_name_loses_control_characters() {
         let mut subscriber = Subscriber { pid: None, program: String::new() };
         subscriber.set_program("\x1b[2Jcapture");
         assert_eq!(subscriber.program, "\u{fffd}[2Jcapture");

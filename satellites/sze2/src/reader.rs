@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_takes_nothing_and_a_drained_one_does_again() {
+    fn a_full_buffer_refuses_segments_until_it_drains() {
         let (mut writer, mut reader) = channel();
         let mut written = 0;
         while write(&mut writer, &[], &[7; 1000]) {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_given_back_is_read_again() {
+    fn segments_not_given_back_are_read_again() {
         let (mut writer, mut reader) = channel();
         for number in 0..3 {
             assert!(write(&mut writer, &[], &[number; 60]));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_lies_is_found_out() {
+    fn invalid_writer_pointers_are_detected() {
         let (mut writer, mut reader) = channel();
         assert!(write(&mut writer, &[], &[1; 60]));
         assert!(!writer.publish());
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_lies_is_found_out() {
+    fn invalid_reader_pointers_are_detected() {
         let (mut writer, _reader) = channel();
         assert!(write(&mut writer, &[], &[1; 60]));
         assert!(!writer.publish());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_once() {
+    fn a_sleeper_is_woken_once() {
         let (mut writer, mut reader) = channel();
         reader.memory().control().software.sleeping.store(5, Ordering::Relaxed);
         assert!(write(&mut writer, &[], &[1; 60]));
@@ -313,7 +313,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn what_is_written_is_read_round_and_round(
+        fn segments_round_trip_across_the_buffers_end(
             frames in proptest::collection::vec((0usize..30, 0usize..9100, 1usize..20), 1..120)
         ) {
             let (mut writer, mut reader) = channel();

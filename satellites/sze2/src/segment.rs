@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_those_of_the_published_format() {
+    fn lengths_follow_the_published_format() {
         for (frame, segment, occupied) in [(60, 68, 72), (1514, 1522, 1528), (9000, 9008, 9008)] {
             let header = Header::new(0, frame).unwrap();
             assert_eq!(usize::from(header.segment_bytes), segment);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_in_the_published_order() {
+    fn bytes_follow_the_published_order() {
         let mut data = Vec::new();
         assert!(append(&mut data, &[0xAA; 5], &[0xF0, 0xF1, 0xF2]));
         let expected =
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_segment_can_be_is_told_apart() {
+    fn each_invalid_segment_has_its_own_error() {
         let check =
             |segment_bytes, metadata_bytes, there| Header { segment_bytes, metadata_bytes }.layout(there);
         assert_eq!(check(0, 0, 64), Err(SegmentError::Short { segment_bytes: 0 }));
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(frames in proptest::collection::vec((0usize..40, 0usize..3000), 0..20)) {
+        fn written_values_are_read_back(frames in proptest::collection::vec((0usize..40, 0usize..3000), 0..20)) {
             let mut data = Vec::new();
             let frames: Vec<(Vec<u8>, Vec<u8>)> =
                 frames.iter().map(|&(metadata, frame)| (vec![metadata as u8; metadata], vec![frame as u8; frame])).collect();
@@ -240,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic_or_go_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_forward_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut rest = bytes.as_slice();
             loop {
                 let before = rest.len();

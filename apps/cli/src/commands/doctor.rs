@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_check_that_is_not_ok_says_what_to_do() {
+    fn every_failed_check_has_advice() {
         let mut checks = ringroad_itself::checks(std::path::Path::new("/nonexistent/folder/socket"));
         checks.extend(machine::checks());
         checks.extend(interfaces::checks());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_stands_below_its_check() {
+    fn advice_is_printed_below_its_check() {
         let checks = vec![Check::ok("kernel", "6.1"), Check::fail("memory", "none", "buy some")];
         let text = text(&Diagnosis { healthy: false, checks });
         assert_eq!(text, "ok    kernel: 6.1\nFAIL  memory: none\n      buy some");

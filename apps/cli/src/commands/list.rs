@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_shows_who_serves_it_what_went_through_and_why_it_stands() {
+    fn a_port_shows_its_server_counters_and_stop_reason() {
         let mut report = port("vale0:a");
         report.counters.received_frames = 1_000_000;
         report.counters.drops.insert("no_space".into(), 12);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_with_a_socket_says_where_it_stands_with_its_peer() {
+    fn a_socket_port_shows_the_state_of_its_peer() {
         let mut report = port("vale0:a");
         report.queues = 2;
         report.peer = Some(PeerReport {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unserved_port_says_nobody() {
+    fn a_port_without_a_program_is_shown_so() {
         let mut report = port("vale0:a");
         (report.owner, report.bound, report.persistent) = (None, false, true);
         let text = ports_table(&[report]);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_that_is_shown_has_a_page() {
+    fn every_visible_command_has_a_manual_page() {
         let folder = std::env::temp_dir().join(format!("ringroad-man-{}", std::process::id()));
         Man { folder: folder.clone() }.run().unwrap();
         let mut missing = Vec::new();

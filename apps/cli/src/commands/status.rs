@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_switch_that_lost_nothing_has_nothing_on_its_way() {
+    fn a_switch_without_loss_has_no_frames_in_transit() {
         let totals = CounterReport {
             received_frames: 100,
             delivered_frames: 180,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_show_their_two_greatest_units() {
+    fn durations_show_their_two_greatest_units() {
         for (seconds, text) in [(59, "59 s"), (61, "1 min 1 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")] {
             assert_eq!(span(seconds), text);
         }

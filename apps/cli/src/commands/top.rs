@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_drops_are_those_of_the_interval_and_totals_those_of_the_port() {
+    fn rates_and_drops_cover_the_interval_and_totals_the_port() {
         let interval = interval();
         let port = &interval.ports[0];
         assert_eq!((port.received.rate_fps, port.received.l1_gbps), (1e6, 0.672));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_opened_anew_counts_its_drops_from_zero() {
+    fn a_reopened_port_counts_its_drops_from_zero() {
         let mut seen = BTreeMap::new();
         rates(&mut seen, port(1000, 50), 0);
         let rates = rates(&mut seen, port(10, 3), 1_000_000_000);

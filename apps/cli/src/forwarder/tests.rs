@@ -59,7 +59,7 @@ fn frames_pass_both_ways_and_each_way_is_counted() {
 }
 
 #[test]
-fn addresses_are_exchanged_exactly_once_even_when_frames_wait_for_room() {
+fn addresses_are_swapped_once_even_if_frames_wait_for_room() {
     let mut bench = bench(DirectionMode { macswap: true, drop: false }, 8);
     let mut all = Vec::new();
     let mut next = 0;
@@ -87,7 +87,7 @@ fn addresses_are_exchanged_exactly_once_even_when_frames_wait_for_room() {
 }
 
 #[test]
-fn a_frame_of_several_slots_has_its_addresses_exchanged_in_the_first_only() {
+fn addresses_are_swapped_only_in_a_frames_first_slot() {
     let mut bench = bench(DirectionMode { macswap: true, drop: false }, 64);
     let long: Vec<u8> = (0..5000u32).map(|n| (n / 7) as u8).collect();
     bench.a.tx().send(&long).unwrap();
@@ -125,7 +125,7 @@ fn a_full_port_holds_frames_back_or_drops_and_counts_them() {
 }
 
 #[test]
-fn the_stages_of_a_pipeline_count_what_came_out_and_every_drop() {
+fn pipeline_stages_count_delivered_frames_and_every_drop() {
     let first = DirectionCounts { frames: 10, too_long_frames: 0, dropped_frames: 2, zero_copy: false };
     let second = DirectionCounts { frames: 9, too_long_frames: 1, dropped_frames: 0, zero_copy: false };
     let sum = DirectionCounts { frames: 9, too_long_frames: 1, dropped_frames: 2, zero_copy: false };

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readiness_is_one_line_that_begins_with_ready() {
+    fn readiness_is_one_json_line() {
         let port = PortInfo {
             name: "vale0:a".into(),
             driver: "shm".into(),

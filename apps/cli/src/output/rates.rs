@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_rates_take_the_unit_that_fits() {
+    fn frame_rates_take_a_fitting_unit() {
         for (rate, text) in [
             (0.0, "0.0 pps"),
             (999.4, "999.4 pps"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ten_gigabit_link_of_short_frames_reads_ten_on_the_line_and_less_in_frames() {
+    fn a_full_link_of_short_frames_reads_ten_gbit_on_the_line() {
         let mut meter = RateMeter::new(TrafficSnapshot::default());
         let rate = meter.update(TrafficSnapshot {
             frames: 312_500_000,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_take_the_unit_that_fits() {
+    fn durations_take_a_fitting_unit() {
         for (span_ns, text) in
             [(0.0, "0 ns"), (999.0, "999 ns"), (1500.0, "1.5 µs"), (2.5e6, "2.50 ms"), (3e9, "3.00 s")]
         {

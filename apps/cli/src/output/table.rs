@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_lines_end_with_their_text() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut columns = Columns::new(&["port", ">frames", "mode"]);
         columns.row(["vale0:a".into(), "5".into(), "x".into()]);
         columns.row(["b".into(), "12 345".into(), String::new()]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_acts_on_the_terminal_or_begins_a_line() {
+    fn cells_lose_control_characters_and_line_ends() {
         let mut columns = Columns::new(&["port"]);
         columns.row(["\x1b[2Jvale0:a\nforged".into()]);
         assert_eq!(columns.lines_or("none"), "port\n\u{fffd}[2Jvale0:a\u{fffd}forged\n");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_name_the_greatest_cause_first_and_leave_out_what_never_happened() {
+    fn drops_list_greatest_causes_first_and_omit_zeros() {
         let by_cause = BTreeMap::from([
             ("not_bound".to_owned(), 7),
             ("no_space".to_owned(), 1200),

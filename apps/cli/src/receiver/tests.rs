@@ -23,7 +23,7 @@ fn count(count: u64) -> ReceiveLimits {
 }
 
 #[test]
-fn exactly_the_count_is_taken_and_the_rest_stays_in_the_ring() {
+fn a_frame_count_leaves_further_frames_in_the_ring() {
     let mut port = Port::open("null:size=100").unwrap();
     let mut receiver = Receiver::new(FrameUse::default());
     let (summary, ended) = receive(&mut receiver, &mut port, count(5000));
@@ -33,7 +33,7 @@ fn exactly_the_count_is_taken_and_the_rest_stays_in_the_ring() {
 }
 
 #[test]
-fn test_frames_tell_what_is_missing_doubled_and_late() {
+fn test_frames_show_loss_duplicates_and_reordering() {
     let pipe = Embedded::new();
     let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
     let mut stream = StreamDefinition::default().compile(0).unwrap();
@@ -75,7 +75,7 @@ fn a_frame_over_several_slots_is_one_frame_in_the_capture() {
 }
 
 #[test]
-fn a_quiet_line_ends_it_after_the_first_frame() {
+fn a_receiver_ends_when_the_line_is_quiet_after_a_frame() {
     let pipe = Embedded::new();
     let (mut near, mut far) = (pipe.open("x{1").unwrap(), pipe.open("x}1").unwrap());
     near.tx().send(&[7; 60]).unwrap();
@@ -86,7 +86,7 @@ fn a_quiet_line_ends_it_after_the_first_frame() {
 }
 
 #[test]
-fn a_capture_that_cannot_be_written_ends_it_with_what_came_so_far() {
+fn a_failed_capture_ends_the_receiver_with_its_counts() {
     let capture = CaptureWriter::create("/dev/full", CaptureFormat::Pcap, 0);
     // The header already fails there; a sink that closes later fails in mid-course.
     assert!(capture.is_err());

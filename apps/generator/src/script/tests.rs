@@ -107,7 +107,7 @@ fn sent(fill: &str, modify: &str, after: &str, size: usize, count: usize) -> Vec
 }
 
 #[test]
-fn a_batch_of_udp_frames_is_what_the_script_says() {
+fn a_batch_of_udp_frames_follows_the_script() {
     let received = sent(
         r#"buf:getUdpPacket():fill{
              ethSrc = "02:00:00:00:00:aa", ethDst = "02:00:00:00:00:bb", ip4Src = "10.0.0.1", ip4Dst = "10.1.0.1",
@@ -214,7 +214,7 @@ fn judge(frame: &[u8], what: &str) {
 }
 
 #[test]
-fn signatures_are_written_at_departure_before_checksums_and_numbered_per_stream() {
+fn signatures_precede_checksums_and_are_numbered_per_stream() {
     for (size, form) in [(60, SignatureForm::Compact), (200, SignatureForm::Full)] {
         let received = sent(
             &format!("buf:getUdpPacket():fill{{ pktLength = {size} }}"),
@@ -236,7 +236,7 @@ fn signatures_are_written_at_departure_before_checksums_and_numbered_per_stream(
 }
 
 #[test]
-fn frames_reach_a_script_and_return_as_it_changed_them() {
+fn a_script_receives_frames_and_returns_them_changed() {
     let bench = Bench::new();
     let mut far = bench.datapath.open("x}1").unwrap();
     for number in 0..300u16 {
@@ -283,7 +283,7 @@ fn frames_reach_a_script_and_return_as_it_changed_them() {
 }
 
 #[test]
-fn a_meter_tells_what_became_of_signed_frames() {
+fn a_meter_counts_signed_frames() {
     let bench = Bench::new();
     let report = bench.run(
         r#"
@@ -374,7 +374,7 @@ fn a_load_with_a_rate_is_accounted_for() {
 }
 
 #[test]
-fn tasks_get_their_values_and_give_back_what_they_return() {
+fn tasks_get_arguments_and_return_results() {
     let bench = Bench::new();
     bench.run(
         r#"
@@ -477,7 +477,7 @@ fn the_end_of_the_run_ends_loops_sends_and_waits() {
 }
 
 #[test]
-fn the_run_ends_with_its_time_or_when_a_task_says_so() {
+fn a_run_ends_after_its_time_or_when_a_task_stops_it() {
     let looping = "function master() mg.startTask('work') mg.waitForTasks() end";
     let bench = Bench::new();
     bench.run(&format!("{looping} function work() mg.setRuntime(0.01) while mg.running() do end end"), &[]);
@@ -493,7 +493,7 @@ fn the_run_ends_with_its_time_or_when_a_task_says_so() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_name_file_and_line() {
     let in_master = |code: &str| format!("function master(...)\n{code}\nend\nfunction task() end");
     let device =
         "local dev = device.config{ port = \"x{1\" } local bufs = memory.createMemPool():bufArray(2)\n";
@@ -601,7 +601,7 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn an_error_in_a_task_names_place_and_calls_and_ends_the_others() {
+fn a_task_error_has_a_traceback_and_ends_the_others() {
     let bench = Bench::new();
     let error = bench.try_run(
         "function master()
@@ -620,7 +620,7 @@ fn an_error_in_a_task_names_place_and_calls_and_ends_the_others() {
 }
 
 #[test]
-fn two_queues_may_not_number_one_stream() {
+fn two_queues_may_not_sign_one_stream() {
     let bench = Bench::new();
     let error = bench.try_run(
         "function master()
@@ -645,7 +645,7 @@ const CONFIGURED: &str = r#"
     function master(args) print(table.concat(args.dev, "|"), args.rate, args.mode, args.verbose) end"#;
 
 #[test]
-fn arguments_are_read_as_the_script_describes_them() {
+fn arguments_are_parsed_as_the_script_declares_them() {
     for (arguments, printed) in [
         (vec!["vale0:a"], "vale0:a\t10\tnil\tnil\n"),
         (vec!["a", "b", "-r", "2.5", "--mode=b", "-v"], "a|b\t2.5\tb\ttrue\n"),
@@ -661,7 +661,7 @@ fn arguments_are_read_as_the_script_describes_them() {
 }
 
 #[test]
-fn wrong_arguments_are_answered_with_the_usage_and_help_with_help() {
+fn wrong_arguments_print_the_usage_and_help_prints_the_help() {
     for (arguments, told) in [
         (vec![], "argument <dev> is missing"),
         (vec!["a", "--rate"], "option --rate needs a value"),
@@ -681,7 +681,7 @@ fn wrong_arguments_are_answered_with_the_usage_and_help_with_help() {
 }
 
 #[test]
-fn counters_and_histograms_print_what_was_counted() {
+fn counters_and_histograms_print_their_counts() {
     let mut bench = Bench::new();
     bench.options.stats_format = StatsFormat::Json;
     bench.run(
@@ -718,7 +718,7 @@ fn counters_and_histograms_print_what_was_counted() {
 }
 
 #[test]
-fn what_is_printed_is_what_lua_makes_of_it() {
+fn print_formats_values_as_lua_does() {
     let bench = Bench::new();
     bench.run(
         "function master() print(1ULL, nil, 1.5, parseIP6Address('::1')) io.write('a', 1, '\\n') end",
@@ -728,7 +728,7 @@ fn what_is_printed_is_what_lua_makes_of_it() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run() {
+fn a_closed_output_ends_the_run() {
     /// Takes nothing.
     struct Closed;
     impl Write for Closed {

@@ -23,7 +23,7 @@ fn a_token_is_256_random_bits_and_no_debug_output_has_it() {
 }
 
 #[test]
-fn the_token_passes_as_bearer_and_as_password_and_nothing_else_does() {
+fn the_token_is_accepted_only_as_bearer_or_password() {
     let token = Token("0123456789abcdef0123456789abcdef".to_owned());
     let gate = Gate::at_address(Some(token.clone()), LOOPBACK, &[], "http");
     let ask = |authorization: &[&str]| {
@@ -57,7 +57,7 @@ fn the_token_passes_as_bearer_and_as_password_and_nothing_else_does() {
 }
 
 #[test]
-fn the_server_answers_to_its_own_names_alone() {
+fn the_server_answers_only_to_its_own_names() {
     let gate = Gate::at_address(None, LOOPBACK, &["Lab.Example".to_owned()], "http");
     for host in
         ["localhost", "LOCALHOST:8443", "127.0.0.1:1", "[::1]:8443", "[0:0:0:0:0:0:0:1]", "lab.example"]
@@ -95,7 +95,7 @@ fn pages_of_other_sites_are_refused() {
 }
 
 #[test]
-fn the_file_of_a_token_is_its_owner_s_alone() {
+fn a_token_file_must_be_private() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     let write = |text: &str, mode| {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_read_with_the_model_s_defaults() {
+    fn patterns_are_read_with_the_models_defaults() {
         let port = Kind::Number(65535);
         let counter = |start, step, count| Counter { start, step, count };
         for (document, kind, expected) in [
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn few_random_values_are_drawn_once_within_their_limits() {
+    fn few_random_values_are_drawn_once_within_limits() {
         let document =
             json!({"f": {"choice": "random", "random": {"min": "2001::5", "max": "2001::9", "count": 200}}});
         let Ok(Pattern::Values(drawn)) = read(document.clone(), Kind::Ipv6) else { panic!("{document}") };
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_vary_in_their_low_64_bits_alone() {
+    fn addresses_vary_only_in_their_low_64_bits() {
         for (document, expected) in [
             (
                 json!({"f": {"choice": "values", "values": ["2001::1", "2001::2", "2002::1"]}}),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_with_what_fits() {
+    fn wrong_values_are_reported_with_the_allowed_ones() {
         for (document, kind, expected) in [
             (
                 json!({"f": {"value": 65536}}),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_stream_definitions_have_them() {
+    fn values_are_written_in_stream_definition_form() {
         for (kind, number, expected) in [
             (Kind::Number(9), 9, json!(9)),
             (Kind::Bit, 1, json!(true)),

@@ -28,7 +28,7 @@ fn problems(document: Value) -> Vec<String> {
 }
 
 #[test]
-fn a_flow_of_which_nothing_is_said_has_the_model_s_defaults() {
+fn an_empty_flow_has_the_models_defaults() {
     let config = Config::read(with_flow(&json!({}))).unwrap();
     let flow = &config.flows[0];
     assert_eq!((flow.tx.as_str(), flow.rx.as_slice()), ("a", ["b".to_owned()].as_slice()));
@@ -68,7 +68,7 @@ fn rates_are_frames_or_bits_of_the_line() {
 }
 
 #[test]
-fn durations_are_frames_seconds_or_bursts_with_times_in_bytes_of_the_line() {
+fn durations_are_frames_seconds_or_bursts() {
     let fixed = flow(&json!({"duration": {"choice": "fixed_packets", "fixed_packets": {
         "packets": 7, "gap": 12, "delay": {"choice": "bytes", "bytes": 1250}
     }}}));
@@ -93,7 +93,7 @@ fn durations_are_frames_seconds_or_bursts_with_times_in_bytes_of_the_line() {
 }
 
 #[test]
-fn sizes_come_in_the_shares_of_the_model() {
+fn sizes_have_the_models_shares() {
     let sizes = |size: Value, frames: usize| {
         let mut source = flow(&json!({"size": size})).load.streams[0].compile(0).unwrap();
         // The model's sizes count the FCS.
@@ -126,7 +126,7 @@ fn sizes_come_in_the_shares_of_the_model() {
 }
 
 #[test]
-fn payloads_fill_what_is_behind_the_headers() {
+fn payloads_fill_the_bytes_behind_the_headers() {
     let frame = |payload: Value| {
         let flow = flow(&json!({"payload": payload, "size": {"choice": "fixed", "fixed": 68}}));
         let mut source = flow.load.streams[0].compile(0).unwrap();
@@ -149,7 +149,7 @@ fn a_measured_flow_carries_signatures() {
 }
 
 #[test]
-fn what_has_no_effect_is_accepted_with_a_warning() {
+fn members_without_effect_are_accepted_with_a_warning() {
     let config = Config::read(json!({
         "ports": [{"name": "a", "location": "vale0:a"}],
         "layer1": [{"name": "l", "port_names": ["a"], "mtu": 9000, "media": "fiber", "promiscuous": true}],
@@ -162,7 +162,7 @@ fn what_has_no_effect_is_accepted_with_a_warning() {
 }
 
 #[test]
-fn what_is_wrong_with_a_flow_is_named_by_its_path() {
+fn faults_of_a_flow_are_named_by_path() {
     for (members, expected) in [
         (
             json!({"egress_packet": [{"choice": "ethernet"}]}),
@@ -225,7 +225,7 @@ fn what_is_wrong_with_a_flow_is_named_by_its_path() {
 }
 
 #[test]
-fn what_is_wrong_beside_the_flows_is_named_too() {
+fn faults_outside_flows_are_named_by_path() {
     let found = problems(json!({
         "ports": [
             {"name": "a", "location": "vale0:a"}, {"name": "a", "location": "vale0:b"}, {"name": "c"},

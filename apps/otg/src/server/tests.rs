@@ -93,7 +93,7 @@ impl Drop for Running {
 const JSON: &str = "application/json";
 
 #[test]
-fn requests_that_the_model_does_not_have_are_answered_with_its_error_object() {
+fn unknown_requests_get_the_models_error_object() {
     let server = Running::start();
     let long = format!("\"{}\"", "x".repeat(MAX_REQUEST_BYTES));
     for (method, path, kind, body, status, words) in [
@@ -144,7 +144,7 @@ fn a_server_without_a_configuration_has_an_empty_one() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn a_taken_address_is_named() {
     let server = Running::start();
     let taken = ServerOptions { listen: server.listen.clone(), ..options(None) };
     let error = Server::bind(&taken).unwrap_err().to_string();
@@ -160,7 +160,7 @@ fn writing_to(file: &Path) -> Value {
 }
 
 #[test]
-fn who_does_not_show_the_token_is_refused_before_anything_else_is_looked_at() {
+fn requests_without_the_token_are_refused_first() {
     let server = Running::start();
     assert_eq!(
         server.ask("POST", "/config", JSON, r#"{"ports": [{"name": "q", "location": "null:"}]}"#).0,
@@ -185,7 +185,7 @@ fn who_does_not_show_the_token_is_refused_before_anything_else_is_looked_at() {
 }
 
 #[test]
-fn a_stranger_who_sends_much_hears_why_he_is_refused_and_then_nothing_more() {
+fn a_refused_sender_of_a_long_body_gets_one_answer() {
     let server = Running::start();
     let body = "x".repeat(200_000);
     assert_eq!(server.ask_as_stranger("host: localhost\r\n", &body), 401);
@@ -200,7 +200,7 @@ fn a_stranger_who_sends_much_hears_why_he_is_refused_and_then_nothing_more() {
 }
 
 #[test]
-fn strangers_who_hold_connections_keep_nobody_out() {
+fn held_connections_without_token_keep_no_client_out() {
     let server = Running::start();
     let mut known = server.connect();
     write!(known, "GET /config HTTP/1.1\r\nhost: localhost\r\n{}\r\n", server.authorization).unwrap();
@@ -232,7 +232,7 @@ fn strangers_who_hold_connections_keep_nobody_out() {
 }
 
 #[test]
-fn what_is_no_request_ends_its_connection() {
+fn garbage_ends_its_connection() {
     let server = Running::start();
     for nonsense in [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
@@ -276,7 +276,7 @@ fn files_are_opened_only_where_the_command_line_allows_it() {
 }
 
 #[test]
-fn a_socket_s_file_is_this_user_s_and_goes_with_the_server() {
+fn the_socket_is_private_and_removed_with_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otg.sock");
     let listen: Listen = format!("unix:{}", path.display()).parse().unwrap();
@@ -291,7 +291,7 @@ fn a_socket_s_file_is_this_user_s_and_goes_with_the_server() {
 }
 
 #[test]
-fn the_network_is_not_let_in_without_a_token() {
+fn a_public_address_requires_a_token() {
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let open = ServerOptions { listen: listen.parse().unwrap(), ..options(None) };
         assert!(matches!(Server::bind(&open), Err(ServerError::Exposed(_))), "{listen}");

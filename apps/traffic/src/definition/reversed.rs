@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_ports_and_what_varies_are_exchanged_and_back_again() {
+    fn reversing_twice_restores_a_definition() {
         let stream: StreamDefinition = toml::from_str(
             "packet = [{ethernet = {}}, {ipv4 = {}}, {udp = {}}, {vxlan = {vni = 7}}, {ethernet = {}}, {ipv6 = {}}, {tcp = {}}]
              size = 256
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_template_the_ethernet_addresses_are_exchanged() {
+    fn reversing_a_template_swaps_its_ethernet_addresses() {
         let frame: Vec<u8> = (0..60).collect();
         let reversed = StreamDefinition::default().with_template(frame.clone()).reversed();
         let bytes = reversed.frame.unwrap().0;

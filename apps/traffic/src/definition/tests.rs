@@ -11,7 +11,7 @@ fn stream(fields: &str) -> StreamDefinition {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_path_value_and_range() {
+fn parse_errors_name_path_value_and_range() {
     const BEFORE: &str = "[[stream]]\n[[stream]]\n";
     for (fields, told) in [
         (
@@ -80,7 +80,7 @@ fn what_cannot_be_read_is_told_with_its_path_value_and_range() {
 }
 
 #[test]
-fn what_cannot_be_made_is_told_with_stream_field_value_and_range() {
+fn invalid_streams_are_named_with_field_value_and_range() {
     let tunnel = "{ethernet = {}}, {ipv4 = {}}, {udp = {}}, {vxlan = {}}";
     let deep = [tunnel; 9].join(", ");
     let many = (0..33).map(|at| format!("{{field = 'payload[{at}..{}]', list = [1]}}", at + 1));
@@ -277,7 +277,7 @@ fn what_cannot_be_made_is_told_with_stream_field_value_and_range() {
 }
 
 #[test]
-fn what_only_code_can_get_wrong_is_told_too() {
+fn errors_possible_only_from_code_are_reported() {
     let default = StreamDefinition { name: "web".to_owned(), ..StreamDefinition::default() };
     let vlan = crate::header::Vlan { id: 4096, ..Default::default() };
     for (wrong, told) in [
@@ -307,7 +307,7 @@ fn what_only_code_can_get_wrong_is_told_too() {
 }
 
 #[test]
-fn a_definition_survives_being_written_and_read_in_toml_and_json() {
+fn definitions_round_trip_through_toml_and_json() {
     let text = "
         name = 'all'
         weight = 7
@@ -346,7 +346,7 @@ fn a_definition_survives_being_written_and_read_in_toml_and_json() {
 }
 
 #[test]
-fn streams_get_names_by_their_place() {
+fn streams_without_a_name_are_named_by_position() {
     let list = read("[[stream]]\n[[stream]]\nname = 'b'\n[[stream]]").unwrap();
     let names: Vec<&str> = list.streams.iter().map(|stream| stream.name.as_str()).collect();
     assert_eq!(names, ["stream 0", "b", "stream 2"]);
@@ -359,7 +359,7 @@ fn sizes(fields: &str, frames: usize) -> Vec<u32> {
 }
 
 #[test]
-fn sizes_come_in_the_order_asked_for() {
+fn sizes_keep_the_given_order() {
     assert_eq!(sizes("size = [64, 512, 64, 1518]", 5), [64, 512, 64, 1518, 64]);
     assert_eq!(sizes("size = {range = [64, 70], step = 3}", 4), [64, 67, 70, 64]);
     assert_eq!(
@@ -375,7 +375,7 @@ fn sizes_come_in_the_order_asked_for() {
 }
 
 #[test]
-fn sizes_are_told_as_rfc_6985_writes_them() {
+fn sizes_are_printed_as_in_rfc_6985() {
     let genome = |fields: &str| stream(fields).compile(1).unwrap().size_genome();
     assert_eq!(genome(""), "a");
     assert_eq!(genome("size = [64, 128, 256, 512, 1024, 1280, 1518, 2112, 9600]"), "abcdefghi");
@@ -386,7 +386,7 @@ fn sizes_are_told_as_rfc_6985_writes_them() {
 }
 
 #[test]
-fn signatures_take_the_longest_form_that_fits_behind_what_is_modified() {
+fn signatures_take_the_longest_form_behind_modified_fields() {
     use crate::signature::SignatureForm::{Compact, Full, Short, Tiny};
     for (fields, forms) in [
         ("", vec![Compact]),
@@ -402,7 +402,7 @@ fn signatures_take_the_longest_form_that_fits_behind_what_is_modified() {
 }
 
 #[test]
-fn the_payload_is_what_was_asked_for() {
+fn the_payload_follows_the_definition() {
     let payload = |fields: &str| {
         let mut source = stream(&format!("signature = false\nsize = 400\n{fields}")).compile(1).unwrap();
         source.next_frame(0)[42..].to_vec()

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn all_notations_of_sizes_are_read() {
         for (text, mix) in [
             ("64", FrameSizeMix::Fixed(size(64))),
             ("64,512", FrameSizeMix::InTurn(vec![size(64), size(512)])),

@@ -37,7 +37,7 @@ fn a_stream_without_any_field_makes_signed_64_byte_udp_frames() {
 }
 
 #[test]
-fn imix_has_exactly_its_shares_in_every_dozen_of_frames() {
+fn imix_has_exact_shares_in_every_twelve_frames() {
     let mut source = source("size = 'imix'");
     assert_eq!(source.size_genome(), "aAaaAaAagaAa A=594");
     for _ in 0..100 {
@@ -68,7 +68,7 @@ fn flow(frame: &[u8]) -> (Vec<u8>, u16) {
 }
 
 #[test]
-fn exactly_as_many_flows_appear_as_were_asked_for() {
+fn exactly_the_requested_flows_appear() {
     for (headers, flows) in [
         ("{ipv4 = {}}, {udp = {}}", 1),
         ("{ipv4 = {}}, {udp = {}}", 1000),
@@ -115,7 +115,7 @@ fn ten_million_flows_are_ten_million_five_tuples() {
 }
 
 #[test]
-fn a_template_is_sent_as_it_is_but_for_what_is_asked() {
+fn a_template_is_sent_unchanged_but_for_modifiers() {
     // A DNS query with a wrong UDP checksum and a wrong IPv4 length.
     let frame = "0200000000020200000000010800 4500ffff000040004011 0000 0a0000010a000002 0400003500260bad \
                  000001000001000000000000076578616d706c6503636f6d0000010001";
@@ -156,7 +156,7 @@ fn senders_that_share_a_stream_make_each_flow_once_together() {
 }
 
 #[test]
-fn a_slot_too_short_is_refused_and_the_frame_is_still_the_next() {
+fn a_frame_refused_by_a_short_slot_stays_the_next() {
     let mut source = source("");
     let mut slot = [7; 59];
     let refused = SlotTooShort { frame_bytes: 60, slot_bytes: 59 };
@@ -165,7 +165,7 @@ fn a_slot_too_short_is_refused_and_the_frame_is_still_the_next() {
 }
 
 #[test]
-fn fields_that_are_listed_drawn_and_nested_take_the_values_asked_for() {
+fn listed_random_and_nested_fields_take_their_values() {
     let mut source = source(
         "size = 128
          packet = [{ethernet = {}}, {vlan = {}}, {vlan = {}}, {ipv4 = {}}, {tcp = {}}]
@@ -192,7 +192,7 @@ fn fields_that_are_listed_drawn_and_nested_take_the_values_asked_for() {
 }
 
 #[test]
-fn headers_of_a_template_are_recognised_by_their_own_words() {
+fn headers_of_a_template_are_recognised_from_its_bytes() {
     for packet in [
         "{ethernet = {}}, {vlan = {}}, {vlan = {}}, {ipv4 = {}}, {udp = {}}",
         "{ethernet = {}}, {mpls = {}}, {mpls = {}}, {ipv6 = {}}, {tcp = {}}",
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn drawn_sizes_differ_between_senders_and_can_be_drawn_again() {
+fn random_sizes_differ_by_sender_and_are_repeatable() {
     let all = source("size = {range = [64, 1518], random_seed = 1}");
     let sizes = |sender| {
         let mut share = all.clone().share(sender, 2).unwrap();

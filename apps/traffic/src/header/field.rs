@@ -254,7 +254,7 @@ mod tests {
     ];
 
     #[test]
-    fn fields_lie_within_their_headers_and_apart_from_each_other() {
+    fn fields_lie_within_their_headers_without_overlap() {
         for kind in KINDS {
             let mut taken = vec![false; kind.bytes() * 8];
             for field in kind.fields() {

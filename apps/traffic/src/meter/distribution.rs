@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_numbers() {
+    fn an_empty_distribution_has_no_values() {
         assert_eq!(Distribution::default().summary(), None);
         let mut cleared = distribution(&[5]);
         cleared.clear();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_exact_where_it_says_so() {
+    fn mean_minimum_and_maximum_are_exact() {
         let mut values: Vec<u64> = (1..=1000).collect();
         values.reverse();
         let summary = distribution(&values).summary().unwrap();
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_counted_as_the_highest() {
+    fn values_out_of_range_count_as_the_highest() {
         let summary = distribution(&[7, u64::MAX]).summary().unwrap();
         assert_eq!((summary.min, summary.max, summary.saturated), (7, HIGHEST, 1));
     }
 
     proptest! {
         #[test]
-        fn merged_distributions_are_that_of_all_values(values in prop::collection::vec(0..HIGHEST, 0..100), split: prop::sample::Index) {
+        fn merging_equals_recording_all_values(values in prop::collection::vec(0..HIGHEST, 0..100), split: prop::sample::Index) {
             let split = split.index(values.len() + 1);
             let mut merged = distribution(&values[..split]);
             merged.merge(&distribution(&values[split..]));

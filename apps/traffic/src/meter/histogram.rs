@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_are_those_of_hdrhistogram(values in values(), more in values()) {
+        fn percentiles_match_hdrhistogram(values in values(), more in values()) {
             let mut foreign = hdrhistogram::Histogram::<u64>::new_with_bounds(1, HIGHEST, 3).unwrap();
             let mut ours = Histogram::default();
             let mut other = Histogram::default();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_high_is_the_highest() {
+    fn values_too_high_count_as_the_highest() {
         let mut histogram = Histogram::default();
         histogram.record(u64::MAX);
         assert_eq!(histogram.at_ranks([1]), [HIGHEST]);

@@ -78,7 +78,7 @@ fn two_frames_reordered_as_in_rfc_4737_section_7_2() {
 }
 
 #[test]
-fn a_gap_that_is_no_longer_remembered_has_frames_of_unknown_extent() {
+fn frames_before_a_forgotten_gap_have_unknown_extent() {
     // Every second number, then all the others: one gap more than is remembered.
     let gaps = 8193;
     let even = (0..=gaps).map(|number| (2 * number, 0, 1));
@@ -91,7 +91,7 @@ fn a_gap_that_is_no_longer_remembered_has_frames_of_unknown_extent() {
 }
 
 #[test]
-fn what_is_no_stream_of_ours_is_counted_by_cause() {
+fn foreign_frames_are_counted_by_cause() {
     let mut meter = meter(Some(vec![7, 3]));
     let frame = |stream| digest(SignatureForm::Compact, stream, 0, 0, 0);
     let corrupted = |stream| Digest { reading: Reading::Corrupted { stream }, ..frame(0) };
@@ -117,7 +117,7 @@ fn what_is_no_stream_of_ours_is_counted_by_cause() {
 }
 
 #[test]
-fn streams_that_appear_are_accepted_up_to_a_limit() {
+fn new_streams_are_accepted_up_to_a_limit() {
     let mut meter = meter(None);
     for stream in (0..=MAX_APPEARING_STREAMS as u16).rev() {
         // In mid-course: nothing before 5 is missed.
@@ -130,7 +130,7 @@ fn streams_that_appear_are_accepted_up_to_a_limit() {
 }
 
 #[test]
-fn every_number_that_a_wire_stream_can_have_is_a_stream() {
+fn every_stream_number_on_the_wire_is_accepted() {
     let mut meter = meter(Some(vec![u16::MAX, 0]));
     meter.record(&[digest(SignatureForm::Full, u16::MAX, 0, 0, 0), digest(SignatureForm::Tiny, 0, 0, 0, 0)]);
     let received: Vec<u64> = meter.report().streams.iter().map(|stream| stream.summary().received).collect();
@@ -138,7 +138,7 @@ fn every_number_that_a_wire_stream_can_have_is_a_stream() {
 }
 
 #[test]
-fn numbers_are_followed_over_the_ends_of_short_fields() {
+fn sequence_numbers_wrap_in_short_fields() {
     for form in [SignatureForm::Short, SignatureForm::Tiny] {
         let mut meter = meter(Some(vec![0]));
         let range = 1 << form.sequence_bits();
@@ -156,7 +156,7 @@ fn numbers_are_followed_over_the_ends_of_short_fields() {
 }
 
 #[test]
-fn latency_is_measured_over_the_ends_of_short_fields() {
+fn timestamps_wrap_in_short_fields() {
     for form in [SignatureForm::Compact, SignatureForm::Short] {
         let mut meter = meter(None);
         let range = 1 << form.timestamp_bits();
@@ -175,7 +175,7 @@ fn latency_is_measured_over_the_ends_of_short_fields() {
 }
 
 #[test]
-fn latencies_that_are_none_are_counted_apart() {
+fn impossible_latencies_are_counted_separately() {
     let mut meter = meter(None);
     meter.record(&[
         digest(SignatureForm::Compact, 0, 0, 1000, 400),
@@ -197,7 +197,7 @@ fn latencies_that_are_none_are_counted_apart() {
 }
 
 #[test]
-fn jitter_of_alternating_latency_goes_to_the_difference() {
+fn jitter_of_alternating_latency_approaches_its_difference() {
     let mut meter = meter(None);
     for number in 0..1000 {
         let latency_ns = 10_000 + number % 2 * 160;
@@ -417,7 +417,7 @@ proptest! {
     }
 
     #[test]
-    fn any_digests_are_counted_and_none_stops_the_meter(
+    fn random_digests_are_all_counted(
         fields in prop::collection::vec((0..4_u16, any::<u64>(), any::<u64>(), any::<u64>(), 0..4_usize), 0..60),
     ) {
         let mut meter = meter(None);
@@ -436,7 +436,7 @@ proptest! {
 }
 
 #[test]
-fn frames_of_a_run_before_are_counted_apart() {
+fn frames_of_an_earlier_run_are_counted_separately() {
     let signer = Signer::new(SignatureForm::Full, 3, &[]).unwrap();
     let digest = |sequence, timestamp_ns| {
         let mut frame = [0; 60];

@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_changes_its_bits_alone_and_the_sum_by_what_is_returned(
+        fn a_value_changes_only_its_bits_and_reports_the_sum(
             frame in prop::collection::vec(any::<u8>(), 8..40), bit in 0..320usize, bits in 1..=64usize, value: u64,
         ) {
             let Some(place) = Place::new(bit, bits, frame.len()) else {

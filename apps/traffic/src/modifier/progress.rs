@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn several_senders_together_make_what_one_makes(
+        fn several_senders_make_the_frames_of_one(
             (values, count) in values(), every in 1..20u64, senders in 1..9u64, from in 0..1000u64,
         ) {
             let mut one = Progress::new(values, count, every);
@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn any_frame_can_be_made_at_once((values, count) in values(), every in 1..20u64, frame in 0..500u64) {
+        fn any_frame_can_be_made_directly((values, count) in values(), every in 1..20u64, frame in 0..500u64) {
             let mut walked = Progress::new(values, count, every);
             let mut jumped = walked.clone();
             first(&mut walked, frame as usize);

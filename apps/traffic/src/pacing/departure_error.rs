@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_no_error() {
+    fn a_pause_is_no_pacing_error() {
         let mut error = DepartureError::new().unwrap();
         error.record(0.0, 0.0);
         error.pause();

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_are_read_as_people_write_them_and_printed_so() {
+    fn shapes_round_trip_through_text() {
         let from = "1kpps".parse().unwrap();
         for (text, shape) in [
             ("constant", LoadShape::Constant),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_as_people_write_them() {
+    fn all_notations_of_rates_are_read() {
         for (text, rate) in [
             ("1Mpps", RateSpec::Frames { rate_fps: 1e6 }),
             ("500kpps", RateSpec::Frames { rate_fps: 500e3 }),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_rate_is_told() {
+    fn faults_of_a_rate_are_named() {
         for (text, told) in [
             ("", "begin with a number"),
             ("fast", "begin with a number"),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_printed_as_people_write_them() {
+    fn rates_are_printed_in_short_notation() {
         for text in ["1Mpps", "14.88Mpps", "0.5pps", "10Gbit", "1GbitL2", "max", "99.9%@10Gbit"] {
             assert_eq!(text.parse::<RateSpec>().map(|rate| rate.to_string()), Ok(text.to_owned()));
         }
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_text_cannot_have_are_refused_when_used() {
+    fn invalid_values_from_code_are_refused_when_used() {
         for value in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
             for rate in [
                 RateSpec::Frames { rate_fps: value },
@@ -340,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rate_survives_being_printed_and_read(value in positive(), percent in 0.0001..=100.0f64) {
+        fn rates_round_trip_through_text(value in positive(), percent in 0.0001..=100.0f64) {
             for rate in [
                 RateSpec::Frames { rate_fps: value },
                 bits(value),
@@ -352,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic_and_what_it_takes_is_usable(text in "[0-9]{0,3}[.]?[0-9]{0,2}[kMGTxé%]?(pps|bit|@)?.{0,3}") {
+        fn any_text_is_refused_or_gives_a_usable_rate(text in "[0-9]{0,3}[.]?[0-9]{0,2}[kMGTxé%]?(pps|bit|@)?.{0,3}") {
             if let Ok(rate) = text.parse::<RateSpec>() {
                 prop_assert!(frame_rate_fps(&rate).is_ok(), "{}", text);
             }

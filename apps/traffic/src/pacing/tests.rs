@@ -40,7 +40,7 @@ fn frames_are_due_one_by_one_from_the_start() {
 }
 
 #[test]
-fn what_is_not_sent_stays_due() {
+fn unsent_frames_stay_due() {
     let mut departures = departures("1Mpps", LoadShape::Constant, 100);
     let now_ns = START_NS + 9_000;
     assert_eq!(send(&mut departures, now_ns, 3), 3);
@@ -49,7 +49,7 @@ fn what_is_not_sent_stays_due() {
 }
 
 #[test]
-fn a_sender_held_up_catches_up_to_the_limit_and_the_rest_is_skipped() {
+fn a_late_sender_catches_up_to_the_limit_and_skips_the_rest() {
     let mut departures = departures("1Mpps", LoadShape::Constant, 100);
     let now_ns = START_NS + 1_000_000;
     assert_eq!(send(&mut departures, now_ns, 1000), 101);
@@ -65,7 +65,7 @@ fn a_sender_held_up_catches_up_to_the_limit_and_the_rest_is_skipped() {
 }
 
 #[test]
-fn at_full_speed_a_frame_is_always_due_and_nothing_falls_short() {
+fn at_full_speed_a_frame_is_always_due() {
     let mut departures = departures("max", LoadShape::Constant, DEFAULT_CATCH_UP_FRAMES);
     assert_eq!(send(&mut departures, START_NS - 1, 512), 0);
     for _ in 0..10 {
@@ -77,7 +77,7 @@ fn at_full_speed_a_frame_is_always_due_and_nothing_falls_short() {
 }
 
 #[test]
-fn at_a_rate_in_bits_each_frame_takes_the_time_of_its_own_length() {
+fn at_a_bit_rate_each_frame_takes_its_own_time() {
     // 1 Gbit/s is 1 bit/ns: 84 bytes on the line for the shortest frame, and for what is shorter still.
     let mut departures = departures("1Gbit", LoadShape::Constant, 100);
     assert_eq!(departures.next_due(), 0.0);
@@ -96,7 +96,7 @@ fn several_senders_share_a_rate() {
 }
 
 #[test]
-fn bursts_keep_the_rate_on_average_or_within_and_pause() {
+fn bursts_keep_the_rate_on_average_or_within() {
     let mut average = departures("1Mpps", LoadShape::Bursts { frames: 3, gap_ns: None }, 100);
     assert_eq!(due_times(&mut average, 7, SHORT), [0.0, 0.0, 0.0, 3000.0, 3000.0, 3000.0, 6000.0]);
     assert_eq!(average.intended_fps(), Some(1e6));
@@ -108,7 +108,7 @@ fn bursts_keep_the_rate_on_average_or_within_and_pause() {
 }
 
 #[test]
-fn a_ramp_grows_linearly_and_stays() {
+fn a_ramp_grows_linearly_to_its_final_rate() {
     let from = "1Mpps".parse().unwrap();
     let mut ramp = departures("3Mpps", LoadShape::Ramp { from, over_ns: 1_000_000 }, 100);
     let times = due_times(&mut ramp, 5000, SHORT);
@@ -154,7 +154,7 @@ fn the_gaps_of_a_poisson_process_are_exponentially_distributed() {
 }
 
 #[test]
-fn a_load_can_begin_again() {
+fn a_load_can_be_restarted() {
     for shape in [LoadShape::Constant, LoadShape::Bursts { frames: 3, gap_ns: None }] {
         let mut departures = departures("1Mpps", shape, 100);
         let first = due_times(&mut departures, 7, SHORT);

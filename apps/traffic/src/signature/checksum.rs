@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_way_to_a_checksum_ends_at_the_same(crc: u32, head: u32, tail: [u64; 2]) {
+        fn all_ways_to_compute_a_checksum_agree(crc: u32, head: u32, tail: [u64; 2]) {
             let bytes = [&head.to_be_bytes()[..], &tail[0].to_be_bytes(), &tail[1].to_be_bytes()].concat();
             let expected = ::crc32c::crc32c_append(crc, &bytes);
             prop_assert_eq!(append_words_portable(crc, head, tail), expected);

@@ -51,7 +51,7 @@ fn the_longest_form_that_fits_is_chosen() {
 }
 
 #[test]
-fn what_a_form_cannot_carry_is_refused() {
+fn values_too_large_for_a_form_are_refused() {
     let error = Signer::new(SignatureForm::Short, 256, &[]).unwrap_err().to_string();
     assert!(error.contains("stream: 256") && error.contains("0 to 255"), "{error}");
     let error = Signer::new(SignatureForm::Full, 0, &[0; 65536]).unwrap_err().to_string();
@@ -77,7 +77,7 @@ fn every_flipped_bit_of_signature_and_covered_bytes_is_corruption() {
 }
 
 #[test]
-fn frames_of_one_byte_over_and_over_are_foreign() {
+fn frames_of_one_repeated_byte_are_foreign() {
     for byte in 0..=255 {
         for len in 0..100 {
             assert_eq!(read_signature(&vec![byte; len], FormSet::ALL), Reading::Foreign, "{byte} {len}");
@@ -107,7 +107,7 @@ fn a_payload_like_a_compact_magic_does_not_make_shorter_forms_corrupted() {
 }
 
 #[test]
-fn numbers_go_on_where_their_bits_wrap() {
+fn numbers_wrap_at_the_end_of_their_bits() {
     for form in SignatureForm::ALL {
         let read = |sequence_low, timestamp_low| Signature { form, stream: 0, sequence_low, timestamp_low };
         let bits = form.sequence_bits();
@@ -140,7 +140,7 @@ fn form() -> impl Strategy<Value = SignatureForm> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_values_are_read_back(
         form in form(), stream: u16, sequence: u64, time_ns: u64,
         front in prop::collection::vec(any::<u8>(), 0..60),
         payload in prop::collection::vec(any::<u8>(), 0..200),
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_alike_whatever_else_is_expected(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn all_readers_agree_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         if read_signature(&bytes, FormSet::ALL) == Reading::Foreign {
             for form in SignatureForm::ALL {
                 prop_assert_eq!(read_signature(&bytes, only(form)), Reading::Foreign);

@@ -14,7 +14,7 @@ fn mix(streams: &[(u32, u32)]) -> StreamMix {
 }
 
 #[test]
-fn streams_have_their_shares_of_any_frames_in_a_row_and_their_own_sequence() {
+fn streams_have_their_shares_and_their_own_sequence() {
     let mut mix = mix(&[(64, 7), (512, 4), (1518, 1)]);
     let mut sent = [0u64; 3];
     for number in 1..=1200u64 {
@@ -36,7 +36,7 @@ fn streams_have_their_shares_of_any_frames_in_a_row_and_their_own_sequence() {
 }
 
 #[test]
-fn frames_in_slots_are_those_made_in_place_and_one_that_does_not_fit_is_still_the_next() {
+fn frames_in_slots_equal_frames_made_in_place() {
     let mut in_place = mix(&[(64, 1), (128, 1)]);
     let mut in_slots = in_place.clone();
     let mut slot = [0; 124];

@@ -35,7 +35,7 @@ fn bodies(stream: &[u8], pieces: &[usize], limit: usize) -> (Vec<Vec<u8>>, Optio
 }
 
 #[test]
-fn frames_fed_byte_by_byte_come_out_whole() {
+fn frames_fed_byte_by_byte_are_decoded_whole() {
     let stream = [frame(b"first"), frame(b""), frame(b"third")].concat();
     let expected = vec![b"first".to_vec(), Vec::new(), b"third".to_vec()];
     assert_eq!(bodies(&stream, &[1], LIMIT), (expected, None));
@@ -51,7 +51,7 @@ fn the_longest_body_allowed_passes_and_one_byte_more_is_refused() {
 }
 
 #[test]
-fn after_a_refused_length_the_stream_stays_lost() {
+fn a_refused_length_ends_the_stream() {
     let mut decoder = FrameDecoder::new(LIMIT);
     assert!(decoder.take_frame(&mut &u32::MAX.to_le_bytes()[..]).is_err());
     let good = frame(b"good");
@@ -61,7 +61,7 @@ fn after_a_refused_length_the_stream_stays_lost() {
 }
 
 #[test]
-fn an_announced_length_takes_no_memory_before_its_bytes_come() {
+fn a_length_allocates_no_memory_before_its_bytes_come() {
     let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
     let head = u32::try_from(MAX_REPLY_BYTES).unwrap().to_le_bytes();
     assert_eq!(decoder.take_frame(&mut &head[..]), Ok(None));
@@ -86,7 +86,7 @@ fn an_invalid_request_is_a_bad_request() {
 }
 
 #[test]
-fn a_refusal_quotes_no_control_character_and_little() {
+fn a_refusal_quotes_little_and_no_control_character() {
     let body = format!("\"\\u001b[2J\\n{}\"", "x".repeat(5000));
     let message = decode_request(body.as_bytes()).unwrap_err().message;
     assert!(!message.chars().any(char::is_control), "{message}");
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_decodes_alike_however_it_is_split(
+    fn garbage_decodes_alike_for_any_splitting(
         stream in prop::collection::vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..2000),
         pieces in prop::collection::vec(1usize..64, 1..32),
     ) {
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn any_open_request_comes_back(
+    fn any_open_request_round_trips(
         name: String, queues: Option<u16>, slots: Option<u32>, extra_buffers: u32, tx: bool, rx: bool,
     ) {
         let wish = PortWish { queues, slots, extra_buffers, tx, rx, ..PortWish::default() };

@@ -25,7 +25,7 @@ fn descriptors_arrive_in_order_and_close_on_exec() {
 }
 
 #[test]
-fn without_room_the_kernel_drops_descriptors_and_says_so() {
+fn the_kernel_reports_descriptors_dropped_for_lack_of_room() {
     let (from, to) = UnixStream::pair().unwrap();
     send(&from, b"x", &[from.as_fd()]).unwrap();
     let received = receive_bytes(&to, &mut [0; 8]).unwrap();

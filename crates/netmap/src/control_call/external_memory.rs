@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_file_is_known_by_what_it_is() {
+    fn a_shared_mapping_is_identified_by_its_file() {
         let file = memfd_create("external memory", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 5 * 4096).unwrap();
         let known = fstat(&file).unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn private_memory_is_known_by_its_process() {
+    fn private_memory_is_identified_by_its_process() {
         let file = memfd_create("external memory", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 5 * 4096).unwrap();
         let address = map(&file, MapFlags::PRIVATE);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_fault() {
+    fn unmapped_memory_is_a_fault() {
         assert_eq!(identity(4096), Err(Errno::FAULT));
     }
 }

@@ -175,7 +175,7 @@ fn syncs_take_any_argument() {
 }
 
 #[test]
-fn arguments_that_lead_nowhere_are_told_apart() {
+fn null_and_invalid_arguments_have_different_errors() {
     let device = RecordingDescriptor::new();
     for request in [NIOCCTRL, NIOCREGIF, NIOCGINFO, NIOCCONFIG].map(u64::from) {
         // Compilers sign-extend what they think is an int.

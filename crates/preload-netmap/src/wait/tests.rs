@@ -107,7 +107,7 @@ const FOREVER: TimeLimit = TimeLimit::Never;
 const NO_MASK: *const sigset_t = std::ptr::null();
 
 #[test]
-fn what_is_ready_is_told_with_the_others_at_once() {
+fn ready_devices_are_reported_with_other_descriptors() {
     let (first, second) = (Arc::new(device()), Arc::new(device()));
     first.tell(POLLIN);
     let (read, write) = full_pipe();
@@ -122,7 +122,7 @@ fn what_is_ready_is_told_with_the_others_at_once() {
 }
 
 #[test]
-fn without_time_nothing_is_armed_but_all_are_asked() {
+fn a_zero_timeout_polls_all_devices_and_arms_none() {
     let quiet = Arc::new(device());
     let (read, _write) = full_pipe();
     for others in [&[][..], &[(read.as_raw_fd(), POLLIN)]] {
@@ -159,7 +159,7 @@ fn a_device_ends_a_sleep() {
 }
 
 #[test]
-fn another_descriptor_ends_a_sleep_and_the_devices_are_asked_once_more() {
+fn another_descriptor_ends_a_sleep_and_devices_are_polled_again() {
     let quiet = Arc::new(device());
     let (read, write) = rustix::pipe::pipe().unwrap();
     let mut wait = wait_for(&[(&quiet, POLLOUT)], &[(read.as_raw_fd(), POLLIN)]);
@@ -179,7 +179,7 @@ fn another_descriptor_ends_a_sleep_and_the_devices_are_asked_once_more() {
 }
 
 #[test]
-fn a_device_that_is_not_woken_is_looked_at_again() {
+fn an_unwoken_device_is_polled_again() {
     let polled = Arc::new(EventDevice { slice: Some(Duration::from_micros(100)), ..device() });
     // Each round asks twice: before the sleep is announced, and after.
     polled.ready_after.store(6, Ordering::SeqCst);
@@ -190,7 +190,7 @@ fn a_device_that_is_not_woken_is_looked_at_again() {
 }
 
 #[test]
-fn a_wait_ends_in_time_and_the_devices_are_asked_once_more() {
+fn a_wait_ends_at_its_timeout_with_a_last_poll() {
     let late = Arc::new(device());
     // Asked before the sleep, when armed, and at the end.
     late.ready_after.store(2, Ordering::SeqCst);
@@ -205,7 +205,7 @@ fn a_wait_ends_in_time_and_the_devices_are_asked_once_more() {
 }
 
 #[test]
-fn one_that_is_ready_when_armed_disarms_the_rest() {
+fn a_device_ready_when_armed_disarms_the_rest() {
     let (quiet, late) = (Arc::new(device()), Arc::new(device()));
     late.ready_after.store(1, Ordering::SeqCst);
     let mut wait = wait_for(&[(&quiet, POLLIN), (&late, POLLIN)], &[]);
@@ -217,7 +217,7 @@ fn one_that_is_ready_when_armed_disarms_the_rest() {
 }
 
 #[test]
-fn a_device_given_twice_is_one() {
+fn a_device_given_twice_is_polled_once() {
     let twice = Arc::new(device());
     twice.tell(POLLOUT);
     let mut wait = wait_for(&[(&twice, POLLIN), (&twice, POLLOUT)], &[]);
@@ -228,7 +228,7 @@ fn a_device_given_twice_is_one() {
 }
 
 #[test]
-fn many_of_each_are_no_other_case() {
+fn many_devices_and_descriptors_work_alike() {
     let devices: Vec<_> = (0..40).map(|_| Arc::new(device())).collect();
     let pipes: Vec<_> = (0..70).map(|_| rustix::pipe::pipe().unwrap()).collect();
     let watched: Vec<_> = devices.iter().map(|device| (device, POLLIN)).collect();
@@ -271,7 +271,7 @@ fn pending_signal() -> sigset_t {
 }
 
 #[test]
-fn a_signal_that_the_mask_lets_through_ends_a_wait_but_not_what_is_ready() {
+fn an_unmasked_signal_ends_a_wait_unless_a_device_is_ready() {
     let quiet = Arc::new(device());
     for limit in [TimeLimit::Now, FOREVER] {
         let mask = pending_signal();

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_values_mean_what_libpcap_takes_them_for() {
+    fn odd_values_have_libpcaps_meaning() {
         let mut settings = Settings::default();
         assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
         settings.snaplen = MOST_SNAPLEN + 1;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused() {
+    fn unsupported_settings_are_refused() {
         let mut settings = Settings::default();
         assert_eq!(settings.set_precision(2).unwrap_err().code, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP);
         assert!(!settings.nanoseconds());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_each_channel_of_the_mask_gets_as_many() {
+    fn round_robin_gives_each_channel_as_many_frames() {
         let (distribution, mut turn) = (Distribution::default(), 0);
         let mut counts = [0; 32];
         for _ in 0..300 {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_ports_all_of_two_hosts_is_one_flow() {
+    fn without_ports_two_hosts_have_one_flow() {
         let distribution = Distribution { spread: Spread::Hash, ports: false };
         let channels: Vec<_> = (0..50)
             .map(|port| distribution.channel(Some(&key(1, 2, (port, port))), u32::MAX, &mut 0))
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_a_key_have_a_channel_all_the_same() {
+    fn frames_without_a_key_still_get_a_channel() {
         let distribution = Distribution { spread: Spread::Hash, ports: true };
         assert!(distribution.channel(None, 0b1010, &mut 0).is_some());
     }

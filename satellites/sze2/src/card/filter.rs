@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts() {
+    fn the_first_fitting_rule_decides() {
         let filter: Filter =
             "default allow 0-7 # all\n\n# web\nallow 3 if tcp dst 192.0.2.0/24 dport 80-443\n\
                               deny if ipv4 sport 40000\nallow 0,2 if vlan 5"
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_is_looked_at() {
+    fn every_condition_is_checked() {
         let key = key("192.0.2.7", 443);
         for (condition, other) in [
             ("src 198.51.100.0/31", "src 198.51.100.2/31"),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_told_with_its_line() {
+    fn an_invalid_rule_is_reported_with_its_line() {
         for (text, line, part) in [
             ("", 1, "no `default"),
             ("default allow 0\ndefault deny", 2, "already"),
@@ -395,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(words in proptest::collection::vec("(default|allow|deny|if|src|dport|vlan|0-3|[0-9./:x#-]{0,9}|\n)", 0..30)) {
+        fn any_filter_text_is_read_without_panic(words in proptest::collection::vec("(default|allow|deny|if|src|dport|vlan|0-3|[0-9./:x#-]{0,9}|\n)", 0..30)) {
             let _ = words.join(" ").parse::<Filter>();
         }
     }

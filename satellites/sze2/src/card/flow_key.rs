@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..160), kind in 0usize..3) {
+        fn any_frame_gives_a_key_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..160), kind in 0usize..3) {
             let mut bytes = bytes;
             if bytes.len() > 20 {
                 let ethertype: [u8; 2] = [[0x08, 0], [0x86, 0xdd], [0x81, 0]][kind];

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_check_lets_in_what_it_says() {
+    fn each_address_check_lets_its_frames_in() {
         let (broadcast, group, stranger) = ([0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
         let kinds = [OWN, broadcast, group, stranger];
         for (check, let_in) in AddressCheck::ALL.into_iter().zip([
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_the_switch_are_looked_at_first() {
+    fn lengths_and_the_enable_switch_are_checked_first() {
         let mut settings = settings();
         (settings.ibuf.min_frame_bytes, settings.ibuf.max_frame_bytes) = (60, 1514);
         settings.ibuf.address_check = AddressCheck::Listed;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_filter_denies_has_no_channel() {
+    fn denied_frames_get_no_channel() {
         let mut settings = settings();
         settings.filter = "default allow 0\ndeny if ethertype 0x0806".parse().unwrap();
         let mut frame = [0; 60];

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_what_it_was() {
+    fn metadata_round_trip() {
         let info = FrameInfo { timestamp_ns: 0x0102_0304_0506_0708, interface: 3 };
         assert_eq!(info.to_bytes(), [8, 7, 6, 5, 4, 3, 2, 1, 3, 0, 0, 0]);
         assert_eq!(FrameInfo::from_bytes(&info.to_bytes()), Some(info));

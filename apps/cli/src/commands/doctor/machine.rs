@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_releases_are_read_however_distributions_write_them() {
+    fn kernel_releases_of_all_distributions_are_read() {
         for (release, found) in [("6.1.0-18-amd64", (6, 1)), ("5.4", (5, 4)), ("6.18.5+", (6, 18))] {
             assert_eq!(version(release), Some(found));
         }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_told_by_number_and_by_what_is_free() {
+    fn huge_pages_are_reported_as_total_and_free() {
         let meminfo = |total: u64, free: u64| {
             format!("HugePages_Total: {total}\nHugePages_Free: {free}\nHugepagesize: 2048 kB")
         };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_counts_against_all_time() {
+    fn stolen_time_is_a_share_of_all_time() {
         assert_eq!(steal("cpu  50 0 0 40 0 0 0 10 0 0\n").unwrap().verdict, Verdict::Warn);
         let quiet = steal("cpu  50 0 0 50 0 0 0 0 70 0\n").unwrap();
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_and_virtual_machines_are_seen() {
+    fn isolated_processors_and_virtual_machines_are_detected() {
         assert_eq!(isolation("quiet isolcpus=2-3 nosplash").finding, "isolcpus=2-3");
         assert_eq!(hypervisor("flags\t\t: fpu vme hypervisor sse").verdict, Verdict::Warn);
         assert_eq!(hypervisor("flags\t\t: fpu vme").verdict, Verdict::Ok);

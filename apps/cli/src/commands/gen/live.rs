@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_grow_and_a_loss_that_turns_out_to_be_lateness_goes_again() {
+    fn a_loss_is_taken_back_when_its_late_frame_arrives() {
         let interval = |frames, lost| Interval {
             from_s: 0.0,
             until_s: 1.0,

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_written_as_people_do() {
+    fn addresses_are_read_and_written_in_text_form() {
         for text in ["10.0.0.1/24", "fd00::1/64"] {
             assert_eq!(text.parse::<InterfaceAddress>().unwrap().to_string(), text);
         }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_has_an_address_of_its_own_that_stays() {
+    fn each_port_has_its_own_stable_address() {
         assert_eq!(mac_of("vale0:a"), mac_of("vale0:a"));
         assert_ne!(mac_of("vale0:a"), mac_of("vale0:b"));
         assert_ne!(mac_of("vale0:a"), mac_of("vale1:a"));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_with_its_network_is_refused() {
+    fn text_without_address_and_prefix_is_refused() {
         for text in
             ["", "10.77.0.1", "10.77.0.1/33", "10.77.0.0/24", "10.77.0.255/24", "fd00::/129", "blue/24"]
         {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_a_network_is_told_before_anything_is_made() {
+    fn too_small_a_network_is_refused_before_any_change() {
         let small: Addresses = "10.0.0.1/30".parse().unwrap();
         assert_eq!(small.check(2), Ok(()));
         assert!(small.check(3).unwrap_err().contains("10.0.0.1/30"));

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outer_ends_are_called_after_their_namespace() {
+    fn outer_ends_are_named_after_their_namespace() {
         let named = |name: &str, number| outer_name(&Namespace::Named(name.into()), number);
         assert_eq!(named("blue", 1), "rr-blue");
         assert_eq!(named("blue", 2), "rr-blue-2");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_command_enters_the_namespace_as_it_was_given() {
+    fn the_suggested_command_names_the_namespace_as_given() {
         assert_eq!(command_prefix(&Namespace::Named("blue".into())), "ip netns exec blue ");
         assert_eq!(command_prefix(&Namespace::OfProcess(7)), "nsenter --net=/proc/7/ns/net ");
     }

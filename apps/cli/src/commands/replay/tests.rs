@@ -20,7 +20,7 @@ fn speeds_are_words_or_multiples() {
 }
 
 #[test]
-fn the_original_timing_counts_from_the_first_frame_and_a_multiple_divides_it() {
+fn a_speed_divides_the_times_since_the_first_frame() {
     let mut original = at_speed(1.0);
     assert_eq!([5000, 6000, 9000].map(|at| due(&mut original, at)), [Some(0), Some(1000), Some(4000)]);
     let mut double = at_speed(2.0);
@@ -28,7 +28,7 @@ fn the_original_timing_counts_from_the_first_frame_and_a_multiple_divides_it() {
 }
 
 #[test]
-fn a_timestamp_that_goes_back_is_counted_and_costs_no_time() {
+fn a_timestamp_that_goes_back_is_counted_and_adds_no_delay() {
     let mut schedule = at_speed(1.0);
     let dues = [5000, 7000, 6000, 6500].map(|at| due(&mut schedule, at));
     assert_eq!(dues, [Some(0), Some(2000), Some(2000), Some(2500)]);
@@ -36,7 +36,7 @@ fn a_timestamp_that_goes_back_is_counted_and_costs_no_time() {
 }
 
 #[test]
-fn the_next_round_follows_a_mean_gap_later() {
+fn the_next_loop_starts_a_mean_gap_after_the_last_frame() {
     let mut schedule = at_speed(1.0);
     for at in [100, 200, 400, 700] {
         due(&mut schedule, at);
@@ -47,7 +47,7 @@ fn the_next_round_follows_a_mean_gap_later() {
 }
 
 #[test]
-fn a_rate_in_bits_counts_each_frame_s_own_length() {
+fn a_bit_rate_counts_each_frames_length() {
     let mut schedule = Schedule::new("1Gbit".parse().ok(), Speed::Multiple(1.0)).unwrap();
     assert_eq!(schedule.due_ns(0, 60), Some(0));
     // 84 bytes on the line at 1 bit/ns.

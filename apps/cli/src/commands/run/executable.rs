@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
+    fn programs_are_looked_up_as_in_a_shell() {
         assert!(find(OsStr::new("sh")).unwrap().is_absolute());
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().exit_status(), 127);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn dynamic_programs_and_scripts_pass_and_others_do_not() {
+    fn only_dynamic_programs_and_scripts_are_accepted() {
         let own = std::env::current_exe().unwrap();
         check(&own).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_rights_are_noticed() {
+    fn programs_with_other_rights_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_found_or_the_failure_tells_where_it_was_looked_for() {
+    fn a_missing_library_error_lists_the_searched_paths() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [PathBuf::from("/nonexistent"), folder.path().to_owned()];
         let told = PCAP.find_in(&folders).unwrap_err().to_string();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_preloaded_already_stays_behind() {
+    fn existing_preload_entries_follow_ours() {
         let objects = Preloaded(vec!["/l/a.so".into(), "/l/b.so".into()]);
         assert_eq!(objects.before(None), "/l/a.so:/l/b.so");
         assert_eq!(objects.before(Some(OsStr::new(""))), "/l/a.so:/l/b.so");

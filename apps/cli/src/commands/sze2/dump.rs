@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_told_with_its_bytes() {
+    fn a_segment_is_printed_with_its_bytes() {
         let told = Told {
             position: 0x48,
             segment_bytes: 33,

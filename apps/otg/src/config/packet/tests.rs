@@ -11,7 +11,7 @@ fn headers(given: Value) -> Value {
 }
 
 #[test]
-fn fields_that_are_not_given_have_the_model_s_defaults() {
+fn missing_fields_have_the_models_defaults() {
     let zero = "00:00:00:00:00:00";
     let expected = json!([
         {"ethernet": {"destination": zero, "source": zero}},
@@ -56,7 +56,7 @@ fn fields_that_are_not_given_have_the_model_s_defaults() {
 }
 
 #[test]
-fn headers_keep_their_order_and_modifiers_name_the_one_they_mean() {
+fn headers_keep_their_order_and_modifiers_name_their_header() {
     let found = read(json!([
         {"choice": "ethernet", "ethernet": {"dst": {"choice": "value", "value": "02:00:00:00:00:0a"}}},
         {"choice": "vlan", "vlan": {"id": {"choice": "values", "values": [10, 20]}}},
@@ -92,7 +92,7 @@ fn headers_keep_their_order_and_modifiers_name_the_one_they_mean() {
 }
 
 #[test]
-fn bits_of_tcp_and_of_the_service_byte_come_together() {
+fn tcp_flags_and_service_bits_are_combined() {
     let tcp = headers(json!([{"choice": "tcp", "tcp": {
         "ctl_syn": {"choice": "value", "value": 1},
         "ctl_ack": {"choice": "value", "value": 1},
@@ -119,7 +119,7 @@ fn bits_of_tcp_and_of_the_service_byte_come_together() {
 }
 
 #[test]
-fn what_is_not_supported_is_named_by_its_path_all_at_once() {
+fn all_unsupported_members_are_named_by_path() {
     let problems = read(json!([
         {"choice": "gre", "gre": {}},
         {"choice": "ipv4", "ipv4": {
@@ -156,7 +156,7 @@ fn what_is_not_supported_is_named_by_its_path_all_at_once() {
 }
 
 #[test]
-fn every_field_that_varies_is_one_that_a_stream_can_vary() {
+fn every_variable_field_can_be_modified_by_a_stream() {
     for header in HEADERS {
         let before: &[&str] = match header.name {
             "ethernet" => &[],

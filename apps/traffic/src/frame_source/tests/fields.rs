@@ -7,7 +7,7 @@ use etherparse::{
 use super::*;
 
 #[test]
-fn fields_are_where_etherparse_finds_them() {
+fn etherparse_reads_every_field() {
     let mut source = source(
         "size = 256
          packet = [
@@ -48,7 +48,7 @@ fn fields_are_where_etherparse_finds_them() {
 }
 
 #[test]
-fn other_headers_are_as_their_standards_have_them() {
+fn other_headers_follow_their_standards() {
     let mut arp = source(
         "packet = [{ethernet = {}}, {arp = {operation = 2, sender_mac = '02:00:00:00:00:0a', sender_ip = '10.0.0.1',
                    target_mac = '02:00:00:00:00:0b', target_ip = '10.0.0.2'}}]",
@@ -79,7 +79,7 @@ fn other_headers_are_as_their_standards_have_them() {
 }
 
 #[test]
-fn checksums_are_what_was_asked_for() {
+fn checksums_follow_the_definition() {
     let checksum = |udp: &str| {
         let packet =
             format!("packet = [{{ethernet = {{}}}}, {{ipv4 = {{checksum = 7}}}}, {{udp = {{{udp}}}}}]");

@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_frame_of_every_stream_is_right(
+    fn random_streams_make_valid_frames(
         packet in packet(),
         sizes in prop::collection::vec(prop_oneof![64..200u32, 64..2000u32, 65000..=65539u32], 1..4),
         choices in prop::collection::vec(any::<(prop::sample::Index, u64)>(), 0..6),

@@ -51,7 +51,7 @@ const BODIES: [(u16, usize); 16] = [
 ];
 
 #[test]
-fn a_body_is_there_exactly_when_the_type_has_one() {
+fn a_body_is_required_exactly_if_its_type_has_one() {
     for (request, bytes) in BODIES {
         let device = RecordingDescriptor::new();
         let mut asked = header(request, "vale0:a");
@@ -66,7 +66,7 @@ fn a_body_is_there_exactly_when_the_type_has_one() {
 }
 
 #[test]
-fn a_body_that_is_not_there_is_a_fault() {
+fn a_missing_body_is_a_fault() {
     for (request, _) in BODIES.into_iter().filter(|(_, bytes)| *bytes > 0) {
         let device = RecordingDescriptor::new();
         let mut asked = RequestHeader { body: 8, ..header(request, "vale0:a") };
@@ -108,7 +108,7 @@ fn unknown_types_are_invalid() {
 }
 
 #[test]
-fn a_binding_is_asked_for_and_told_of() {
+fn a_binding_is_requested_and_its_reply_written() {
     let device = RecordingDescriptor::new();
     let wish = RegisterBody {
         tx_slots: 1,
@@ -323,7 +323,7 @@ fn send_question(
 }
 
 #[test]
-fn questions_reach_the_daemon_and_answers_the_body() {
+fn requests_reach_the_daemon_and_replies_fill_the_body() {
     for question in questions() {
         let device = RecordingDescriptor::replying(question.reply.clone());
         let mut body = [u64::MAX; 8];
@@ -336,7 +336,7 @@ fn questions_reach_the_daemon_and_answers_the_body() {
 }
 
 #[test]
-fn refused_questions_leave_the_body_alone() {
+fn refused_requests_leave_the_body_unchanged() {
     let wrong = |request| {
         if request == request_type::VALE_DELIF { NetmapReply::PortIndex(3) } else { NetmapReply::Done }
     };
@@ -374,7 +374,7 @@ fn a_list_answers_in_the_name_too() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_fault() {
+fn an_unwritable_reply_is_a_fault() {
     static READ_ONLY: PortHeaderBody = PortHeaderBody { bytes: 1, padding: 0 };
     let device = RecordingDescriptor::replying(NetmapReply::HeaderBytes(0));
     let mut asked = header(request_type::PORT_HDR_GET, "vale0:a");

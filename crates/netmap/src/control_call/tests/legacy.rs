@@ -30,7 +30,7 @@ fn versions_from_14_on_are_accepted() {
 }
 
 #[test]
-fn a_binding_is_translated_and_its_answer_too() {
+fn a_binding_and_its_reply_are_translated() {
     let device = RecordingDescriptor::new();
     let mut request = LegacyRequest {
         tx_slots: 1,
@@ -100,7 +100,7 @@ fn modes_come_from_the_flags_or_from_the_ring() {
 }
 
 #[test]
-fn failed_calls_leave_the_structure_alone() {
+fn failed_calls_leave_the_structure_unchanged() {
     for command in [0, 1, 2, 5, 6, 7, 10, 11, 12] {
         let device = RecordingDescriptor::new();
         *device.registered.borrow_mut() = Err(Errno::NXIO);
@@ -118,7 +118,7 @@ fn failed_calls_leave_the_structure_alone() {
 }
 
 #[test]
-fn commands_that_are_not_available_are_invalid() {
+fn unavailable_commands_are_invalid() {
     for command in [3, 4, 8, 9, 13, u16::MAX] {
         let device = RecordingDescriptor::new();
         let mut request = LegacyRequest { command, ..legacy("vale0:a") };

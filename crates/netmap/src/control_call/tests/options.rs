@@ -48,7 +48,7 @@ fn register(device: &RecordingDescriptor, first: usize) -> Result<(), Errno> {
 }
 
 #[test]
-fn options_that_nobody_handles_fail_a_binding() {
+fn unhandled_options_fail_a_binding() {
     for left_over in [option_type::SYNC_KLOOP_MODE, 6, 1234, u32::MAX] {
         let device = RecordingDescriptor::new();
         let mut option = option(left_over, LoopModeOption::default());
@@ -59,7 +59,7 @@ fn options_that_nobody_handles_fail_a_binding() {
 }
 
 #[test]
-fn other_requests_ignore_options_that_nobody_handles() {
+fn other_requests_ignore_unhandled_options() {
     let device = RecordingDescriptor::new();
     let mut second = plain(1234);
     let mut first = csb();
@@ -72,7 +72,7 @@ fn other_requests_ignore_options_that_nobody_handles() {
 }
 
 #[test]
-fn statuses_are_written_where_the_request_fails() {
+fn statuses_are_written_when_the_request_fails() {
     let device = RecordingDescriptor::new();
     *device.reply.borrow_mut() = Err(Errno::NXIO);
     let mut option = csb();
@@ -122,7 +122,7 @@ fn circular_lists_end() {
 }
 
 #[test]
-fn a_list_that_leads_nowhere_is_a_fault() {
+fn an_invalid_list_pointer_is_a_fault() {
     assert_eq!(register(&RecordingDescriptor::new(), 8), Err(Errno::FAULT));
     let mut first = csb();
     first.header.next = 8;
@@ -167,7 +167,7 @@ fn csb_is_part_of_a_binding() {
 }
 
 #[test]
-fn an_options_own_errors_are_in_its_status() {
+fn an_options_errors_are_in_its_status() {
     for (errno, status) in
         [(Errno::INVAL, INVALID), (Errno::FAULT, libc::EFAULT as u32), (Errno::NXIO, UNSUPPORTED)]
     {
@@ -224,7 +224,7 @@ fn offsets_must_fit_their_bits() {
 }
 
 #[test]
-fn offsets_that_a_port_cannot_have_are_told() {
+fn unsupported_offsets_are_reported() {
     for errno in [Errno::OPNOTSUPP, Errno::BUSY, Errno::INVAL] {
         let device = RecordingDescriptor::new();
         *device.registered.borrow_mut() = Err(errno);
@@ -244,7 +244,7 @@ fn external_memory(memory: usize) -> Listed<ExternalMemoryOption> {
 }
 
 #[test]
-fn external_memory_is_named_and_its_geometry_told() {
+fn external_memory_is_identified_and_its_geometry_returned() {
     let device = RecordingDescriptor::new();
     *device.registered.borrow_mut() = Ok(Bound { external_memory: Some(POOLS), ..bound() });
     let mut page = Box::new(Page([0; 4096]));
@@ -267,7 +267,7 @@ fn external_memory_is_named_and_its_geometry_told() {
 }
 
 #[test]
-fn external_memory_that_cannot_be_is_told_in_the_status_and_left_alone() {
+fn invalid_external_memory_is_reported_and_left_unchanged() {
     let mut page = Box::new(Page([0; 4096]));
     let memory = address(&mut page.0);
     for (memory, registered, errno) in [
@@ -310,7 +310,7 @@ fn a_sync_loop_has_eventfds_and_a_mode() {
 }
 
 #[test]
-fn eventfds_are_as_many_as_rings() {
+fn eventfd_lists_of_wrong_size_are_invalid() {
     for bytes in [0, 24, 32, 39] {
         let device = RecordingDescriptor::new();
         assert_eq!(start_loop(&device, bytes), (Err(Errno::INVAL), INVALID, UNSUPPORTED), "{bytes}");
@@ -319,7 +319,7 @@ fn eventfds_are_as_many_as_rings() {
 }
 
 #[test]
-fn a_sync_loops_errors_are_in_the_status_of_whose_they_are() {
+fn sync_loop_errors_are_in_the_faulty_options_status() {
     let bad = libc::EBADF as u32;
     for (error, errno, events, mode) in [
         (LoopError::Request(Errno::BUSY), Errno::BUSY, UNSUPPORTED, UNSUPPORTED),
