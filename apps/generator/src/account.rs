@@ -1,4 +1,4 @@
-//! What the tasks of a thread have done up to a moment: told when the session asks, and when the thread ends.
+//! Counts of a thread's tasks up to a moment: reported when the session asks, and when the thread ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Which processor a thread runs on.
+//! Binds a thread to a processor.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What the threads of a session and its owner tell each other: a command per load, counters, an end.
+//! Messages between the threads of a session and its owner: a command per load, counters, an end.
 //!
 //! Every value has one writer. Threads look at [`Control::version`] once per burst and at the rest only when it changed.
 

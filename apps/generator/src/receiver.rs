@@ -1,4 +1,5 @@
-//! The receiving side of one queue: reads each frame's signature and hands what it says to the port's meter, once per burst.
+//! The receiving side of one queue: reads each frame's signature and hands the digests to the port's meter, once per
+//! burst.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

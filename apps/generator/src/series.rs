@@ -1,4 +1,4 @@
-//! The time series of a session: what was sent and came in each interval.
+//! The time series of a session: frames sent and received in each interval.
 
 use std::sync::PoisonError;
 

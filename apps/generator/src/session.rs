@@ -1,4 +1,4 @@
-//! A session: ports open, threads running, loads started and stopped together, and what came of it.
+//! A session: ports open, threads running, loads started and stopped together, and the results.
 //!
 //! Each queue of each port has a thread, or the caller's own thread serves them all in turn. All loads of one start begin
 //! at the same moment of one clock.

@@ -1,4 +1,4 @@
-//! What a session and its threads both see.
+//! State shared by a session and its threads.
 
 use std::sync::{Arc, Mutex};
 

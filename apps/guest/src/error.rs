@@ -1,4 +1,4 @@
-//! What can go wrong with guests. Behind a semicolon stands what the user can do.
+//! Errors of guests. A text names the fault, then, behind a semicolon, the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};

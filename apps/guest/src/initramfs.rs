@@ -1,4 +1,4 @@
-//! What a guest boots into: busybox, modules, and scripts, as one archive in memory.
+//! A guest's initramfs: busybox, modules, and scripts, as one archive in memory.
 
 use std::fs;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The kernel of a guest: where one is found.
+//! The search for a guest's kernel.
 
 use std::ffi::OsStr;
 use std::fs;

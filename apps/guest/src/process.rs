@@ -1,4 +1,5 @@
-//! Processes that outlive who started them: recognised by number and time of start, watched and ended by a descriptor.
+//! Processes that outlive the program that started them: recognised by number and time of start, watched and ended by a
+//! descriptor.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Records of running guests, so that each is found again by its name, and cleaned up after by whoever comes next.
+//! Records of running guests: a later command finds a guest by its name, and cleans up after one that was killed.
 //!
 //! A guest has a folder of its own, which only its user may enter, below the runtime directory: its record, its sockets, its logs. A
 //! record whose process is gone is stale: nobody was left to take the guest's ports away.

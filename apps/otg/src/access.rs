@@ -1,4 +1,5 @@
-//! Who may use the server: whoever shows the token, at an address by which the server is known, and no page of another site.
+//! Access to the server: a request needs the token and one of the server's names, and may not come from another site's
+//! page.
 
 use std::fmt;
 use std::fs::File;

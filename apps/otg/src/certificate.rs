@@ -1,4 +1,4 @@
-//! The certificate by which the server is known, made at the start or read from files.
+//! The server's certificate, made at the start or read from files.
 
 use std::fs;
 use std::net::IpAddr;

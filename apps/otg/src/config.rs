@@ -1,4 +1,5 @@
-//! A configuration of the model, read into ports and loads. All that is not supported is told; nothing is done here.
+//! A configuration of the model, read into ports and loads. It reports all unsupported members; nothing is carried out
+//! here.
 
 mod flow;
 mod packet;

@@ -1,4 +1,4 @@
-//! What each request of the model does.
+//! Carries out the requests of the model.
 
 use ringroad_generator::KeptPorts;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Who is connected. Strangers, who have not passed the gate yet, have little time and give way to others, so that no number of
-//! them keeps those out who may use the server.
+//! The open connections. Strangers, connections that have not shown the token yet, have little time and give way to
+//! others, so that no number of them keeps those out who may use the server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! A JSON document read with the path of each value. What is wrong with it is collected, not returned at once, so that a
-//! client is told everything together; a value that is wrong reads as its default meanwhile.
+//! A JSON document read with the path of each value. Its faults are collected, not returned at once, so that a client
+//! is told everything together; a value that is wrong reads as its default meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;

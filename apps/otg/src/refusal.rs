@@ -1,4 +1,4 @@
-//! What a client is told when a request cannot be done: the model's `error` object.
+//! The reply to a request that cannot be carried out: the model's `error` object.
 
 use hyper::StatusCode;
 use serde::Serialize;

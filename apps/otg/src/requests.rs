@@ -1,4 +1,4 @@
-//! HTTP requests become calls of the [`Controller`], what it says becomes responses.
+//! Turns HTTP requests into calls of the [`Controller`], and its results into responses.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};

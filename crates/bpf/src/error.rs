@@ -1,4 +1,4 @@
-//! What can go wrong with eBPF, and what to do about it.
+//! Errors of eBPF, each with a remedy.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! bpf(2): the one place that calls it. Layouts as in `linux/bpf.h`, `union bpf_attr`.
+//! The only calls of bpf(2). Layouts as in `linux/bpf.h`, `union bpf_attr`.
 #![allow(unsafe_code)]
 
 use std::os::fd::{FromRawFd, OwnedFd};

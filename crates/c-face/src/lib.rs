@@ -1,4 +1,4 @@
-//! What libraries for programs in C share: a failure is an errno for the program and a sentence for the person who runs it.
+//! Shared code of the libraries for programs in C: a failure is an errno for the program and a sentence for its user.
 #![deny(missing_docs)]
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a capture file: always which file, where in it, and what to do.
+//! Errors of capture files: each names the file, the place in it, and a remedy.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! What both directions share: the formats, their magic numbers and the bounds on lengths.
+//! The formats, their magic numbers and the bounds on lengths, for reader and writer.
 
 use std::fmt;
 use std::path::Path;

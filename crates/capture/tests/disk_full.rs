@@ -1,4 +1,4 @@
-//! A disk that fills up costs the frames that did not fit, and none of those that did.
+//! A full disk loses only frames that did not fit.
 #![allow(clippy::unwrap_used, dead_code)]
 
 mod in_memory;

@@ -1,4 +1,5 @@
-//! What is written is read again: by ourselves, and by and from an implementation that is not ours.
+//! Written captures are read again, by Ringroad's reader and by another implementation; captures of the latter are read
+//! too.
 #![allow(clippy::unwrap_used, dead_code)]
 
 mod in_memory;

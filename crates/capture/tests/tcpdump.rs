@@ -1,4 +1,4 @@
-//! tcpdump reads what we write, and we read what it writes.
+//! tcpdump reads Ringroad's captures, and Ringroad reads tcpdump's.
 #![allow(clippy::unwrap_used, dead_code)]
 
 mod in_memory;

@@ -1,4 +1,4 @@
-//! What can go wrong at a program's end of a control connection.
+//! Errors at a program's end of a control connection.
 
 use std::io;
 use std::path::PathBuf;

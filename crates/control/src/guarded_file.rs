@@ -1,6 +1,7 @@
 //! Files that a privileged process opens by a path which an administrator gave, perhaps in a folder where others may write.
 //!
-//! Nobody else chooses what is opened, and opening never waits: no link is followed, and pipes and files of other users are refused.
+//! No other user can choose the file, and opening never waits: no link is followed, and pipes and files of other users
+//! are refused.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,12 +9,12 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What a file is opened for.
+/// The purpose of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To read it. It may be another user's: who names the file wants what is in it.
+    /// To read it. It may be another user's file, because the administrator named it for its content.
     Read,
-    /// To write behind what is in it; others may read it as far as the mode says.
+    /// To append to it; others may read it as far as the mode says.
     Append(u32),
     /// To write it anew, for this user's eyes only.
     Replace,
@@ -29,7 +30,7 @@ pub enum GuardedFileError {
     /// A folder, a pipe or a socket.
     #[error("it is no file; name another")]
     NotAFile,
-    /// Another user could read what is written, or has chosen what is overwritten.
+    /// Another user could read the written bytes, or has chosen the file that would be overwritten.
     #[error("it belongs to user {0}; remove it or name another")]
     OtherUser(u32),
     /// It has a second name, which another user may have given it.

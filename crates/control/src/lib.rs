@@ -1,4 +1,4 @@
-//! What client library, CLI and the daemon `ringroadd` say to each other over a UNIX stream socket.
+//! The protocol between the client library or CLI and the daemon `ringroadd`, over a UNIX stream socket.
 //!
 //! # On the wire
 //!
@@ -14,10 +14,10 @@
 //! length over the limit or a descriptor is answered and the connection ends. The client bounds replies too
 //! ([`codec::MAX_REPLY_BYTES`], [`fd_passing::MAX_DESCRIPTORS`]) and gives up after a timeout.
 //!
-//! - [`message`], [`report`]: what is said; [`codec`]: bytes to messages and back.
+//! - [`message`], [`report`]: the messages; [`codec`]: bytes to messages and back.
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, who is there, and where the socket is; [`printable`]: text of strangers.
-//! - [`listening_socket`]: a socket's file, for whoever serves one; [`guarded_file`]: files at paths where others may write.
+//! - [`listening_socket`]: a server's socket file; [`guarded_file`]: files at paths where others may write.
 
 #![deny(missing_docs)]
 pub mod codec;

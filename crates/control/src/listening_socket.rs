@@ -1,8 +1,8 @@
-//! The listening end of a UNIX socket: a file with exactly the permissions that were asked for, and never somebody else's.
+//! The listening end of a UNIX socket: a file with exactly the given permissions, and never another user's.
 //!
-//! Who may connect is who may write to the file. No link is followed to it, and of what is at its path only a socket is removed
-//! that this user left there and nobody serves. Whoever may write to the file's folder can still put a socket of his own in its
-//! place, as with any path.
+//! Every user who may write to the file may connect. No link is followed to it. Of the files at its path only an
+//! unserved socket of this user is removed. A user who may write to the file's folder can still put another socket in
+//! its place, as with any path.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -53,7 +53,7 @@ pub enum ListenError {
     /// The kernel refused.
     #[error("{step} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// The path.
         path: PathBuf,
@@ -116,8 +116,8 @@ impl Drop for BoundSocket {
 pub struct ListeningSocket(BoundSocket);
 
 impl ListeningSocket {
-    /// Listens at `path`. A socket file that this user left there and nobody serves any more is replaced; anything else
-    /// stays as it is. `mode` are the permissions of the file, whatever the process's mask takes from new files.
+    /// Listens at `path`. An unserved socket file of this user is replaced; any other file stays as it is. `mode` are
+    /// the permissions of the file, independent of the process's umask.
     ///
     /// # Errors
     /// [`ListenError`].

@@ -16,7 +16,7 @@ use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// What a program asks of the daemon.
+/// A program's request to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -71,7 +71,7 @@ pub enum Request {
     MacTable {
         /// Name of the switch, such as `vale0`.
         switch: String,
-        /// Last address of an earlier answer, to be told of those behind it; `None` begins with the first.
+        /// Last address of an earlier reply; this reply lists the addresses behind it. `None` begins with the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
     },
@@ -82,7 +82,7 @@ pub enum Request {
     Netmap {
         /// The device that it is about; requests about ports need none.
         device: Option<Badge>,
-        /// What is asked.
+        /// The request.
         request: NetmapRequest,
     },
     /// Reads the configuration file again. Answered by [`Reply::Done`].
@@ -91,7 +91,7 @@ pub enum Request {
     Stop,
 }
 
-/// What a program wishes a port to be. `None` leaves the choice to the daemon.
+/// A program's wishes for a port. `None` leaves the choice to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortWish {
@@ -141,7 +141,7 @@ impl Default for PortWish {
     }
 }
 
-/// What the daemon answers.
+/// The daemon's reply.
 // `OpenedPort` makes it large; there is one reply at a time, and none on a hot path.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,7 +165,7 @@ pub enum Reply {
     },
     /// The port is open; its descriptors come with the frame.
     Opened(OpenedPort),
-    /// What was asked for is done.
+    /// The daemon has carried out the request.
     Done,
     /// The ports are attached.
     Attached(Vec<AttachedPort>),
@@ -270,7 +270,7 @@ pub struct ErrorReply {
     pub kind: ErrorKind,
     /// Cause, for people: what failed, and on what.
     pub message: String,
-    /// What the user can do about it; empty where there is nothing.
+    /// A remedy for the user; empty if there is none.
     pub advice: String,
 }
 

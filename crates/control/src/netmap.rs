@@ -1,4 +1,4 @@
-//! What a netmap program's requests become on their way to the daemon.
+//! A netmap program's requests to the daemon, and the replies.
 //!
 //! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its descriptor. It
 //! carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and then lies still: the daemon leaves a *badge*
@@ -18,12 +18,12 @@ const BADGE_MAGIC: [u8; 8] = *b"rr-netmp";
 /// Size of a badge on the wire, bytes.
 pub const BADGE_BYTES: usize = 32;
 
-/// Names a device to the daemon, and proves that whoever shows it holds the descriptor.
+/// Names a device to the daemon, and proves that the sender holds the descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Badge {
     /// Number of the device; never used twice by one daemon.
     pub device: u64,
-    /// What nobody can guess.
+    /// A secret that no other program can guess.
     pub secret: [u64; 2],
 }
 
@@ -156,11 +156,13 @@ pub struct Register {
 pub enum NetmapRequest {
     /// Binds the device. Answered by [`NetmapReply::Bound`].
     Register(Register),
-    /// What the device is bound to, for a process that did not bind it. Answered by [`NetmapReply::Bound`]; ENXIO where it is not bound.
+    /// Requests the device's binding, for a process that did not make it. Answered by [`NetmapReply::Bound`]; ENXIO
+    /// where it is not bound.
     Binding,
     /// Waits until what was closed before is taken back. Answered by [`NetmapReply::Done`].
     Settle,
-    /// The monitors of the device's port, for whoever has to fill them. Answered by [`NetmapReply::Monitors`].
+    /// Requests the monitors of the device's port, for a process that has to fill them. Answered by
+    /// [`NetmapReply::Monitors`].
     Monitors,
     /// PORT_INFO_GET. Answered by [`NetmapReply::PortInfo`].
     PortInfo {
@@ -260,7 +262,7 @@ pub enum RingService {
     },
     /// An rx ring that monitored ports fill.
     Monitor,
-    /// Nobody: a null port's ring, or a monitor's tx ring.
+    /// No other side: a null port's ring, or a monitor's tx ring.
     Nobody {
         /// Whether a sync is an error (a monitor's tx ring).
         fails: bool,
@@ -286,8 +288,8 @@ pub struct BoundRing {
     pub host: bool,
 }
 
-/// What a device is bound to. The descriptors with it: the region's memfd, then `event_pairs` times `kick` (written to wake the other side) and
-/// `notify` (waited on).
+/// A device's binding. The descriptors with it: the region's memfd, then `event_pairs` times `kick` (written to wake
+/// the other side) and `notify` (waited on).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// Full name of the port.
@@ -332,7 +334,7 @@ pub struct MonitorRing {
     pub sent: bool,
 }
 
-/// What the daemon answers to a [`NetmapRequest`].
+/// The daemon's reply to a [`NetmapRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -365,13 +367,13 @@ pub enum NetmapReply {
     HeaderBytes(u32),
     /// The pools of a region.
     Pools(Pools),
-    /// What was asked for is done.
+    /// The daemon has carried out the request.
     Done,
     /// The request failed and changed nothing.
     Failed {
         /// Errno value.
         errno: i32,
-        /// What was wrong, for people.
+        /// The fault, in words for the user.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a control connection.
+//! The user and process at the other end of a control connection.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +33,7 @@ impl PeerCredentials {
     }
 }
 
-/// The process that connected, whatever becomes of its number.
+/// The process that connected, also after its number is reused.
 ///
 /// The kernel keeps it with the socket and gives it when asked (`SO_PEERPIDFD`, Linux 6.5). Before, it has to be found by its number,
 /// and that at once, before the number can be another's.

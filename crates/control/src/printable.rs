@@ -1,9 +1,7 @@
-//! Text of strangers, made fit for terminals and logs.
+//! Makes foreign text fit for terminals and logs.
 
-/// `text` in at most `max_chars` characters, without any that moves a cursor, ends a line, or changes the order or the sight of what stands
-/// around it.
-///
-/// What is replaced becomes U+FFFD; what is cut off becomes an ellipsis.
+/// `text` in at most `max_chars` characters, without any that moves a cursor, ends a line, or changes the order or the
+/// sight of what stands around it. Each replaced character becomes U+FFFD; an ellipsis marks the cut.
 #[must_use]
 pub fn printable(text: &str, max_chars: usize) -> String {
     let mut shown: String = text

@@ -1,5 +1,5 @@
-//! What the daemon tells about itself and its ports: the replies to `Status`, `List` and `MacTable`, and what the
-//! CLI prints with `--json`, field by field.
+//! The daemon's reports about itself and its ports: the replies to `Status`, `List` and `MacTable`, and what the CLI
+//! prints with `--json`, field by field.
 //!
 //! Counters run from the making of the thing counted and never go back. `received` are frames that the datapath took
 //! from the port, `delivered` those that it put into the port.
@@ -143,7 +143,7 @@ pub struct PortReport {
     pub buffer_bytes: u32,
     /// What went through it.
     pub counters: CounterReport,
-    /// Why it stands still, if it does.
+    /// Why the port is stopped, if it is.
     pub error: Option<String>,
     /// What people should know of it, such as why a better mechanism was not to be had.
     #[serde(default)]
@@ -163,7 +163,7 @@ pub struct PeerReport {
     pub connected: bool,
     /// Connections that there were, the present one included.
     pub connections: u64,
-    /// What was agreed with the one connected, in words for people; empty while nothing was.
+    /// Features negotiated with the connected peer, in words for the user; empty without a peer.
     pub agreed: String,
     /// Queues that the peer uses now.
     pub active_queues: u16,

@@ -50,7 +50,7 @@ pub enum CloseCause {
     Socket(#[from] io::Error),
 }
 
-/// A frame, or what is left of it, that waits for the peer to read.
+/// The unsent part of a frame that waits for the peer to read.
 #[derive(Debug)]
 struct QueuedFrame {
     bytes: Vec<u8>,
@@ -173,7 +173,7 @@ impl ServerConnection {
         }
     }
 
-    /// Closes at once: what is queued is lost.
+    /// Closes at once: queued replies are lost.
     fn close(&mut self, cause: CloseCause) {
         self.closed = true;
         self.ending = Some(cause);
@@ -203,7 +203,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends bytes that are no frame, behind what is queued.
+    /// Sends bytes that are no frame, behind the queued replies.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         if !self.closed {
             self.send_frame(bytes.to_vec(), &[]);

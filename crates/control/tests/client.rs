@@ -1,4 +1,4 @@
-//! A program's end against daemons good and bad, each a thread behind a socket of its own.
+//! A program's end against daemons good and bad, each a thread behind its own socket.
 #![allow(clippy::unwrap_used)]
 
 mod opened;

@@ -1,4 +1,4 @@
-//! Every message survives its way through a frame, and its JSON is what the documentation says.
+//! Every message survives its way through a frame, and its JSON follows the documentation.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

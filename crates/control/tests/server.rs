@@ -1,4 +1,4 @@
-//! The daemon's end against peers that do as they please. Everything runs in one thread: nothing here may block.
+//! The daemon's end against misbehaving peers. Everything runs in one thread: nothing here may block.
 #![allow(clippy::unwrap_used)]
 
 mod opened;

@@ -1,4 +1,4 @@
-//! Arrays of buffers as scripts hold them, and what the next send is to do to their frames.
+//! Arrays of buffers as scripts hold them, and the tasks of the next send on their frames.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

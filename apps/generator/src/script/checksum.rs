@@ -1,4 +1,4 @@
-//! Checksums and signatures of frames that a script has built: what a network card's offloads do.
+//! Checksums and signatures of frames that a script has built, in place of a network card's offloads.
 
 use ringroad_traffic::signature::{SignatureForm, Signer, SignerError};
 

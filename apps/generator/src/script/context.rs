@@ -1,4 +1,4 @@
-//! What belongs to one task's Lua state, for the functions that it calls.
+//! Data of one task's Lua state, for the functions that it calls.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What went wrong in a script, in words for its author.
+//! Errors of a script, in words for its author.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The meter of an rx queue: what became of signed frames, of all that the script receives there.
+//! The meter of an rx queue: it counts the signed frames among all frames that the script receives there.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a script's run came to.
+//! The results of a script's run.
 
 use ringroad_traffic::meter::MeterSummary;
 use ringroad_traffic::pacing::{DepartureErrorReport, OfferedLoad};

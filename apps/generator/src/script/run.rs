@@ -1,4 +1,4 @@
-//! What the tasks of a script share: its end, its ports, its output, its first error.
+//! Shared state of a script's tasks: the end of the run, its ports, its output, its first error.
 
 use std::collections::HashMap;
 use std::io;

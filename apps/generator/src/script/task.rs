@@ -1,4 +1,4 @@
-//! Tasks: functions of the script, each in a thread and a Lua state of its own.
+//! Tasks: functions of the script, each in its own thread and Lua state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a header field holds from frame to frame: the model's patterns.
+//! The model's patterns: a header field's value from frame to frame.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The headers of the model and their fields: what each may hold, and what a stream definition calls it.
+//! The headers of the model and their fields: each field's allowed values and its name in a stream definition.
 
 use crate::config::pattern::Kind;
 
