@@ -19,8 +19,8 @@ use crate::failure::Failure;
 /// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), eth0 (a network interface),
 /// eth0^ (its host stack), or by a scheme, as in memif:SOCKET: `ringroad kinds` shows all. Commands that need the daemon start it.
 ///
-/// Exit status: 0 done, 1 failed, 2 used wrongly; that of the program with run, container and vm exec. With --json a failure is an object {"error", "advice"} on standard
-/// error.
+/// Exit status: 0 done, 1 failed, 2 wrong usage; the program's own status with run, container and vm exec. With --json
+/// a failure is an object {"error", "advice"} on standard error.
 #[derive(Debug, Parser)]
 #[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -80,13 +80,13 @@ pub(crate) enum Command {
     Link(link::Link),
     /// Take namespaces off the switch that `ringroad link` joined
     Unlink(unlink::Unlink),
-    /// Start a small virtual machine on the switch, and deal with those that run
+    /// Start a small virtual machine on the switch, or manage running ones
     Vm(Box<vm::Vm>),
-    /// Run a command in a network namespace of its own on the switch
+    /// Run a command in its own network namespace on the switch
     Container(container::Container),
     /// Run DPDK's testpmd on ports of the switch
     Testpmd(testpmd::Testpmd),
-    /// Look at an SZE2 capture card in software, and set it
+    /// Show or set an SZE2 capture card in software
     Sze2(sze2::Sze2),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
@@ -112,13 +112,13 @@ pub(crate) enum Command {
     Otg(otg::Otg),
     /// Watch the ports' rates and drops
     Top(top::Top),
-    /// Examine what this machine offers, and say what to do about it
+    /// Check what this machine offers, and advise
     Doctor(doctor::Doctor),
     /// Send a real capture through a switch and compare what arrives
     Demo(demo::Demo),
     /// Measure Ringroad beside its peers
     Bench(bench::Bench),
-    /// Be one of the bench's programs
+    /// Run one of the bench's programs
     #[command(hide = true)]
     BenchWorker(bench::BenchWorker),
     /// Print a completion script for a shell
@@ -129,7 +129,7 @@ pub(crate) enum Command {
     Man(man::Man),
 }
 
-/// Sizes of the ports that a command opens; what a port's name says (`vale0:a@slots=256`) goes before them.
+/// Sizes of the ports that a command opens; options in a port's name (`vale0:a@slots=256`) win over them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Port")]
 pub(crate) struct PortSizes {
@@ -145,7 +145,7 @@ pub(crate) struct PortSizes {
     /// Network namespace of the interface: a name, or a process in it [default: the command's own]
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) netns: Option<String>,
-    /// Replace an XDP program that somebody else attached to the interface
+    /// Replace another program's XDP program on the interface
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -168,7 +168,7 @@ impl PortSizes {
         }
     }
 
-    /// The name of `device` with what is asked of devices alone.
+    /// The name of `device` with the options of devices.
     pub(crate) fn device(&self, device: &str) -> String {
         // The daemon runs in another folder.
         let device = match std::env::current_dir() {
@@ -184,7 +184,7 @@ impl PortSizes {
         format!("{device}{separator}{}", options.join(","))
     }
 
-    /// Whether something is asked that only devices understand.
+    /// Whether an option is given that only devices understand.
     pub(crate) fn names_a_device(&self) -> bool {
         self.netns.is_some() || self.force
     }
@@ -200,17 +200,17 @@ impl PortSizes {
     }
 }
 
-/// When a traffic command ends, what it tells meanwhile, and where it runs.
+/// The end of a traffic command, its progress reports, and its processors.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct RunLimits {
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Print rates every S seconds, also where standard error is no terminal; with --json as objects {"interval": ...}
+    /// Print rates every S seconds, also if standard error is no terminal; with --json as objects {"interval": ...}
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
-    /// CPU to run on; for two threads two, as 0,1
+    /// CPU to run on; two for two threads, such as 0,1
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(crate) cpu: Vec<usize>,
     /// Go on when the daemon ends and comes back: wait for it and open the ports again; frames in the rings are lost
@@ -218,7 +218,7 @@ pub(crate) struct RunLimits {
     pub(crate) reconnect: bool,
 }
 
-/// A span of time as people write it: seconds, whole or not, above 0.
+/// A duration in seconds, whole or not, above 0.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok().filter(|seconds| *seconds > 0.0);
     number
@@ -226,7 +226,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds above 0, like 10 or 0.5".to_owned())
 }
 
-/// A span of time that may be none, s.
+/// A duration in seconds that may be 0.
 pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
     number
@@ -234,7 +234,7 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "give seconds from 0 to 86400, like 2 or 0.5".to_owned())
 }
 
-/// A count as people write it: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
+/// A count in one of these forms: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     let (number, factor) = match plain.char_indices().next_back() {

@@ -85,7 +85,7 @@ struct Done<'a> {
     name: Option<&'a str>,
 }
 
-/// Asks a daemon for something to be done, and tells that it is.
+/// Sends a request to the daemon, and reports that it is done.
 fn ask(
     global: &Global,
     output: &Output,

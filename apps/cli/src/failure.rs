@@ -1,4 +1,4 @@
-//! What a command that failed tells its user: what happened, and what to do.
+//! The message of a failed command: the fault, and advice.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ pub(crate) struct Failure {
     /// What happened, and where.
     #[serde(rename = "error")]
     pub(crate) message: String,
-    /// What the user can do; empty where there is nothing.
+    /// Advice for the user; empty if there is none.
     pub(crate) advice: String,
     #[serde(skip)]
     kind: Kind,
@@ -30,7 +30,7 @@ enum Kind {
     BrokenPipe,
     NotFound,
     NotExecutable,
-    /// The status of a program that was run; it has said itself what there is to say.
+    /// The exit status of a program that was run, which has reported its failure itself.
     Program(u8),
 }
 

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::port_wait::{Demand, Idleness, wait_for_either};
 use crate::run::Run;
 
-/// What went one way.
+/// Counts of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DirectionCounts {
     /// Frames moved.

@@ -15,7 +15,7 @@ use ringroad_traffic::mac_address::MacAddress;
 use crate::arguments::count;
 use crate::failure::Failure;
 
-/// What the frames say.
+/// Arguments that describe the frames.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Frames")]
 pub(crate) struct FrameOptions {
@@ -50,7 +50,7 @@ pub(crate) struct FrameOptions {
     /// Put all of that into a VXLAN tunnel with this network identifier
     #[arg(long, value_name = "VNI")]
     vxlan: Option<u32>,
-    /// Flows, told apart by their source port, and by their source IP address where there are not ports enough
+    /// Flows, by different source ports, and different source IP addresses once ports run out
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     flows: u64,
     /// Let flows have source Ethernet addresses of their own too
@@ -74,7 +74,7 @@ pub(crate) struct FrameOptions {
     streams: Option<PathBuf>,
 }
 
-/// What stands above IP.
+/// The protocol above IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Protocol {
     Udp,
@@ -192,7 +192,7 @@ fn in_file(file: &Path, error: &str) -> Failure {
     )
 }
 
-/// A stream as one writes it on a command line: what a table in a file would hold, with or without braces.
+/// A stream on the command line: the content of its TOML table, with or without braces.
 fn inline(text: &str) -> Result<StreamDefinition, Failure> {
     let braced = text.trim().starts_with('{');
     let text = if braced { format!("stream = [{text}]") } else { format!("stream = [{{{text}}}]") };

@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// A message of a user's program, on standard error whatever else is said there.
+    /// A message of a user's program, always on standard error.
     pub(crate) fn remark(&self, text: &str) {
         // As above.
         let _ = writeln!(io::stderr(), "{text}");
@@ -98,7 +98,7 @@ impl Output {
     }
 }
 
-/// The lines of a text that may quote a stranger, without what acts on a terminal.
+/// The lines of a text that may quote foreign text, without control characters.
 fn plain_lines(text: &str) -> String {
     text.split('\n').map(|line| printable(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }

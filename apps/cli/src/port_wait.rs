@@ -36,7 +36,7 @@ impl Idleness {
     }
 }
 
-/// What is worth waking up for at a port.
+/// The events at a port that end a wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) rx: bool,
@@ -54,7 +54,7 @@ impl Demand {
     }
 }
 
-/// Sleeps until either port has what is demanded of it, at most `limit`. A signal ends it too.
+/// Sleeps until either port has its event, at most for `limit`. A signal ends the sleep too.
 pub(crate) fn wait_for_either(
     ports: [&mut Port; 2],
     demands: [Demand; 2],

@@ -28,7 +28,7 @@ pub(crate) struct ReceiveLimits {
     pub(crate) idle_exit: Option<Duration>,
 }
 
-/// What is done with each frame besides counting it.
+/// The work on each frame besides counting.
 #[derive(Debug, Default)]
 pub(crate) struct FrameUse {
     pub(crate) check: Option<Check>,
@@ -63,7 +63,7 @@ impl Check {
     }
 }
 
-/// What was received.
+/// Counts of received frames.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct ReceiveSummary {
     /// Port received from.
@@ -79,15 +79,15 @@ pub(crate) struct ReceiveSummary {
     /// How often the port got over its daemon's end.
     #[serde(skip_serializing_if = "Reconnections::is_none")]
     pub(crate) reconnections: Reconnections,
-    /// What became of test frames, where checked.
+    /// The measurement of test frames, if they are checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_frames: Option<MeterSummary>,
-    /// What the capture file holds.
+    /// Content of the capture file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capture: Option<CaptureCounts>,
 }
 
-/// What a capture file holds.
+/// Content of a capture file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CaptureCounts {
     /// Path of the file.
@@ -118,8 +118,8 @@ impl Receiver {
         Self { frames: 0, bytes: 0, usage, gathered: Vec::new() }
     }
 
-    /// Receives until a limit, the end of the run, or a failure. The summary tells what came in either case; the
-    /// capture in it is left to the caller, who names the file.
+    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; the capture
+    /// in it is left to the caller, who names the file.
     pub(crate) fn receive(
         &mut self,
         port: &mut Port,
@@ -199,7 +199,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Sleeps until frames come. What was captured is on its way to the disk before.
+    /// Sleeps until frames come. Before it sleeps it writes captured frames out.
     fn rest(&mut self, port: &mut Port, limit: Duration) -> Result<(), Failure> {
         if let Some(capture) = &mut self.usage.capture {
             capture.flush()?;

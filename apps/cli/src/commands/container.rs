@@ -22,14 +22,13 @@ use crate::commands::link::{Outside, outside};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// An interface that does not carry frames after this long never will.
+/// Time after which an interface without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Run a command in a network namespace of its own on the switch
-///
-/// The namespace is called like the container, and has an interface that is the port of the switch: a TAP that the daemon makes in it, or one end
-/// of a veth pair whose other end the daemon serves by AF_XDP. All of it goes when the command ends. With --netns an existing namespace gets the
-/// interface, such as that of a docker container: --netns PID. Needs root, of the daemon too. See docs/guests.md.
+/// Run a command in its own network namespace on the switch The namespace has the container's name, and its interface
+/// is the port of the switch: a TAP that the daemon makes in it, or one end of a veth pair whose other end the daemon
+/// serves by AF_XDP. Namespace, interface and port go when the command ends. With --netns an existing namespace gets
+/// the interface, such as that of a docker container: --netns PID. Command and daemon need root. See docs/guests.md.
 ///
 /// Exit status: that of the command.
 #[derive(Debug, Args)]
@@ -40,7 +39,7 @@ pub(crate) struct Container {
     /// Port of a switch that the interface becomes
     #[arg(long, value_name = "PORT")]
     port: String,
-    /// What the interface is
+    /// Kind of the interface
     #[arg(long, value_name = "HOW", default_value = "tap")]
     via: Via,
     /// Address of the interface
@@ -52,10 +51,10 @@ pub(crate) struct Container {
     /// Name of the interface [default: eth0, with --netns rr0]
     #[arg(long = "name", value_name = "IFACE")]
     interface: Option<String>,
-    /// Use this namespace, and leave it: a name from ip netns list, or a process in it
+    /// Use this existing namespace and do not remove it: a name from ip netns list, or a process in it
     #[arg(long, value_name = "NAME|PID")]
     netns: Option<String>,
-    /// Leave namespace, interface and port as they are at the end
+    /// Keep namespace, interface and port at the end
     #[arg(long)]
     keep: bool,
     /// The command [default: $SHELL]
@@ -152,7 +151,7 @@ impl Container {
         Ok(namespace)
     }
 
-    /// The daemon makes the interface where it is to be.
+    /// The daemon makes the interface in its namespace.
     fn join_by_tap(
         &self,
         guest: &mut Guest,

@@ -207,7 +207,7 @@ fn own_command(global: &Global) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// A program at a port of its own, in a process of its own.
+/// A program in its own process, at its own port.
 struct StationProgram {
     child: Child,
     input: ChildStdin,
@@ -236,7 +236,7 @@ impl StationProgram {
         Ok(Self { child, input, lines, record })
     }
 
-    /// Tells the program to take what is there and end; gives its recording.
+    /// Has the program receive the remaining frames and end; returns its recording.
     fn finish(mut self) -> Result<PathBuf, Failure> {
         let _ = self.input.write_all(b"finish\n");
         drop(self.input);

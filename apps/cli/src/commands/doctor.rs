@@ -1,4 +1,4 @@
-//! `ringroad doctor`: what this machine offers, and what to do about it. One module per area of checks.
+//! `ringroad doctor`: checks of this machine, with advice. One module per area of checks.
 
 mod interfaces;
 mod machine;
@@ -11,7 +11,7 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Examine what this machine offers, and say what to do about it
+/// Check what this machine offers, and advise
 ///
 /// "fail" stops Ringroad from working here and makes the exit status 1; "warn" costs speed or a feature.
 #[derive(Debug, Args)]
@@ -31,9 +31,9 @@ enum Verdict {
 struct Check {
     check: &'static str,
     verdict: Verdict,
-    /// What was found.
+    /// The finding.
     finding: String,
-    /// What to do; empty where nothing is to be done.
+    /// Advice; empty if there is nothing to do.
     advice: String,
 }
 

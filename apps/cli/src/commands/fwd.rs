@@ -28,7 +28,7 @@ pub(crate) struct Fwd {
     /// Second port
     #[arg(value_name = "B", value_parser = PortArgument, hide_possible_values = true)]
     second: String,
-    /// What to do with frames, in testpmd's words
+    /// Forwarding mode, by testpmd's names
     #[arg(long, value_enum, default_value_t = Mode::Io)]
     mode: Mode,
     /// Work with two threads, one at each port
@@ -52,7 +52,7 @@ pub(crate) struct Fwd {
     limits: RunLimits,
 }
 
-/// What is done with frames.
+/// A forwarding mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
@@ -66,7 +66,7 @@ enum Mode {
     Txonly,
 }
 
-/// What one direction did: for rxonly and txonly what came from or went to the first port of it.
+/// Counts of one direction: for rxonly and txonly the frames received or sent at its first port.
 #[derive(Debug, Serialize)]
 struct DirectionReport {
     from: String,

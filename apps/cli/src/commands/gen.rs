@@ -29,15 +29,12 @@ const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
 /// How long the last frames may take to arrive, s, where nothing else is said.
 const DRAIN_S: f64 = 0.5;
 
-/// Send frames at full speed or at a given rate, and measure what arrives
-///
-/// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and a checksum of its own.
-/// With --to this program receives too, and tells loss, duplicates, reordering, damage, latency and jitter; a receiver of
-/// its own is `ringroad recv --check`.
-///
-/// A frame size counts the 4 bytes of FCS, as standards do, although ports of memory carry none: a frame of 64 bytes
-/// takes 60 in its slot. Rates in bit/s count L1 bits, as line rate does: frame with FCS, preamble and gap, 84 bytes
-/// for a frame of 64; say L2 for frames with FCS alone.
+/// Send frames at full speed or at a given rate, and measure what arrives Frames carry right checksums and, in their
+/// last bytes, a signature: stream, number, time, and the signature's checksum. With --to this program receives too,
+/// and reports loss, duplicates, reordering, damage, latency and jitter; `ringroad recv --check` is a separate
+/// receiver. A frame size counts the 4 bytes of FCS, as standards do, although ports of memory carry none: a frame of
+/// 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate does: frame with FCS, preamble and gap, 84
+/// bytes for a frame of 64; say L2 for frames with FCS alone.
 #[derive(Debug, Args)]
 pub(crate) struct Gen {
     /// Port to send from
@@ -49,7 +46,7 @@ pub(crate) struct Gen {
     /// Send from each port of --to back to PORT too, with the addresses exchanged
     #[arg(long, requires = "to")]
     bidirectional: bool,
-    /// Do what this TOML file says: any number of ports and loads; `ringroad gen --show-plan` writes one
+    /// Run the plan in this TOML file: any number of ports and loads; `ringroad gen --show-plan` writes one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "to", "bidirectional", "show_plan"])]
     plan: Option<PathBuf>,
     /// Print the plan that the arguments make, as TOML, and send nothing
@@ -58,13 +55,13 @@ pub(crate) struct Gen {
     /// Offered rate of each direction: max, 1Mpps, 10Gbit, 1GbitL2, 50%@10G
     #[arg(long, default_value = "max", help_heading = "Load")]
     rate: RateSpec,
-    /// How frames lie in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
+    /// Shape of the load in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
     #[arg(long, default_value = "constant", help_heading = "Load")]
     shape: LoadShape,
-    /// End after so many frames, such as 1000000 or 1M
+    /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Load")]
     count: Option<u64>,
-    /// What a sender that was held up may catch up, frames; the rest is skipped
+    /// Most frames that a late sender catches up; the rest is skipped
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
     catch_up: u32,
     /// How long the last frames may take to arrive, s
@@ -112,7 +109,7 @@ impl Gen {
         told.and(ended.map_err(Failure::from))
     }
 
-    /// Waits until all is sent, telling what happens meanwhile.
+    /// Waits until all frames are sent, and reports progress meanwhile.
     fn watch(&self, session: &mut Session, stop: &StopFlag, output: &Output) -> Result<(), Failure> {
         let mut live = (self.limits.interval.is_none() && output.is_watched()).then(LiveTable::default);
         let as_ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,5 @@
-//! What guests of all kinds have in common: ports that come and go with them, records for whoever comes next, a process to wait for.
+//! Shared code for guests of all kinds: ports that come and go with them, records for later commands, a process to wait
+//! for.
 
 pub(super) mod addresses;
 pub(super) mod foreground;
@@ -18,7 +19,7 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// A guest in the making, or running in the foreground. What was made for it goes when it is dropped.
+/// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources.
 #[derive(Debug)]
 pub(super) struct Guest {
     registry: Registry,
@@ -30,7 +31,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Takes the name for a guest that ends with this process, once what killed guests left behind is gone. Starts the daemon where none runs.
+    /// Takes the name for a guest that ends with this process, after removing the remains of killed guests. Starts the
+    /// daemon if none runs.
     pub(super) fn claim(
         global: &Global,
         output: &Output,
@@ -58,7 +60,7 @@ impl Guest {
         Ok(Self { registry, name: name.to_owned(), record, folder, daemon, handed_over: false })
     }
 
-    /// Its own folder, for sockets among other things.
+    /// The guest's folder, for sockets and other files.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -88,25 +90,25 @@ impl Guest {
         Ok(attached)
     }
 
-    /// Adds to what has to go with it, or is told of it.
+    /// Changes the guest's record: resources to remove with the guest, and facts for listings.
     pub(super) fn note(&mut self, change: impl FnOnce(&mut GuestRecord)) -> Result<(), Failure> {
         change(&mut self.record);
         Ok(self.registry.write(&self.name, &self.record)?)
     }
 
-    /// Removes all that was made for it.
+    /// Removes the guest's ports and other resources.
     pub(super) fn end(mut self) -> Result<(), Failure> {
         self.handed_over = true;
         release(&self.registry, &self.name, &self.record)
     }
 
-    /// Leaves all in place: whoever ends the guest removes it.
+    /// Leaves all in place: the command that ends the guest removes it.
     pub(super) fn hand_over(mut self) -> GuestRecord {
         self.handed_over = true;
         self.record.clone()
     }
 
-    /// Forgets it, and leaves what was made to its user.
+    /// Removes the record, and leaves the guest's resources to its user.
     pub(super) fn keep(mut self) -> Result<GuestRecord, Failure> {
         self.handed_over = true;
         self.registry.remove(&self.name)?;
@@ -123,7 +125,7 @@ impl Drop for Guest {
     }
 }
 
-/// Removes what was made for guests that were killed.
+/// Removes the remains of killed guests.
 pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Output) {
     for (name, record) in registry.guests() {
         if record.process.is_running() {
@@ -138,7 +140,7 @@ pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Ou
     }
 }
 
-/// Removes what was made for a guest. What is gone already is no failure.
+/// Removes a guest's resources. A missing one is no failure.
 pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
     if !record.ports.is_empty() {
         match Connection::connect(&record.daemon_socket) {

@@ -12,12 +12,12 @@ use crate::output::table::Columns;
 /// Show the kinds of port, or all about one of them
 #[derive(Debug, Args)]
 pub(crate) struct Kinds {
-    /// The kind: what stands before the colon of its names, or "interface" or "host"
+    /// The kind: the scheme before the colon of its names, or "interface" or "host"
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(kinds().map(name_of)))]
     kind: Option<String>,
 }
 
-/// What people call the kind on this command line.
+/// The kind's name on this command line.
 fn name_of(kind: &PortKind) -> &'static str {
     match kind.spelling {
         Spelling::Scheme(scheme) => scheme,

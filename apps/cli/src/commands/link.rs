@@ -20,17 +20,17 @@ use crate::output::Output;
 use crate::output::table::Columns;
 use crate::run::StopFlag;
 
-/// How the interface inside a namespace is called unless asked otherwise.
+/// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
 
-/// A link that does not carry frames after this long never will.
+/// Time after which a link without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
 ///
-/// Each namespace gets an interface with an address, one end of a veth pair whose other end becomes a port of the switch. A namespace
-/// is given by its name (ip netns list) or by a process in it; 1 is the machine's own. `ringroad unlink` takes it all back.
-/// Needs root. The daemon is started where none runs.
+/// Each namespace gets an interface with an address, one end of a veth pair whose other end becomes a port of the
+/// switch. A namespace is given by its name (ip netns list) or by a process in it; 1 is the machine's own. `ringroad
+/// unlink` undoes all of it. Needs root. The command starts the daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The namespaces: names, or processes in them
@@ -65,7 +65,7 @@ struct LinkedNamespace {
 struct Linked {
     switch: String,
     links: Vec<LinkedNamespace>,
-    /// A command that shows that it works.
+    /// A command that tests the link.
     next: Option<String>,
 }
 
@@ -211,7 +211,7 @@ pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure>
     }
 }
 
-/// Removes what was made before `failure`, and adds to it what could not be removed.
+/// Undoes the steps before `failure`, and adds to it the steps that could not be undone.
 fn undo(
     daemon: &mut Connection,
     outside: &Namespace,

@@ -14,13 +14,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::session_arguments::SessionArguments;
 
-/// Serve the Open Traffic Generator model, for clients such as snappi
-///
-/// Clients configure ports and flows, start and stop them and read their metrics; see docs/otg.md for what of the model
-/// is supported. A port's location is its name here, such as vale0:a or veth0. By default the server speaks HTTPS with a
-/// certificate made at the start, which clients cannot verify (snappi: verify=False), and asks them for a token made at
-/// the start, which is printed, and which snappi takes in its location: https://otg:TOKEN@127.0.0.1:8443. Ports of
-/// switches, pipes and null ports can be opened by clients; --allow-location allows more.
+/// Serve the Open Traffic Generator model, for clients such as snappi Clients configure ports and flows, start and stop
+/// them and read their metrics; docs/otg.md lists the supported parts of the model. A port's location is its Ringroad
+/// name, such as vale0:a or veth0. By default the server speaks HTTPS with a certificate made at the start, which
+/// clients cannot verify (snappi: verify=False). It also makes a token, prints it, and requires it from clients; snappi
+/// takes it in its location: https://otg:TOKEN@127.0.0.1:8443. Clients can open ports of switches, pipes and null
+/// ports; --allow-location allows more.
 #[derive(Debug, Args)]
 pub(crate) struct Otg {
     /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may open
@@ -29,20 +28,21 @@ pub(crate) struct Otg {
     /// Read the token from a file that others may not read (chmod 600), instead of making one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Ask for no token: every user of this machine can send any traffic as this user, from all ports that clients may open
+    /// Require no token: every user of this machine can send any traffic as this user, from all ports that clients may
+    /// open
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
     /// Answer to this name too, besides localhost and the address; may be given several times
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
-    /// Let clients open such ports too: 'veth*', 'memif:/run/lab/*', 'pcap:out=/srv/*.pcap'; * is for any characters but /,
-    /// ** for any folders, and '**' alone for everything; may be given several times
+    /// Let clients open ports of this pattern too: 'veth*', 'memif:/run/lab/*', 'pcap:out=/srv/*.pcap'; * is for any
+    /// characters but /, ** for any folders, and '**' alone for everything; may be given several times
     #[arg(long, value_name = "PATTERN")]
     allow_location: Vec<String>,
     /// Serve plain HTTP
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     http: bool,
-    /// Certificate of the server, and those that vouch for it (PEM)
+    /// Certificate of the server, with its chain (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the certificate (PEM)
@@ -50,7 +50,7 @@ pub(crate) struct Otg {
     key: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArguments,
-    /// CPUs for the threads, of which each port has one for each queue; in turn
+    /// CPUs for the threads (one for each queue of each port), in turn
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cpu: Vec<usize>,
 }
@@ -60,9 +60,9 @@ struct Ready {
     ready: bool,
     url: String,
     address: String,
-    /// The token that was made; none where it is in a file, or none is asked for.
+    /// The generated token; none if it is in a file or no token is required.
     token: Option<String>,
-    /// What snappi takes as the server's location.
+    /// The server's location for snappi.
     location: String,
 }
 

@@ -24,28 +24,28 @@ use crate::run::{Progress, Run, pin};
 pub(crate) struct Recv {
     #[command(flatten)]
     pub(super) reception: Reception,
-    /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency. That is reported; the
-    /// exit status stays 0
+    /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency. Faults are reported;
+    /// the exit status stays 0
     #[arg(long)]
     check: bool,
     /// Write the frames to this capture file: pcapng by its extension, else pcap; - is standard output
     #[arg(long, short, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Keep at most so many bytes of each frame in the capture
+    /// Keep at most this many bytes of each frame in the capture
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     snaplen: u32,
 }
 
-/// What `recv` and `capture` have in common.
+/// Arguments of both `recv` and `capture`.
 #[derive(Debug, Args)]
 pub(crate) struct Reception {
     /// Port to receive from
     #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     pub(super) port: String,
-    /// End after so many frames, such as 1000000 or 1M
+    /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count)]
     count: Option<u64>,
-    /// End when nothing came for S seconds after the first frame
+    /// End when no frame came for S seconds after the first one
     #[arg(long, value_name = "S", value_parser = seconds)]
     idle_exit: Option<Duration>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ impl Recv {
 }
 
 impl Reception {
-    /// Receives, and writes to `file` where there is one.
+    /// Receives, and writes to `file` if one is given.
     pub(super) fn run(
         &self,
         global: &Global,

@@ -28,11 +28,9 @@ const DRAIN_NS: u64 = 1_000_000_000;
 /// Frames handed over at once where several are due.
 const BURST_FRAMES: usize = 256;
 
-/// Send the frames of a capture file with its timing
-///
-/// The first frame goes at once, each further one as long after it as the file says, or at a rate. A frame whose
-/// timestamp lies before the last one's goes right after it. How far from its time each frame was handed over is
-/// measured and shown.
+/// Send the frames of a capture file with its timing The first frame goes at once, each further one at its time in the
+/// file, or at a rate. A frame whose timestamp lies before the previous one's goes right after it. The report shows how
+/// late frames were handed over.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Capture file, pcap or pcapng; - is standard input
@@ -47,7 +45,7 @@ pub(crate) struct Replay {
     /// Send at a rate instead: 1Mpps, 10Gbit, 50%@10G; a rate in bits counts each frame's own length
     #[arg(long)]
     rate: Option<RateSpec>,
-    /// Send the file so many times; 0 is without end
+    /// Send the file this many times; 0 is without end
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     rounds: u64,
     /// Destination Ethernet address for every frame
@@ -142,7 +140,7 @@ impl Schedule {
     }
 }
 
-/// What was sent.
+/// Counts of sent frames.
 #[derive(Debug, Serialize)]
 struct Summary {
     port: String,

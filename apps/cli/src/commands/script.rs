@@ -19,8 +19,8 @@ use crate::run::StopFlag;
 
 /// Run a traffic script in Lua (LuaJIT), written as for MoonGen
 ///
-/// The script's own arguments follow its name; `ringroad script FILE --help` tells them. Options of this command stand before
-/// it. Ends when the script does, with --duration or with Ctrl-C. See docs/scripts.md and examples/scripts.
+/// The script's own arguments follow its name; `ringroad script FILE --help` lists them. Options of this command come
+/// before it. Ends when the script does, with --duration or with Ctrl-C. See docs/scripts.md and examples/scripts.
 #[derive(Debug, Args)]
 pub(crate) struct Script {
     /// The script, and its arguments

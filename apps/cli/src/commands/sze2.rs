@@ -18,8 +18,9 @@ use crate::output::Output;
 
 /// Look at an SZE2 capture card in software, and set it
 ///
-/// A card is a port: `ringroad attach vale0:card --driver sze2:/run/szedataII0` makes one on the switch vale0, with the socket at which its programs find it. What comes to the
-/// port passes its input buffer (IBUF), filter and distribution into one of its channels; what programs transmit leaves by its output buffer (OBUF). See docs/sze2.md.
+/// A card is a port: `ringroad attach vale0:card --driver sze2:/run/szedataII0` makes one on the switch vale0, with a
+/// socket for programs. Frames that come to the port pass the input buffer (IBUF), filter and distribution into one of
+/// the channels; frames that programs transmit leave by the output buffer (OBUF). See docs/sze2.md.
 #[derive(Debug, Args)]
 pub(crate) struct Sze2 {
     #[command(subcommand)]
@@ -30,7 +31,7 @@ pub(crate) struct Sze2 {
 enum Verb {
     /// Show everything about a card
     Status(status::Status),
-    /// Show or set what a card lets in
+    /// Show or set which frames a card lets in
     Ibuf(ibuf::Ibuf),
     /// Show or set whether a card lets frames out
     Obuf(obuf::Obuf),

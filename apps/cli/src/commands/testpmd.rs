@@ -21,9 +21,10 @@ use crate::output::Output;
 
 /// Run DPDK's testpmd on ports of the switch
 ///
-/// Attaches each port by vhost-user or memif, starts dpdk-testpmd with a virtio-user or memif device for each, and removes the ports when it
-/// ends: at Ctrl-C, or at enter where it says so. Its memory is of free 2 MiB pages where there are enough (256 MiB), else of
-/// ordinary ones. What stands behind -- goes to testpmd as it is, such as --stats-period=1 or --txpkts=64.
+/// Attaches each port by vhost-user or memif, starts dpdk-testpmd with a virtio-user or memif device for each, and
+/// removes the ports when it ends: at Ctrl-C, or at enter where it says so. Its memory is of free 2 MiB pages where
+/// there are enough (256 MiB), else of ordinary ones. Arguments behind -- go to testpmd unchanged, such as
+/// --stats-period=1 or --txpkts=64.
 #[derive(Debug, Args)]
 pub(crate) struct Testpmd {
     /// Port of a switch; may be given several times
@@ -32,7 +33,7 @@ pub(crate) struct Testpmd {
     /// How its ports are joined with the switch
     #[arg(long, value_name = "HOW", default_value = "vhost-user")]
     via: Via,
-    /// What it does: io, mac, macswap, rxonly, txonly, flowgen, icmpecho, csum, noisy, ...
+    /// Forwarding mode: io, mac, macswap, rxonly, txonly, flowgen, icmpecho, csum, noisy, ...
     #[arg(long, value_name = "MODE", default_value = "io")]
     forward: String,
     /// Processors: the first for its main thread, the others to forward on [default: the first and the last allowed]

@@ -23,11 +23,10 @@ use crate::output::rates::{CONVENTION, grouped};
 use crate::output::table::{Columns, drops};
 use crate::run::StopFlag;
 
-/// Watch the ports' rates and drops
-///
-/// "in" is what the datapath took from a port, "out" what it put into it; Gbit/s count L1 bits, as line rate does: frame
-/// with FCS, preamble and gap. q ends it. Where standard output is no terminal, and with --json, one interval is
-/// measured and printed. Frames on pipes pass between the programs and are not seen.
+/// Watch the ports' rates and drops "in" counts frames that the datapath took from a port, "out" frames that it put
+/// into it; Gbit/s count L1 bits, as line rate does: frame with FCS, preamble and gap. q ends it. Where standard output
+/// is no terminal, and with --json, one interval is measured and printed. Frames on pipes pass between the programs and
+/// are not seen.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Measure one interval, print it and end

@@ -15,8 +15,8 @@ use crate::session_arguments::SessionArguments;
 /// Run one trial of RFC 2544 and print its result as JSON
 ///
 /// Learning frames from the receiving side, a wait, the load for its time, a wait for the last frames, a verdict: pass,
-/// fail, or invalid where the generator could not do what was asked. The exit status is 0 for any verdict; a trial that
-/// could not be run at all ends with another.
+/// fail, or invalid if the generator could not carry the load. The exit status is 0 for any verdict; a trial that could
+/// not be run at all ends with another.
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
     /// Port to send from
@@ -52,7 +52,7 @@ pub(crate) struct Trial {
     /// Wait for the last frames, s
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds_or_none)]
     drain: f64,
-    /// What a sender that was held up may catch up, frames
+    /// Most frames that a late sender catches up
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES)]
     catch_up: u32,
     #[command(flatten)]

@@ -4,7 +4,7 @@
 use ringroad::Reconnections;
 use ringroad_traffic::rate_meter::TrafficRate;
 
-/// What is counted, for the foot of a table.
+/// The unit of the counts, for the foot of a table.
 pub(crate) const CONVENTION: &str =
     "L2 counts frames with FCS; L1 adds preamble and gap (20 bytes a frame), as line rate does";
 
@@ -35,7 +35,7 @@ pub(crate) fn traffic_rate(rate: &TrafficRate) -> String {
     format!("{}, {:.3} Gbit/s L2, {:.3} Gbit/s L1", frame_rate(rate.rate_fps), rate.l2_gbps, rate.l1_gbps)
 }
 
-/// What passed a port, and what the rates count.
+/// Frames and bytes that passed a port, and the unit of the rates.
 pub(crate) fn totals(port: &str, frames: u64, bytes: u64, seconds: f64, rate: &TrafficRate) -> Vec<String> {
     let (frames, bytes) = (grouped(frames), grouped(bytes));
     vec![

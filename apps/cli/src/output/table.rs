@@ -8,7 +8,7 @@ use ringroad_control::printable::printable;
 
 use super::rates::grouped;
 
-/// Most characters of a cell. Names and reasons are shorter; what is not is a stranger's.
+/// Most characters of a cell. Ringroad's names and reasons are shorter; only foreign text is longer.
 const MAX_CELL_CHARS: usize = 300;
 
 /// A table of `headings`, each column flush right where its heading begins with `>`.

@@ -53,7 +53,7 @@ pub(super) struct BenchSze2 {
     report: Option<PathBuf>,
 }
 
-/// What testpmd does with frames.
+/// A forwarding mode of testpmd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
     Rxonly,

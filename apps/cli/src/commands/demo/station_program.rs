@@ -1,4 +1,4 @@
-//! One of the demo's programs: announces its stations, then records what the switch brings it.
+//! One of the demo's programs: announces its stations, then records the frames that it receives.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use ringroad_traffic::mac_address::MacAddress;
 use crate::arguments::Global;
 use crate::failure::Failure;
 
-/// EtherType for local experiments: announcements are told apart from the capture by it.
+/// EtherType for local experiments: it distinguishes announcements from the capture's frames.
 const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];
 
 pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Global) -> Result<(), Failure> {

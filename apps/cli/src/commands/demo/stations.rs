@@ -1,4 +1,4 @@
-//! Which stations of a capture live at which program, and what each program must therefore receive.
+//! Places the stations of a capture at programs, and computes the frames that each program must receive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) struct Plan {
     pub(super) stations: BTreeMap<Address, char>,
 }
 
-/// What a program should have received, against what it recorded.
+/// Compares the frames that a program should have received with its recording.
 #[derive(Debug, Serialize)]
 pub(super) struct Expectation {
     /// Letter of the program.

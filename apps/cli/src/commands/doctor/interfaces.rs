@@ -1,4 +1,5 @@
-//! Checks of what ports of network interfaces need: the kernel's parts, the right to use them, and the interfaces themselves.
+//! Checks for ports of network interfaces: the kernel's features, the rights to use them, and the interfaces
+//! themselves.
 
 use ringroad_netdev::ethtool::{link_speed, real_queue_count};
 use ringroad_netdev::link::{LinkInfo, links};

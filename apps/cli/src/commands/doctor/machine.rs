@@ -1,4 +1,4 @@
-//! Checks of kernel, processors and memory. Read from /proc and /sys; what a machine does not tell is passed over.
+//! Checks of kernel, processors and memory. Read from /proc and /sys; missing files are skipped.
 
 use std::fs;
 use std::path::Path;

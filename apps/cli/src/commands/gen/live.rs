@@ -1,4 +1,4 @@
-//! What a person sees while traffic runs: loads and ports, drawn anew each second in the same place.
+//! The live display of a run: loads and ports, drawn anew each second in the same place.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ pub(super) struct LiveTable {
 }
 
 impl LiveTable {
-    /// Draws what came in `interval`, and the sums.
+    /// Draws the counts of `interval`, and the sums.
     pub(super) fn draw(&mut self, interval: &Interval) {
         let text = self.text(interval);
         self.clear();

@@ -1,4 +1,4 @@
-//! What a generator's report says to people.
+//! A generator's report as text.
 
 use ringroad_generator::Report;
 use ringroad_generator::report::{Arrival, LoadReport, PortReport};
@@ -7,7 +7,7 @@ use ringroad_traffic::meter::StreamSummary;
 
 use crate::output::rates::{CONVENTION, frame_rate, grouped, reconnections, span, traffic_rate};
 
-/// Streams of a load that are told one by one; of more the sum says enough.
+/// Most streams of a load that are listed one by one; for more only their sum is shown.
 const MOST_STREAMS: usize = 16;
 
 /// The whole report.
@@ -97,7 +97,7 @@ fn tell_arrival(arrival: &Arrival, indent: &str, lines: &mut Vec<String>) {
     lines.extend(reordering(stream).map(|reordering| format!("{indent}  {reordering}")));
 }
 
-/// Loss and what else happened to frames.
+/// Loss and other faults of frames.
 pub(crate) fn counts(stream: &StreamSummary) -> String {
     format!(
         "{} received, {} lost{}, {} duplicate, {} reordered, {} corrupted{}",

@@ -97,7 +97,7 @@ fn is_elf(program: &Path) -> bool {
         && magic == object::elf::ELFMAG
 }
 
-/// Whether it runs with the rights of somebody else, for which the kernel sets `AT_SECURE`.
+/// Whether it runs with other rights than its user's, for which the kernel sets `AT_SECURE`.
 fn has_other_rights(program: &Path, metadata: &Metadata) -> bool {
     let mode = metadata.mode();
     let capabilities = || getxattr(program, CAPABILITIES, &mut [0u8; 64]).is_ok();

@@ -14,9 +14,9 @@ pub(super) struct Object {
     option: &'static str,
 }
 
-/// What serves programs written for netmap.
+/// The library for programs written for netmap.
 pub(super) const NETMAP: Object = Object { file: "libringroad_preload_netmap.so", option: "--no-netmap" };
-/// What serves programs written for libpcap.
+/// The library for programs written for libpcap.
 pub(super) const PCAP: Object = Object { file: "libringroad_preload_pcap.so", option: "--no-pcap" };
 
 /// Environment variable that names the folder of the objects.
@@ -42,7 +42,7 @@ impl Preloaded {
         wanted.map(|object| object.find_in(&folders)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The value of `LD_PRELOAD` with these objects before what stands there.
+    /// The value of `LD_PRELOAD` with these libraries before its present entries.
     pub(super) fn before(&self, present: Option<&OsStr>) -> OsString {
         let present = present.filter(|present| !present.is_empty());
         let all: Vec<&OsStr> = self.0.iter().map(|path| path.as_os_str()).chain(present).collect();

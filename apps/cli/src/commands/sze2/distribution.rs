@@ -18,7 +18,7 @@ pub(super) struct Dist {
     /// round-robin, hash (a flow's frames stay together) or symmetric-hash (both of its directions do)
     #[arg(value_name = "SPREAD")]
     spread: Option<Spread>,
-    /// Whether protocol and ports tell flows apart, or hosts alone
+    /// Whether a flow is identified by protocol and ports too, or by hosts alone
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     ports: Option<bool>,
 }

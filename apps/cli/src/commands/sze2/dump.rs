@@ -22,9 +22,8 @@ const LINE_BYTES: usize = 16;
 /// How long a signal may go unseen while nothing comes.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Print the segments of a channel, or of a file
-///
-/// From a card it subscribes a receive channel and prints what comes, until Ctrl-C. A file is a piece of a buffer that begins with a segment, such as --save writes.
+/// Print the segments of a channel, or of a file For a card it subscribes a receive channel and prints segments until
+/// Ctrl-C. A file is a piece of a buffer that begins with a segment, as --save writes it.
 #[derive(Debug, Args)]
 pub(super) struct Dump {
     /// Path of a card's socket, or of a file with segments
@@ -44,7 +43,7 @@ pub(super) struct Dump {
     save: Option<PathBuf>,
 }
 
-/// A segment, as it is told.
+/// A segment in the output.
 #[derive(Debug, Serialize)]
 struct Told {
     position: u64,

@@ -9,7 +9,7 @@ use super::{CardArgument, status};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show or set what a card lets in
+/// Show or set which frames a card lets in
 ///
 /// Frames that are not let in are counted by the reason why not.
 #[derive(Debug, Args)]

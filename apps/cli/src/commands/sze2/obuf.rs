@@ -7,9 +7,8 @@ use super::{CardArgument, status};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Show or set whether a card lets frames out
-///
-/// While it does not, what programs transmit is taken, counted, and goes nowhere.
+/// Show or set whether a card lets frames out While disabled, it takes, counts and discards the frames that programs
+/// transmit.
 #[derive(Debug, Args)]
 pub(super) struct Obuf {
     #[command(flatten)]

@@ -53,7 +53,7 @@ fn text(status: &CardStatus) -> String {
     text
 }
 
-/// What the input buffer is and has counted.
+/// Settings and counters of the input buffer.
 pub(super) fn ibuf(status: &CardStatus) -> String {
     let settings = &status.ibuf;
     let addresses: Vec<String> =
@@ -88,7 +88,7 @@ pub(super) fn ibuf(status: &CardStatus) -> String {
     )
 }
 
-/// What the output buffer is and has counted.
+/// Settings and counters of the output buffer.
 pub(super) fn obuf(status: &CardStatus) -> String {
     let ObufCounters { frames, bytes, disabled } = status.obuf_counters;
     let mut columns = Columns::new(&[">frames let out", ">bytes", ">switched off"]);

@@ -32,7 +32,7 @@ pub(super) struct Exec {
     command: Vec<String>,
 }
 
-/// What came of a script or command.
+/// The result of a script or command.
 #[derive(Debug, Serialize)]
 pub(super) struct ScriptResult {
     pub(super) status: u8,

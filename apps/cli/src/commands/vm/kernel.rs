@@ -18,7 +18,7 @@ pub(super) struct FindKernel {
     /// Folder into which a linux-image package was unpacked
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
-    /// Fetch Debian's into this folder, whatever else there is, unless it has one
+    /// Fetch Debian's kernel into this folder unless the folder has one, even if another kernel is found
     #[arg(long, value_name = "DIR", conflicts_with = "kernel")]
     fetch: Option<PathBuf>,
 }

@@ -9,9 +9,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// List the guests that run: virtual machines, containers, testpmd
-///
-/// What guests that were killed have left behind is removed on the way.
+/// List the guests that run: virtual machines, containers, testpmd It also removes the remains of killed guests.
 #[derive(Debug, Args)]
 pub(super) struct List {}
 

@@ -24,7 +24,7 @@ use crate::run::StopFlag;
 /// How long a guest may take to boot unless asked otherwise: emulated on a busy machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Time between looks at a guest that nobody is on the console of.
+/// Time between looks at a guest without a console user.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -70,7 +70,7 @@ pub(super) struct Start {
     /// Folder into which a linux-image package was unpacked [default: see ringroad vm kernel --help]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
-    /// What runs the guest's processors
+    /// Accelerator of the guest's processors
     #[arg(long, value_name = "HOW", default_value = "auto")]
     accel: Accel,
     /// Shell script to run in the guest once it is up, in place of the console; the guest ends after the last. May be given several times
