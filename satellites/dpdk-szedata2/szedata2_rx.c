@@ -23,7 +23,7 @@ static unsigned int take(struct szedata2_rx_queue *queue, struct szecard_frame *
     if (unlikely(taken < 0)) {
         queue->failed = true;
         queue->faults++;
-        SZEDATA2_LOG(ERR, "port %u, rx channel %u stands still: %s\n", queue->port, queue->channel,
+        SZEDATA2_LOG(ERR, "port %u, rx channel %u has stopped: %s\n", queue->port, queue->channel,
                      szecard_error());
         return 0;
     }

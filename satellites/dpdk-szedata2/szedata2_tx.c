@@ -34,7 +34,7 @@ static unsigned int reserve(struct szedata2_tx_queue *queue, const uint32_t *len
     if (unlikely(reserved < 0)) {
         queue->failed = true;
         queue->faults++;
-        SZEDATA2_LOG(ERR, "tx channel %u stands still: %s\n", queue->channel, szecard_error());
+        SZEDATA2_LOG(ERR, "tx channel %u has stopped: %s\n", queue->channel, szecard_error());
         return 0;
     }
     return (unsigned int)reserved;

@@ -150,7 +150,7 @@ pub enum PlanError {
     NoFrames { load: String },
     /// More streams, times queues, than signatures can tell apart.
     #[error(
-        "the plan has more than {MAX_WIRE_STREAMS} streams times queues, which signatures cannot tell apart; vary fields of fewer streams instead"
+        "the plan has more than {MAX_WIRE_STREAMS} streams times queues, which is more than signatures can number; vary fields of fewer streams instead"
     )]
     TooManyStreams,
 }

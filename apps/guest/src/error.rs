@@ -55,7 +55,7 @@ pub enum GuestError {
     #[error("{} is not a kernel module: {reason}", .path.display())]
     BadModule { path: PathBuf, reason: String },
     /// The machine is of another kind.
-    #[error("guests are x86_64 machines made from this machine's programs, and this one is {0}")]
+    #[error("guests are x86_64 machines made from this machine's programs, but this machine is {0}")]
     Architecture(&'static str),
     /// A socket's path does not fit its address.
     #[error("the path {} is too long for a socket ({} bytes, 107 at most); set RINGROAD_RUNTIME_DIR to a shorter folder", .0.display(), .0.as_os_str().len())]
@@ -102,7 +102,7 @@ pub enum GuestError {
         last_words: String,
     },
     /// The guest's machine does not end.
-    #[error("process {pid} did not end within {} s of being asked to, and was killed", .waited.as_secs())]
+    #[error("process {pid} did not end within {} s after SIGTERM, and was killed", .waited.as_secs())]
     Killed {
         /// The process.
         pid: u32,

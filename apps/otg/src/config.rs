@@ -175,7 +175,7 @@ fn unique(nodes: &[Node<'_>], key: &str) {
         if let Some(text) = value.value().as_str()
             && !known.insert(text)
         {
-            value.report(format_args!("\"{text}\" is there twice; each needs its own"));
+            value.report(format_args!("\"{text}\" is given twice; each needs its own"));
         }
     }
 }

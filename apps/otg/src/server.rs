@@ -125,7 +125,7 @@ pub enum ServerError {
     )]
     Exposed(SocketAddr),
     /// No token could be made.
-    #[error("no token can be made: {reason}; give one by --token-file")]
+    #[error("cannot make a token: {reason}; give one by --token-file")]
     Token { reason: String },
     /// No certificate could be made, or TLS does not take it.
     #[error("the certificate cannot be used: {reason}")]

@@ -294,9 +294,7 @@ impl Traffic {
     pub(crate) fn outcome(&mut self) -> Result<Outcome, Refusal> {
         self.note_failure();
         if self.failed.is_none() && self.is_transmitting() {
-            return Err(Refusal::invalid(
-                "flows are told of when none transmits; stop them, or wait for their end",
-            ));
+            return Err(Refusal::invalid("a flow transmits; stop all flows, or wait for their end"));
         }
         let mut report = self.session.as_mut().and_then(Session::report);
         if self.session.is_some() && report.is_none() {

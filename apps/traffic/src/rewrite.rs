@@ -52,8 +52,8 @@ impl FromStr for PrefixMap {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |reason| PrefixMapError { text: text.to_owned(), reason };
         let (from, to) = text.split_once('=').ok_or(wrong("it has no \"=\""))?;
-        let (from, from_bits) = prefix(from).ok_or(wrong("what stands before \"=\" is no prefix"))?;
-        let (to, to_bits) = prefix(to).ok_or(wrong("what stands behind \"=\" is no prefix"))?;
+        let (from, from_bits) = prefix(from).ok_or(wrong("the text before \"=\" is no prefix"))?;
+        let (to, to_bits) = prefix(to).ok_or(wrong("the text after \"=\" is no prefix"))?;
         if from.is_ipv4() != to.is_ipv4() {
             return Err(wrong("one is IPv4, the other IPv6"));
         }

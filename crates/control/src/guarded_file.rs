@@ -28,7 +28,7 @@ pub enum GuardedFileError {
     #[error("it is a symbolic link; name the file itself")]
     Link,
     /// A folder, a pipe or a socket.
-    #[error("it is no file; name another")]
+    #[error("it is no regular file; name another")]
     NotAFile,
     /// Another user could read the written bytes, or has chosen the file that would be overwritten.
     #[error("it belongs to user {0}; remove it or name another")]

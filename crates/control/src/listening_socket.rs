@@ -35,7 +35,7 @@ pub enum ListenError {
         path: PathBuf,
     },
     /// Something else is there.
-    #[error("{path} is there and is no socket: choose another path")]
+    #[error("{path} exists and is no socket: choose another path")]
     NotASocket {
         /// The path.
         path: PathBuf,

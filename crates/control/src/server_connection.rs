@@ -34,7 +34,7 @@ pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + HEAD_BYTES;
 #[non_exhaustive]
 pub enum CloseCause {
     /// The peer hung up, or ended its side and has all its answers.
-    #[error("the program hung up")]
+    #[error("the program closed the connection")]
     PeerClosed,
     /// The peer announced a request that is too long.
     #[error(transparent)]

@@ -77,7 +77,7 @@ fn values_of(parser: &OptionParser, option: &OptionText<'_>) -> Result<[Option<C
         let Some((known, id)) = found else {
             return invalid(match key {
                 Some(_) => format!("there is no key {shown}"),
-                None => "it takes no value of its own, only KEY=VALUE behind a colon".into(),
+                None => "it takes no plain value, only KEY=VALUE behind a colon".into(),
             });
         };
         if value.is_none_or(<[u8]>::is_empty) && known.flags & KEY_ALLOW_EMPTY == 0 {

@@ -116,13 +116,11 @@ fn said(kernel_message: &Option<String>) -> String {
 fn advice(errno: Errno) -> &'static str {
     match errno {
         Errno::PERM | Errno::ACCESS => "it needs root, or CAP_NET_ADMIN in that network namespace",
-        Errno::EXIST => "it is there already: choose another name or address, or delete the old one first",
+        Errno::EXIST => "it exists already: choose another name or address, or delete the old one first",
         Errno::BUSY => "something uses it: set the interface down, or stop the program that holds it",
         Errno::NODEV => "the interface has gone meanwhile: check with ip link",
         Errno::OPNOTSUPP => "the interface's driver, or this kernel, does not support it",
-        Errno::INVAL | Errno::RANGE => {
-            "the value is outside what the driver takes: ip -d link shows its limits"
-        }
+        Errno::INVAL | Errno::RANGE => "the value is outside the driver's limits: ip -d link shows them",
         Errno::ADDRNOTAVAIL => "it is no address that an interface may have: it must be unicast and not zero",
         _ => "ip link and the kernel's log (dmesg) may say more",
     }

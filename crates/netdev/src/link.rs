@@ -132,7 +132,7 @@ pub(crate) fn the_link(
 ) -> Result<LinkInfo, NetdevError> {
     answers.into_iter().find_map(link_of).ok_or_else(|| NetdevError::Answer {
         operation: operation(),
-        reason: "it acknowledges the question and says nothing".to_owned(),
+        reason: "it acknowledges the request without an answer".to_owned(),
     })
 }
 

@@ -57,10 +57,10 @@ pub enum NamespaceError {
     #[error("there is no process {0} whose network namespace could be entered")]
     NoSuchProcess(u32),
     /// No file is there.
-    #[error("there is no file {} that could stand for a network namespace", .0.display())]
+    #[error("there is no file {} for a network namespace", .0.display())]
     NoSuchFile(PathBuf),
     /// The file is something else.
-    #[error("{} is not a network namespace; a stale name goes away with ip netns delete", .0.display())]
+    #[error("{} is not a network namespace; remove a stale name with ip netns delete", .0.display())]
     NotANamespace(PathBuf),
     /// The program may not.
     #[error("may not enter {namespace}: it needs root, or CAP_SYS_ADMIN here and in that namespace's owner")]

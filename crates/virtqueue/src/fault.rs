@@ -31,7 +31,7 @@ pub enum RingFault {
     #[error("a buffer is for the other direction")]
     Direction,
     /// A table that was not agreed, within a table, in a chain, or of an odd size.
-    #[error("a table of descriptors where none may be, or of {0} bytes")]
+    #[error("a table of descriptors in a wrong place, or of {0} bytes")]
     Table(u32),
     /// The memory went away.
     #[error("the guest's memory was taken back while in use")]

@@ -38,7 +38,7 @@ pub enum CardError {
         source: MessageError,
     },
     /// It answered what was not asked.
-    #[error("the card at {} answered what was not asked", .0.display())]
+    #[error("the card at {} sent a reply to another request: use a program and a daemon of the same version", .0.display())]
     Unexpected(PathBuf),
     /// A channel's memory is unusable.
     #[error(transparent)]
@@ -51,7 +51,7 @@ pub enum CardError {
         fault: Fault,
     },
     /// What was written to a transmit channel is not made of segments: the card takes nothing more from it.
-    #[error("the card has stopped transmit channel {0}: what was written to it is not made of segments")]
+    #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
     Stopped(u16),
     /// The channel is not subscribed.
     #[error("channel {0} is not subscribed")]

@@ -189,13 +189,13 @@ impl Subscriber {
 #[non_exhaustive]
 pub enum MessageError {
     /// The other side has closed the connection.
-    #[error("the other side has gone")]
+    #[error("the other side has closed the connection")]
     Gone,
     /// It said nothing, or did not read, for too long.
     #[error("the other side did not answer within {} s", .0.as_secs())]
     Silent(Duration),
     /// What came is no message.
-    #[error("what came is no message: {0}")]
+    #[error("invalid message: {0}")]
     Garbage(String),
     /// What was to be sent is longer than a message can be.
     #[error("a message of {0} bytes is too long: {MAX_MESSAGE_BYTES} is the most")]

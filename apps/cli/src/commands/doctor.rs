@@ -72,7 +72,7 @@ impl Doctor {
         }
         Err(Failure::new(
             format!("Ringroad cannot work here: {names}"),
-            "do what is said at each failed check",
+            "follow the advice at each failed check",
         ))
     }
 }

@@ -93,7 +93,7 @@ fn options_table(options: &[OptionReport]) -> String {
             option.about.to_owned(),
         ]);
     }
-    columns.lines_or("It has no options of its own.")
+    columns.lines_or("It has no further options.")
 }
 
 impl Kinds {

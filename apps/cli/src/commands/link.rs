@@ -73,7 +73,7 @@ impl Link {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         if self.namespaces.len() == 1 && self.address.is_none() {
             return Err(Failure::usage(
-                "a single namespace joins those that are on the switch already, so it needs an address of its own",
+                "a single namespace joins those already on the switch: give it its own address",
                 "give one with --address, such as --address 10.77.0.9/24, or name several namespaces",
             ));
         }

@@ -118,7 +118,7 @@ fn text(summary: &ReceiveSummary) -> String {
             lines.extend(delay(stream).map(|delay| format!("    {delay}")));
         }
         lines.push(format!(
-            "  {} frames without signature, {} damaged, {} of more streams than are told apart",
+            "  {} frames without signature, {} damaged, {} beyond the streams that are counted separately",
             grouped(test.port.foreign_frames),
             grouped(test.port.corrupted_unattributed),
             grouped(test.port.unknown_stream_frames),

@@ -404,7 +404,7 @@ fn text(summary: &Summary) -> String {
         ),
         (summary.backwards_timestamps, "frames with a timestamp before the one in front of them"),
         (summary.waited_frames, "frames found the ring full and waited"),
-        (summary.unsent_slots, "slots left in the ring: nobody took them"),
+        (summary.unsent_slots, "slots left in the ring: the other side did not take them"),
     ] {
         if number > 0 {
             lines.push(format!("  {} {what}", grouped(number)));

@@ -143,7 +143,7 @@ impl Testpmd {
             _ if ended.asked_to => Ok(()),
             status => Err(Failure::new(
                 format!("dpdk-testpmd ended with status {status}"),
-                "what it said stands above; ringroad testpmd -- --help shows its options",
+                "see its output above; ringroad testpmd -- --help shows its options",
             )),
         }
     }

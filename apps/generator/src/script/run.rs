@@ -188,7 +188,7 @@ impl Run {
         let mut streams = lock(&self.streams);
         match streams.get(&stream) {
             Some(owner) if owner != queue => Err(format!(
-                "sign: stream {stream} is numbered by {owner} already: give each queue that signs a stream of its own"
+                "sign: stream {stream} is numbered by {owner} already: give each signing queue its own stream"
             )),
             Some(_) => Ok(()),
             None => {

@@ -69,7 +69,7 @@ impl Drop for Ended {
         if std::thread::panicking() {
             self.run.fail(ScriptError::in_task(
                 &self.task,
-                "a fault in this program, not in the script; please report it with what stands above",
+                "a fault in this program, not in the script; please report it with the lines above",
             ));
         }
         self.run.end_task(self.number, None);

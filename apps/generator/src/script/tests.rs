@@ -583,7 +583,7 @@ fn errors_name_file_and_line() {
         (in_master("parseIPAddress('1.2.3.256')"), "\"1.2.3.256\" is no IPv4 address"),
         (in_master("parseIPAddress('1::2::3')"), "is no IPv6 address"),
         (in_master("createStack('eth', 'ipx')"), "there is no header \"ipx\""),
-        (in_master("createStack('eth', 'vlan', 'vlan')"), "\"vlan\" is there twice"),
+        (in_master("createStack('eth', 'vlan', 'vlan')"), "\"vlan\" is given twice"),
         (in_master("stats:newManualTxCounter('x', 'xml')"), "there is no format \"xml\""),
         (in_master("mg.setRuntime(0)"), "setRuntime: 0: give seconds above 0"),
         (in_master("os.exit(1)"), "os.exit would leave ports open"),

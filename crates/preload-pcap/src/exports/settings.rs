@@ -132,7 +132,7 @@ for_handles! {
     fn pcap_setdirection(handle, direction: c_int) -> c_int, closed closed().code, {
         let chosen = match direction {
             PCAP_D_INOUT | PCAP_D_IN => of_active(handle, 0),
-            _ => Err(PcapError::new("a port gives what comes to it, never what is sent on it")),
+            _ => Err(PcapError::new("a port returns only received frames, not those sent on it")),
         };
         handle.answer(chosen)
     }

@@ -169,7 +169,7 @@ fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
             "test frames that should not have come here",
         ),
         (received.earlier_frames, "test frames of a run before"),
-        (port.unsent_slots, "slots handed over that nobody took"),
+        (port.unsent_slots, "slots handed over that the other side did not take"),
     ] {
         if frames > 0 {
             told.push(format!("{} {what}", grouped(frames)));

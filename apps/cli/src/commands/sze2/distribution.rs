@@ -35,7 +35,7 @@ impl Dist {
         }
         output.result(&distribution, |distribution| {
             let ports = if distribution.ports { "with" } else { "without" };
-            format!("{}, flows told apart {ports} protocol and ports", distribution.spread)
+            format!("{}, flows identified {ports} protocol and ports", distribution.spread)
         })
     }
 }

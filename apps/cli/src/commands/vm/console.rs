@@ -25,7 +25,7 @@ impl Console {
         output.note(&format!("the console of {}; Ctrl-] leaves it", self.name));
         let left = console::attach(&registry.folder_of(&self.name), &StopFlag::on_signals()?.shared())?;
         match left {
-            Left::Leaving => output.note(&format!("\nleft; {} goes on", self.name)),
+            Left::Leaving => output.note(&format!("\nleft the console; {} goes on", self.name)),
             Left::Ended => output.note(&format!("\n{} has ended", self.name)),
         }
         Ok(())

@@ -147,7 +147,7 @@ impl Start {
             machine.let_go();
             let (console, stop) =
                 (format!("ringroad vm console {0}", self.name), format!("ringroad vm stop {0}", self.name));
-            output.note(&format!("it goes on in the background: {console}, {stop}"));
+            output.note(&format!("the guest goes on in the background: {console}, {stop}"));
         } else {
             if scripts.is_empty() {
                 self.attend(&mut machine, &plan, output, &stop)?;

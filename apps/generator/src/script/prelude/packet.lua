@@ -134,7 +134,7 @@ function createStack(...)
         error(("createStack: there is no header %q; there are %s"):format(tostring(name), table.concat(names, ", ")), 2)
       end
       if not tostring(member):match("^[%a_][%w_]*$") or members[member] then
-        error(("createStack: %q is there twice, or no name: give each header one, like {%q, name = \"inner\"}")
+        error(("createStack: %q is given twice, or without a name: give each header a name, like {%q, name = \"inner\"}")
           :format(tostring(member), name), 2)
       end
       members[member] = true
