@@ -58,7 +58,7 @@ pub fn attached_xdp(interface: u32) -> Result<Option<AttachedXdp>, BpfError> {
     Ok(Some(AttachedXdp { program, mode }))
 }
 
-/// Takes whatever XDP program is on interface `interface` off, whoever attached it: only where the user asked for it.
+/// Takes any XDP program off `interface`, also another program's: only if the user asked for it.
 ///
 /// # Errors
 /// [`BpfError`] where the kernel refuses; no program there is no error.

@@ -59,7 +59,7 @@ struct Create {
 // SAFETY: repr(C), integers without hidden padding, no addresses.
 unsafe impl Attribute for Create {}
 
-/// What the kernel tells of a link (`struct bpf_link_info`, the union as XDP and tcx use it).
+/// The kernel's report of a link (`struct bpf_link_info`, the union as XDP and tcx use it).
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 struct Info {

@@ -1,10 +1,10 @@
 //! Capture files as a source and a sink of Ethernet frames.
 //!
-//! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng
-//! (any number of sections and interfaces), told apart by their first four bytes. [`CaptureWriter`] writes
-//! either, always with nanosecond timestamps.
+//! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng (any number of
+//! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either, always with
+//! nanosecond timestamps.
 //!
-//! A capture file is foreign input. Whatever its bytes are, reading it
+//! A capture file is foreign input. With any bytes, reading it
 //! - ends: each step consumes at least twelve bytes or finishes;
 //! - holds at most [`MAX_BLOCK_BYTES`] of it in memory, plus a bounded list of interfaces;
 //! - delivers every whole frame in front of a fault, and then says which fault, and where.

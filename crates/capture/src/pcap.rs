@@ -1,7 +1,7 @@
 //! Classic pcap: a file header of 24 bytes, then records of a 16-byte header and the captured bytes.
 //!
-//! Lenient where other readers are and no harm can come of it: a frame longer than the file's snapshot
-//! length, or than its own original length, is delivered.
+//! As lenient as other readers where this is harmless: a frame longer than the file's snapshot length, or than its own
+//! original length, is delivered.
 
 use crate::error::Fault;
 use crate::fields::{ByteOrder, Fields};

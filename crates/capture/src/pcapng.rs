@@ -1,8 +1,8 @@
 //! pcapng: a sequence of blocks, each framed by its own length at both ends.
 //!
-//! A section header says the byte order; interface descriptions say link type and clock of the frames that
-//! name them; three kinds of block hold frames. All others are passed over, and so are options that have no
-//! bearing on frames: a name that is not UTF-8 or a malformed comment spoils nothing.
+//! A section header says the byte order; interface descriptions say link type and clock of the frames that name them;
+//! three kinds of block hold frames. All others are skipped, and so are options without effect on frames: a name that
+//! is not UTF-8 or a malformed comment does no harm.
 
 use crate::error::Fault;
 use crate::fields::{ByteOrder, Fields};
@@ -59,7 +59,7 @@ struct Clock {
     offset_ns: i128,
 }
 
-/// What the next block was.
+/// The kind of the next block.
 enum Step {
     Frame(Found),
     Declaration,

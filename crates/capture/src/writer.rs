@@ -28,7 +28,7 @@ const OPTION_IF_TSRESOL: u16 = 9;
 /// if_tsresol of nanoseconds: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// What a capture holds.
+/// Content of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureSummary {
     /// Whole frames.
@@ -55,9 +55,7 @@ enum Sink {
 /// # Ok(())
 /// # }
 /// ```
-///
-/// Dropping it writes what is buffered, and loses the error if that fails: call
-/// [`CaptureWriter::finish`].
+/// Dropping it writes the buffered frames, and loses the error if that fails: call [`CaptureWriter::finish`].
 pub struct CaptureWriter {
     path: PathBuf,
     sink: Sink,
@@ -239,7 +237,7 @@ impl CaptureWriter {
         }
     }
 
-    /// Writes what is buffered, and says what the capture holds. Does not wait for the disk.
+    /// Writes the buffered frames, and returns the capture's content. Does not wait for the disk.
     ///
     /// # Errors
     /// [`CaptureError::Write`], [`CaptureError::Ended`].
@@ -248,7 +246,7 @@ impl CaptureWriter {
         Ok(self.written)
     }
 
-    /// What has reached the file so far; buffered frames not included.
+    /// Content of the file so far, without buffered frames.
     pub fn written(&self) -> CaptureSummary {
         self.written
     }

@@ -26,7 +26,7 @@ const FLAGS: [(u8, u64); 6] =
 /// Highest number of a single ring.
 const RING_MAX: u64 = 4094;
 
-/// What the middle part says.
+/// The content of the middle part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding {
     /// Which rings.
@@ -39,8 +39,8 @@ pub struct Binding {
     pub region: u16,
 }
 
-/// Reads rings, flags and numbers of regions; returns what they say and what follows: nothing, or a list of options with
-/// its `@`. `region` is the region that has been chosen already, 0 for none.
+/// Reads rings, flags and numbers of regions; returns them and the rest: nothing, or a list of options with its `@`.
+/// `region` is the region that has been chosen already, 0 for none.
 ///
 /// # Errors
 ///

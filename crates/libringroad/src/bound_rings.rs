@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use ringroad_ring::layout::{InterfaceHeader, RingHeader};
 
-/// What a bind covers.
+/// The rings that a bind covers.
 pub struct BoundRings {
     /// In the region.
     pub interface: *mut InterfaceHeader,
@@ -15,7 +15,7 @@ pub struct BoundRings {
     pub rx_ring: [u16; 2],
 }
 
-/// Looks for what is bound in a mapped region; `None` if it does not lie in the region as it should.
+/// Finds the bound rings in a mapped region; `None` if the region is malformed.
 pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<BoundRings> {
     let offset = usize::try_from(offset).ok()?;
     let header_end = offset.checked_add(size_of::<InterfaceHeader>())?;

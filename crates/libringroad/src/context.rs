@@ -37,7 +37,7 @@ unsafe impl Sync for RegionsLock {}
 
 static REGIONS_LOCK: RegionsLock = RegionsLock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 
-/// Programs that were compiled for a library which had to be told set this; nobody reads it.
+/// Programs compiled for an older library set this; nothing reads it.
 #[allow(non_upper_case_globals)]
 #[unsafe(no_mangle)]
 pub static mut nmctx_threadsafe: c_int = 0;

@@ -1,4 +1,5 @@
-//! The system calls: through libc's own functions, so that a preloaded library is asked like everywhere in the program.
+//! The system calls: through libc's own functions, so that a preloaded library sees them like all others of the
+//! program.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_ulong, c_void};
@@ -41,8 +42,7 @@ pub fn close(fd: c_int) {
 /// Sends a request.
 ///
 /// # Safety
-///
-/// The header's body and options are what its type says, and valid.
+/// The header's body and options match its type, and are valid.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Why a function of the library failed.
+//! Failures of the library's functions.
 
 pub use ringroad_c_face::Failure;
 

@@ -1,4 +1,4 @@
-//! What holds for any text that is read as a port name. What the forms mean is in `compat/tests`.
+//! Properties of any text read as a port name. `compat/tests` checks the meaning of the forms.
 
 use proptest::prelude::*;
 

@@ -1,17 +1,18 @@
 //! `libringroad.so`: the functions of `<libnetmap.h>`, for programs in C that were written for netmap.
 //!
-//! What a program calls opens `/dev/netmap`, binds and maps as netmap's own library does; what answers is [`ringroad_preload_netmap`], whose functions are
-//! in this library too, so that a program which links it needs nothing preloaded.
-//! Layouts and contracts are in `compat/include/libnetmap.h`.
+//! The functions open `/dev/netmap`, bind and map as netmap's own library does. [`ringroad_preload_netmap`] serves
+//! these calls; its functions are in this library too, so a program that links it needs nothing preloaded. Layouts and
+//! contracts are in `compat/include/libnetmap.h`.
 //!
 //! - [`port_name`], [`binding`], [`option_text`], [`number`]: the grammar of names; no unsafe code, no pointers.
 //! - [`abi`]: the structures that cross to C; [`failure`]: an errno and a sentence.
-//! - [`context`], [`region`]: what ports have in common; [`bound_rings`]: the rings in a region; [`device`]: the system calls.
+//! - [`context`], [`region`]: state shared by ports; [`bound_rings`]: the rings in a region; [`device`]: the system
+//!   calls.
 //! - [`request`], [`option_parser`]: the C face of parsing and of option lists; [`port_options`]: the options of port names.
 //! - [`port`]: descriptors and their life; [`extmem`], [`offset`]: options that a program sets itself; [`inject`]: sending.
 //!
-//! Each function of the C face asks of its pointers what C always asks: that they are what the header says, and valid
-//! during the call. NULL is refused where it means nothing.
+//! Each function of the C face requires of its pointers that they match the header, and are valid during the call. NULL
+//! is refused where it has no meaning.
 
 #![deny(missing_docs)]
 mod abi;

@@ -17,7 +17,7 @@ use crate::port_options::parsers;
 use crate::region::{self, Source};
 use crate::request::{nmreq_remove_option, option_name};
 
-/// Remembers what is to be undone when the port is forgotten.
+/// Remembers a step to undo when the port is forgotten.
 pub fn push_cleanup(port: &mut Port, cleanup: Cleanup) {
     if port.cleanups.is_null() {
         port.cleanups = Box::into_raw(Box::default());

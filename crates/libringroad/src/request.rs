@@ -208,7 +208,7 @@ pub extern "C" fn nmreq_option_name(option_type: u32) -> *const c_char {
     option_name(option_type).as_ptr()
 }
 
-/// What an option type is called in messages.
+/// An option type's name in messages.
 #[must_use]
 pub fn option_name(option_type: u32) -> &'static CStr {
     match option_type {

@@ -1,4 +1,4 @@
-//! What goes wrong with interfaces: what was asked, of which interface, why not, and what the user can do.
+//! Errors of interfaces: each names the operation, the interface, the cause and a remedy.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a driver tells of its interface through ethtool: speed, queues, rings, timestamps.
+//! A driver's reports through ethtool: speed, queues, rings, timestamps.
 
 use crate::error::NetdevError;
 use crate::ethtool_message::{Attributes, ask};
@@ -39,7 +39,7 @@ pub struct LinkSpeed {
     pub bits_per_s: Option<u64>,
     /// Both ways at once or not; `None` where unknown.
     pub duplex: Option<Duplex>,
-    /// Whether the driver sees the other end; `None` where it cannot tell.
+    /// Whether the driver sees the other end; `None` if it does not know.
     pub link_detected: Option<bool>,
 }
 
@@ -102,7 +102,7 @@ pub struct Timestamping {
     pub clock: Option<u32>,
 }
 
-/// How fast `interface` is. What the driver cannot tell is `None`.
+/// Speed of `interface`. Values that the driver does not know are `None`.
 ///
 /// # Errors
 /// [`NetdevError`]: no such interface, among others.

@@ -1,5 +1,5 @@
-//! The kernel's ethtool family of generic netlink: a question about an interface, and its answer's attributes.
-//! Source: Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. Linux 5.6, parts of it 5.8.
+//! The kernel's ethtool family of generic netlink: a request about an interface, and the reply's attributes. Source:
+//! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. Linux 5.6, parts of it 5.8.
 
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized,

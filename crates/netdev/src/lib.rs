@@ -1,8 +1,9 @@
-//! What the kernel says of network interfaces, and how it is asked to change them: links, their statistics and their
-//! changes as they happen, network namespaces, and what a driver tells through ethtool.
+//! Network interfaces in the kernel: requests to read and change links, their statistics, notices of changes, network
+//! namespaces, and a driver's reports through ethtool.
 //!
-//! Each function opens a netlink socket, asks, waits for the answer, and closes it: for the control path. Drivers ask again and
-//! again, through a [`link_probe::LinkProbe`]. A function asks about the network namespace of the thread that calls; [`namespace::in_namespace`] calls it in another one.
+//! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket: for the control
+//! path. For repeated requests drivers use a [`link_probe::LinkProbe`]. A function acts in the network namespace of the
+//! calling thread; [`namespace::in_namespace`] calls it in another one.
 
 pub mod error;
 pub mod ethtool;

@@ -1,4 +1,4 @@
-//! What the kernel tells of a link: rtnetlink's `RTM_GETLINK` (rtnetlink(7), linux/if_link.h).
+//! The kernel's report of a link: rtnetlink's `RTM_GETLINK` (rtnetlink(7), linux/if_link.h).
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -56,7 +56,7 @@ pub struct LinkInfo {
 /// An XDP program on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttachedXdp {
-    /// The kernel's number of the program (`bpftool prog show id`); 0 where it did not tell.
+    /// The kernel's number of the program (`bpftool prog show id`); 0 if unknown.
     pub prog_id: u32,
     /// Where it runs.
     pub mode: XdpMode,
@@ -125,7 +125,7 @@ pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     the_link(answers, &operation)
 }
 
-/// The one link that the kernel's answers to `operation` tell of.
+/// The one link in the kernel's replies to `operation`.
 pub(crate) fn the_link(
     answers: Vec<RouteNetlinkMessage>,
     operation: &dyn Fn() -> String,

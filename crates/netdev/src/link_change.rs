@@ -58,7 +58,7 @@ impl<'a> VethEnd<'a> {
     }
 }
 
-/// Makes a pair of virtual interfaces: what is sent on one is received on the other. Both are down at first.
+/// Makes a pair of virtual interfaces: each receives the frames sent on the other. Both are down at first.
 ///
 /// # Errors
 /// [`NetdevError::Refused`], with `EXIST` where one of the names is taken; [`NetdevError::BadName`].

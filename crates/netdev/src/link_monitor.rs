@@ -30,8 +30,8 @@ pub enum LinkEvent {
         /// The name it had.
         name: String,
     },
-    /// Events are missing: they came faster than they were read, or one could not be understood. Whoever keeps a state must
-    /// ask for it anew ([`crate::link::links`]).
+    /// Events are missing: they came faster than they were read, or one could not be understood. A caller with a copy
+    /// of the state must ask for it anew ([`crate::link::links`]).
     Lost,
 }
 

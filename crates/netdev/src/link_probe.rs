@@ -15,7 +15,7 @@ use crate::error::NetdevError;
 use crate::link::{LinkInfo, NAME_BYTES_MAX, the_link};
 use crate::netlink::Requests;
 
-/// What a link is able to do at this moment.
+/// Whether a link can carry frames at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// Up, with carrier.
@@ -58,7 +58,7 @@ impl LinkProbe {
         the_link(requests.ask(RouteNetlinkMessage::GetLink(request), 0, &operation)?, &operation)
     }
 
-    /// What the link is able to do. The kernel answers under the lock of all links: not for each batch.
+    /// The state of the link. The kernel answers under the lock of all links: not for each batch.
     #[must_use]
     pub fn state(&self) -> LinkState {
         match self.look() {

@@ -1,4 +1,4 @@
-//! What the host's own stack has an interface for: what would be cut off if somebody took the interface's frames.
+//! The host stack's uses of an interface, which end if another program takes the interface's frames.
 
 use std::net::IpAddr;
 
@@ -14,8 +14,8 @@ use crate::netlink::Requests;
 /// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not what they lie on.
 const PAIRS: [&str; 2] = ["veth", "netkit"];
 
-/// What the host uses `link`, an interface of the calling thread's network namespace, for: its addresses, the bridge or bond that it
-/// belongs to, and the interfaces that lie on it, in words for people. Empty where the host has no use for it.
+/// The host's uses of `link`, an interface of the calling thread's network namespace: its addresses, the bridge or bond
+/// that it belongs to, and the interfaces that lie on it, in words for people. Empty where the host has no use for it.
 ///
 /// IPv6 addresses of the link alone do not count: the kernel gives them to every interface by itself.
 ///

@@ -33,7 +33,7 @@ pub enum Namespace {
     Named(String),
     /// The one a process is in, by its process number.
     OfProcess(u32),
-    /// The one that a file stands for, e.g. `/proc/PID/ns/net`.
+    /// The namespace of a file, e.g. `/proc/PID/ns/net`.
     File(PathBuf),
 }
 
@@ -79,7 +79,7 @@ pub enum NamespaceError {
 }
 
 impl Namespace {
-    /// The file that stands for it.
+    /// The namespace's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
@@ -134,7 +134,7 @@ impl Namespace {
     }
 }
 
-/// Which network namespace it is, whatever it is called. No other has the same as long as this one is held.
+/// Identity of a network namespace, independent of its names. No other namespace has the same while this one is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceId {
     device: u64,
@@ -154,7 +154,7 @@ impl NamespaceId {
     }
 }
 
-/// A network namespace that is held open: it stays, and stays the same, whatever becomes of its name and of the processes in it.
+/// A network namespace that is held open: it outlives its name and the processes in it.
 #[derive(Debug, Clone)]
 pub struct HeldNamespace {
     id: NamespaceId,
@@ -171,7 +171,7 @@ impl PartialEq for HeldNamespace {
 impl Eq for HeldNamespace {}
 
 impl HeldNamespace {
-    /// The one that a process is in: `pidfd` stands for the process, and `process` is its number here.
+    /// The namespace of a process: `pidfd` refers to the process, and `process` is its number here.
     ///
     /// # Errors
     /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] where the process has ended, so that its number may be another's.

@@ -1,5 +1,5 @@
-//! Asking the kernel over netlink: one request, all its answers, and the kernel's own words where it refuses.
-//! Source: Documentation/userspace-api/netlink/intro.rst.
+//! Requests to the kernel over netlink: one request, all its replies, and the kernel's own words if it refuses. Source:
+//! Documentation/userspace-api/netlink/intro.rst.
 
 use std::fmt::Debug;
 

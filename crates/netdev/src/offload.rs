@@ -1,8 +1,8 @@
-//! What an interface does on behalf of the kernel's stack, and switching it off: checksums left to the card, segments cut or
-//! merged, VLAN tags taken out.
+//! Offloads of an interface, and switching them off: checksums left to the card, segments cut or merged, VLAN tags
+//! taken out.
 //!
-//! Whoever takes frames off the wire past the stack gets what offloads left behind: checksums not filled in, frames longer than the
-//! MTU, tags missing.
+//! A program that takes frames past the stack sees the effects of offloads: open checksums, frames longer than the MTU,
+//! missing tags.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! The control structures of netmap API 14 as programs lay them out (x86-64 Linux, little endian): what `ioctl` on a device carries.
+//! The control structures of netmap API 14 as programs lay them out (x86-64 Linux, little endian): the arguments of
+//! `ioctl` on a device.
 //!
-//! Field names say what the field means; the structure of the published header is named with each. Sizes and offsets are asserted at
-//! compile time. A structure is copied out of the program's memory whole, so that nothing is read twice.
+//! Field names give the field's meaning; each structure names its counterpart in the published header. Sizes and
+//! offsets are asserted at compile time. A structure is copied out of the program's memory whole, so that nothing is
+//! read twice.
 
 use core::mem::{offset_of, size_of};
 
@@ -393,9 +395,9 @@ layout!(EventPair: 8, kick @ 0, interrupt @ 4);
 structure! {
     /// Body of `struct nmreq_opt_csb`.
     CsbOption {
-        /// Address of what the program writes.
+        /// Address of the array that the program writes.
         to_provider: u64,
-        /// Address of what the provider writes.
+        /// Address of the array that the provider writes.
         to_program: u64,
     }
 }

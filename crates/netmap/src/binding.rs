@@ -1,4 +1,4 @@
-//! What a device is bound to, in this process: the region mapped, the rings, and what wakes whom.
+//! A device's binding in this process: the mapped region, the rings, and the wake-ups.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const RING_FORWARD: u32 = 0x4;
 const AWAITED_SLOTS: u32 = 64;
 /// How long is waited at most for a worker to take them.
 const AWAIT_MOST: Duration = Duration::from_millis(20);
-/// How long a sleeper whose wake-up may go to another, or end with whoever is to send it, sleeps before it looks again.
+/// Longest sleep if the wake-up may go to another sleeper, or its sender may end.
 pub(crate) const SHARED_SLEEP: Duration = Duration::from_millis(5);
 
 /// How many changes of its monitors in a row a sync goes along with.
@@ -47,7 +47,7 @@ struct Events {
     notify: Arc<PrivateDescriptor>,
 }
 
-/// What a device is bound to.
+/// A device's binding.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) badge: Badge,
@@ -66,7 +66,7 @@ pub(crate) struct Binding {
     vain_syncs: AtomicU32,
 }
 
-/// What a round of syncs came to.
+/// The result of a round of syncs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     ready: bool,
@@ -76,7 +76,7 @@ struct Round {
 }
 
 impl Binding {
-    /// Takes up what the daemon has answered to REGISTER or to the question for it.
+    /// Takes up the daemon's reply to REGISTER, or to a request for the binding.
     pub(crate) fn new(
         badge: Badge,
         bound: Bound,
@@ -166,7 +166,7 @@ impl Binding {
         }
     }
 
-    /// What `sync` comes to, once the monitors that it has to fill are known.
+    /// The work of `sync`, once the monitors that it has to fill are known.
     #[inline]
     pub(crate) fn with_monitors(&self, sync: impl Fn() -> Outcome) -> Outcome {
         for _ in 0..MONITOR_CHANGES {
@@ -224,7 +224,7 @@ impl Binding {
         round
     }
 
-    /// Syncs the rx rings. Where they bring nothing, what this process has sent itself is awaited, and they are synced again.
+    /// Syncs the rx rings. If they are empty, waits for frames that this process has sent itself, and syncs again.
     fn sync_rx_behind_own(&self, look: Look) -> Round {
         let round = self.sync_rx(look);
         if round.ready || !UNTAKEN.swap(false, Ordering::Relaxed) {
@@ -234,7 +234,7 @@ impl Binding {
         self.sync_rx(look)
     }
 
-    /// Passes what the program has marked from a network interface to its host side or the other way.
+    /// Passes the slots that the program has marked from a network interface to its host side or the other way.
     fn forward(&self, ring: &BoundRing) {
         let mut to = self.rings().0.iter().filter(|tx| tx.host != ring.host);
         if let Some(to) = to.next() {
@@ -243,12 +243,13 @@ impl Binding {
         }
     }
 
-    /// Whether a switch takes what is sent, at once and whatever becomes of it.
+    /// Whether a switch takes the sent frames, at once and without back pressure.
     fn is_on_switch(&self) -> bool {
         self.bound.sizes.host_tx_rings == 0
     }
 
-    /// Waits until a worker has taken what was sent. It does so in microseconds; the limit is for one that cannot run.
+    /// Waits until a worker has taken the sent frames, usually some microseconds; the limit is for a worker that cannot
+    /// run.
     fn await_taken(&self) {
         let mut started = None;
         for ring in self.rings().0.iter().filter(|ring| ring.is_served()) {
@@ -323,12 +324,12 @@ impl Binding {
         if round.stopped { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// What poll does without sleeping.
+    /// A poll without sleeping.
     pub(crate) fn ready(&self, events: i16) -> i16 {
         self.look(events, Look::Passing).0
     }
 
-    /// What is ready of `events`, and whether a ring was skipped.
+    /// The ready events among `events`, and whether a ring was skipped.
     fn look(&self, events: i16, look: Look) -> (i16, bool) {
         let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
         let mut skipped = false;
@@ -405,7 +406,7 @@ impl Binding {
         0
     }
 
-    /// Withdraws the announcement, unless somebody else still counts on it.
+    /// Withdraws the announcement, unless another sleeper still needs it.
     pub(crate) fn disarm(&self, events: i16) {
         if self.sleepers.fetch_sub(1, Ordering::Relaxed) != 1 {
             return;
@@ -416,7 +417,7 @@ impl Binding {
     }
 }
 
-/// Announces a sleep on a ring, under a number that nobody else has used.
+/// Announces a sleep on a ring, under an unused number.
 pub(crate) fn announce(ring: &BoundRing) {
     let number = ring.view.control().program.last_sleep.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     // 0 means awake.

@@ -1,13 +1,15 @@
 //! A ring that a device is bound to, and its syncs.
 //!
-//! Nothing about where the ring stands is kept here: bindings of several processes may use it, so it is read from the ring's control block and
-//! written back, under the ring's lock. A sync that finds the lock taken is skipped, as netmap skips a ring that is being synced; where the caller is
-//! about to sleep, whoever has the lock is made to wake it.
+//! The ring's position is not kept here: bindings of several processes may use the ring, so a sync reads the position
+//! from the ring's control block and writes it back, under the ring's lock. A sync that finds the lock taken is
+//! skipped, as netmap skips a ring that is being synced. If the caller is about to sleep, the lock's holder must wake
+//! it.
 //!
-//! What each kind of ring does with the slots `[published, head)`:
+//! Each kind of ring treats the slots `[published, head)` differently:
 //!
 //! - served by the datapath: `head` goes into the control block, the datapath's worker does the rest;
-//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; what the peer has released comes back with whatever buffers it left;
+//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; slots that the peer has released come back with
+//!   the peer's buffers;
 //! - pipe and monitor, rx: `head` goes into the control block, where the filling side finds it.
 #![allow(unsafe_code)]
 
@@ -41,7 +43,7 @@ enum Service {
     },
 }
 
-/// What a sync came to.
+/// The result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Done; `cur` of the program against the new tail says whether it has slots.
@@ -59,11 +61,11 @@ pub(crate) enum Outcome {
     MonitorsChanged,
     /// The program's indexes were outside its slots; they were put right.
     BadIndexes,
-    /// The ring stands still: its device is gone, or a rule was broken.
+    /// The ring has stopped: its device is gone, or a rule was broken.
     Stopped,
 }
 
-/// Where a ring stands for its program.
+/// A ring's position for its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     /// First slot that the program has not given away, as the provider knows it.
@@ -88,7 +90,7 @@ pub(crate) struct BoundRing {
 }
 
 impl BoundRing {
-    /// The ring as the daemon has placed it. `notify` is what its sleepers wait on.
+    /// The ring as the daemon has placed it. Its sleepers wait on `notify`.
     pub(crate) fn new(
         mapping: &Mapping,
         placed: &Placed,
@@ -130,7 +132,7 @@ impl BoundRing {
         self.view.control().datapath.users.load(Ordering::Relaxed)
     }
 
-    /// The flag in which whoever sleeps for this ring says so.
+    /// The flag that sleepers of this ring set.
     pub(crate) fn sleeping_flag(&self) -> &std::sync::atomic::AtomicU32 {
         match (&self.service, self.direction) {
             // On a pipe, the sender's announcement stands in the receiver's ring.
@@ -139,7 +141,7 @@ impl BoundRing {
         }
     }
 
-    /// Where it stands now.
+    /// The ring's present position.
     pub(crate) fn position(&self) -> Position {
         let own = self.view.control();
         match (&self.service, self.direction) {
@@ -243,7 +245,7 @@ impl BoundRing {
         Outcome::Synced { given, ready: cur != tail, kick }
     }
 
-    /// Gives slots `[from, head)` to whoever works the other side.
+    /// Gives slots `[from, head)` to the other side.
     fn publish(&self, from: u32, head: u32, sends: bool) -> (u32, bool) {
         if from == head {
             return (0, false);
@@ -276,7 +278,7 @@ impl BoundRing {
         (distance(from, end, self.view.slot_count()), kick)
     }
 
-    /// Takes back what the peer has released since the program was last shown `tail`; returns the new one.
+    /// Takes back the slots that the peer has released since the program last saw `tail`; returns the new `tail`.
     fn reclaim_by_pipe(&self, peer: &RingView, tail: u32) -> u32 {
         let slots = self.view.slot_count();
         let control = peer.control();
@@ -321,7 +323,8 @@ impl BoundRing {
         }
     }
 
-    /// What netmap does with a ring whose indexes left their window: slots that name nothing are emptied, and indexes beyond the ring are reset.
+    /// Repairs a ring whose indexes left their window, as netmap does: slots with invalid buffers are emptied, and
+    /// indexes beyond the ring are reset.
     fn put_right(&self) {
         let Some(_held) = self.lock.try_take(Look::Passing) else { return };
         let slots = self.view.slot_count();

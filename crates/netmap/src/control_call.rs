@@ -1,7 +1,7 @@
-//! `ioctl` on a device: reads what the program passes, checks it in the documented order, and writes the answer back.
+//! `ioctl` on a device: reads the program's arguments, checks them in the documented order, and writes the reply back.
 //!
 //! - `current`: NIOCCTRL; its `option_list`. `legacy`: NIOCREGIF and NIOCGINFO.
-//! - `requests`: what both come to. `external_memory`: what memory of the program is called.
+//! - `requests`: the requests behind both. `external_memory`: identity of the program's memory.
 
 mod current;
 mod external_memory;

@@ -1,4 +1,5 @@
-//! CSB mode: a program's indexes travel in arrays of its own, one 64-byte entry per bound ring and direction of travel, tx rings first.
+//! CSB mode: a program's indexes travel in the program's arrays, one 64-byte entry per bound ring and direction of
+//! travel, tx rings first.
 
 use rustix::io::Errno;
 
@@ -9,7 +10,7 @@ use crate::user_memory;
 /// Size of an entry, bytes; arrays are aligned to it.
 const ENTRY_BYTES: usize = 64;
 
-/// What the program writes (`struct nm_csb_atok`).
+/// The entry that the program writes (`struct nm_csb_atok`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ToProvider {
     pub(crate) head: u32,
@@ -38,7 +39,7 @@ pub(crate) fn check_alignment(addresses: &CsbAddresses) -> Result<(), Errno> {
 }
 
 impl Csb {
-    /// Fills the entries of `rings` with where they stand.
+    /// Writes the positions of `rings` into their entries.
     ///
     /// # Errors
     /// EINVAL for arrays that are not aligned, EFAULT for memory that is not there.
@@ -63,14 +64,14 @@ impl Csb {
         (self.addresses.to_provider + offset, self.addresses.to_program + offset)
     }
 
-    /// What the program has written for a ring. It publishes `head` last, so head is read before cur.
+    /// Reads the program's entry of a ring. The program publishes `head` last, so head is read before cur.
     pub(crate) fn read(&self, entry: usize) -> Result<ToProvider, Errno> {
         let [head, ..] = words(self.entry(entry).0)?;
         let [_, cur, needs_kick, sync_flags] = words(self.entry(entry).0)?;
         Ok(ToProvider { head, cur, needs_kick, sync_flags })
     }
 
-    /// Tells the program where a ring stands: `hwtail`, which lies ahead, is published last.
+    /// Writes a ring's position for the program: `hwtail`, which lies ahead, is published last.
     pub(crate) fn write(&self, entry: usize, hwcur: u32, hwtail: u32) -> Result<(), Errno> {
         let address = self.entry(entry).1;
         user_memory::write(address, &hwcur)?;

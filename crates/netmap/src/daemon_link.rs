@@ -38,7 +38,8 @@ impl Drop for Link {
 /// Never freed: threads may be using it.
 static LINK: AtomicPtr<ProcessLink> = AtomicPtr::new(std::ptr::null_mut());
 
-/// This process's link. A child does not ask for its parent's lock: whoever held it when the process was forked does not run in the child.
+/// This process's link. A child does not take its parent's lock: the thread that held it at the fork does not run in
+/// the child.
 fn own_link() -> &'static Mutex<Option<Link>> {
     let process = std::process::id();
     loop {
@@ -89,7 +90,7 @@ fn errno_of(error: &ControlError) -> Errno {
     }
 }
 
-/// A new device: the descriptor that stands for it, close-on-exec, and its badge, which now lies in it.
+/// A new device: its descriptor, close-on-exec, and its badge, which now lies in the descriptor.
 pub(crate) fn open_device() -> Result<(OwnedFd, Badge), Errno> {
     let mut connection = connect()?;
     let (reply, _) = connection.request(&Request::NetmapOpen).map_err(|error| errno_of(&error))?;
@@ -148,8 +149,8 @@ pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
     Badge::from_bytes(&bytes)
 }
 
-/// Waits until the daemon has taken back what was closed before, so that a program finds things as after a system call. Does nothing where this process
-/// has no link, or is using it in what this call has interrupted.
+/// Waits until the daemon has taken back the devices that were closed before, so that a program finds things as after a
+/// system call. Does nothing where this process has no link, or is using it in what this call has interrupted.
 pub(crate) fn settle() {
     let Ok(mut link) = own_link().try_lock() else { return };
     if let Some(current) = link.as_mut() {

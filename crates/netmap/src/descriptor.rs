@@ -1,4 +1,4 @@
-//! What an `ioctl` on a device comes to, once its arguments have been read and checked.
+//! The operations of `ioctl` on a device, after its arguments have been read and checked.
 
 use ringroad_control::netmap::{Bound, NetmapReply, NetmapRequest, Register};
 use rustix::io::Errno;
@@ -6,9 +6,9 @@ use rustix::io::Errno;
 /// The CSB arrays of a program (`struct nmreq_opt_csb`): addresses in this process, 64 bytes per bound ring, tx rings first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CsbAddresses {
-    /// What the program writes (`csb_atok`).
+    /// The array that the program writes (`csb_atok`).
     pub to_provider: usize,
-    /// What the provider writes (`csb_ktoa`).
+    /// The array that the provider writes (`csb_ktoa`).
     pub to_program: usize,
 }
 

@@ -26,7 +26,7 @@ pub struct Device {
     sync_loop: LoopState,
 }
 
-/// The devices of this process: whoever finds a copy of a descriptor finds the device that is known already.
+/// The devices of this process: every copy of a descriptor leads to the same device.
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 /// Calls `act` for every device that is bound.
@@ -41,7 +41,7 @@ pub(crate) fn for_each_bound(act: impl Fn(&Binding)) {
 }
 
 impl Device {
-    /// Opens a device: the descriptor to give to the program, and what stands behind it.
+    /// Opens a device: the descriptor for the program, and the device behind it.
     ///
     /// # Errors
     /// ENOENT where no daemon runs and none can be started; EACCES where it may not be used.
@@ -72,7 +72,7 @@ impl Device {
         device
     }
 
-    /// What it is bound to, perhaps by another process.
+    /// The device's binding, perhaps made by another process.
     #[inline]
     fn binding(&self) -> Option<&Binding> {
         self.binding.get().or_else(|| self.ask_for_binding())
@@ -99,7 +99,8 @@ impl Device {
         self.binding().ok_or(Errno::NXIO)
     }
 
-    /// To be called after a descriptor or a mapping of a device was closed: waits until the daemon has taken back what may have ended with it.
+    /// To be called after a descriptor or a mapping of a device was closed: waits until the daemon has taken back all
+    /// that ended with it.
     pub fn settle_closed() {
         daemon_link::settle();
     }
@@ -107,7 +108,7 @@ impl Device {
     /// What mmap(2) on the device does: `[offset, offset + bytes)` of the region.
     ///
     /// # Safety
-    /// As mmap(2) asks for: with `MAP_FIXED`, what lies at `address` is replaced.
+    /// As in mmap(2): with `MAP_FIXED` a mapping at `address` is replaced.
     ///
     /// # Errors
     /// EINVAL where the device is not bound or the range is not in the region, and those of mmap(2).

@@ -1,7 +1,7 @@
-//! What this process is called in the locks of a region's rings, and how others find out whether it still lives.
+//! This process's number in the locks of a region's rings, by which others find out whether it still lives.
 //!
-//! The number is proven as [`ringroad_ring::liveness`] says. The description that proves it is inherited by children, where it would outlive its process:
-//! they close it when they are forked, and get one of their own.
+//! [`ringroad_ring::liveness`] proves the number by an open file description. Children inherit it, where it would
+//! outlive its process: they close it after a fork, and open their own.
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ pub(crate) struct Holder {
     number: AtomicU32,
     /// [`FORKS`] when `number` was got.
     forks: AtomicU32,
-    /// What keeps the number, and `forks` of when it was opened.
+    /// The open file that holds the number, and `forks` at its opening.
     proof: Mutex<Option<(PrivateDescriptor, u32)>>,
 }
 

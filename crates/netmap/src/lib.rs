@@ -1,9 +1,10 @@
-//! A netmap program's side of Ringroad: what `/dev/netmap` would be, made of a connection to the daemon and shared memory.
+//! A netmap program's side of Ringroad: `/dev/netmap`, made of a connection to the daemon and shared memory.
 //!
-//! - [`device`]: one open of it; [`descriptor`]: what control calls need of one; [`wakers`]: what a sleeping thread waits for.
-//! - [`control_call`]: `ioctl`; [`abi`]: what programs pass to it; [`user_memory`]: how that is read.
-//!   Behind a device: `binding` (rings, eventfds), `bound_ring` (syncs), `ring_lock` and `holder`, `monitor_fill`, `csb`, `sync_loop`; `daemon_link` and `mapping`
-//!   are the process's own.
+//! - [`device`]: one open of it; [`descriptor`]: the operations of control calls; [`wakers`]: the wake-ups of a
+//!   sleeping thread.
+//! - [`control_call`]: `ioctl`; [`abi`]: its arguments; [`user_memory`]: reading them. Behind a device: `binding`
+//!   (rings, eventfds), `bound_ring` (syncs), `ring_lock` and `holder`, `monitor_fill`, `csb`, `sync_loop`;
+//!   `daemon_link` and `mapping` are the process's own.
 //! - [`private_descriptors`]: those that the program does not know of.
 
 pub mod abi;

@@ -81,7 +81,7 @@ impl MonitorFill {
         }
     }
 
-    /// Exchanges the buffers of slots `[from, to)`, which nobody needs any more.
+    /// Exchanges the buffers of slots `[from, to)`, which have no further use.
     #[inline]
     pub(crate) fn exchange(&self, ring: &RingView, from: u32, to: u32) {
         if self.any.load(Ordering::Relaxed) && from != to {

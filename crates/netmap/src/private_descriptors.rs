@@ -1,7 +1,7 @@
-//! The descriptors that this library keeps in a process that does not know of them.
+//! The library's private descriptors, which its process does not know of.
 //!
-//! They are moved to high numbers, out of the way of programs that count on low ones, and remembered, so that whoever stands between the program and
-//! `close` can spare them. A program that gets rid of one all the same is found out at the next use, and it is opened anew.
+//! They have high numbers, out of the way of programs that count on low ones, and are remembered, so that a replaced
+//! `close` can spare them. If a program closes one all the same, the next use notices and opens it anew.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -32,7 +32,8 @@ pub fn owns(number: RawFd) -> bool {
     word_and_bit(&OWNED, number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Moves `descriptor` to a high number and remembers that; where there is none it stays where it is. Whoever closes it has to [`forget`] it.
+/// Moves `descriptor` to a high number and remembers that; without a free one it keeps its number. Before closing it,
+/// call [`forget`].
 #[must_use]
 pub fn hide(descriptor: OwnedFd) -> OwnedFd {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
@@ -57,7 +58,8 @@ fn mark(set: &[AtomicU64], descriptor: &OwnedFd) {
     }
 }
 
-/// To be called in a child that was just forked: closes what only its parent is to have. Whoever had one must not close it again.
+/// To be called in a child that was just forked: closes the descriptors that only its parent may have. Their owners
+/// must not close them again.
 pub(crate) fn close_those_of_parent() {
     for (index, (of_parent, owned)) in NOT_FOR_CHILDREN.iter().zip(&OWNED).enumerate() {
         let mut bits = of_parent.swap(0, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Taking the lock of a ring ([`ringroad_ring::shared_lock`]) for this process. Nobody waits for it: a ring that somebody works at is skipped.
+//! Taking the lock of a ring ([`ringroad_ring::shared_lock`]) for this process. No sync waits for it: a locked ring is
+//! skipped.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::private_descriptors::PrivateDescriptor;
 /// How often a short lock is tried before it is given up.
 const TRIES: u32 = 1_000;
 
-/// What a skipped sync would mean to the caller.
+/// The caller's plan after a skipped sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Somebody else syncs the ring, and that will do.
     Passing,
-    /// The caller sleeps where it finds nothing: whoever has the lock must wake it on releasing.
+    /// The caller sleeps if it finds no frame: the lock's holder must wake it on release.
     BeforeSleep,
 }
 
@@ -52,7 +53,7 @@ impl RingLock {
         eventfd::ring(self.notify.as_fd());
     }
 
-    /// Takes the lock, unless somebody has it who lives.
+    /// Takes the lock, unless a living process has it.
     #[inline]
     pub(crate) fn try_take(&self, look: Look) -> Option<Held<'_>> {
         let own = self.holder.number()?;

@@ -1,4 +1,4 @@
-//! The sync loop: what `SYNC_KLOOP_START` runs inside the ioctl, here in the calling thread.
+//! The sync loop of `SYNC_KLOOP_START`: it runs inside the ioctl, in the calling thread.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::csb::Csb;
 use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
 use crate::ring_lock::Look;
 
-/// How long a loop with eventfds sleeps at most: something may have come that announces itself to nobody.
+/// Longest sleep of a loop with eventfds: some changes have no announcement.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Bits of `SYNC_KLOOP_MODE`.
 const MODES: u32 = 0b11;
@@ -102,11 +102,11 @@ struct Rounds<'a> {
     binding: &'a Binding,
     csb: &'a Csb,
     events: Option<&'a [LoopEvents]>,
-    /// Where each ring stood when the program was last told.
+    /// Each ring's position when the program last saw it.
     shown: Vec<(u32, u32)>,
 }
 
-/// What a sync of every ring came to.
+/// The result of a sync of every ring.
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     moved: bool,

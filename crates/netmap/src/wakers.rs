@@ -1,4 +1,4 @@
-//! What a thread that sleeps on devices waits for.
+//! The wake-ups of a thread that sleeps on devices.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Wakers {
         self.few.iter().take(self.count).chain(&self.many).copied()
     }
 
-    /// How long to sleep at most before the devices are looked at again, whatever the program's time limit.
+    /// Longest sleep before the devices are looked at again, independent of the program's time limit.
     #[must_use]
     pub fn slice(&self) -> Option<Duration> {
         self.slice

@@ -79,7 +79,7 @@ fn with<T: FromBytes + IntoBytes + Immutable, R>(
     Ok(result)
 }
 
-/// Does what is asked for; a name where the header is to be given one.
+/// Carries out the request; returns a name if the header gets one.
 fn perform(
     device: &dyn Descriptor,
     header: &RequestHeader,
@@ -115,7 +115,7 @@ fn perform(
 /// Options that a binding has a use for.
 const REGISTER_OPTIONS: [u32; 3] = [option_type::EXTMEM, option_type::CSB, option_type::OFFSETS];
 
-/// Errors of a binding that are an option's own, by which the program learns what was wrong.
+/// Errors of a binding that belong into an option's status.
 fn is_error_of(option: u32, errno: Errno) -> bool {
     match option {
         option_type::EXTMEM => matches!(errno, Errno::INVAL | Errno::NOMEM | Errno::FAULT),

@@ -1,4 +1,4 @@
-//! What tells memory of a program from other memory: the same pages must lead to the same region, in every process that maps them.
+//! Identity of a program's memory: the same pages must lead to the same region, in every process that maps them.
 
 use rustix::io::Errno;
 
@@ -35,7 +35,7 @@ fn parse(line: &str) -> Option<Mapping> {
 /// The identity of the memory at `address`: device, inode and offset of a file mapped shared, else process, 0 and address.
 ///
 /// # Errors
-/// EFAULT where nothing is mapped there; EIO where the kernel does not tell.
+/// EFAULT if nothing is mapped there; EIO if the kernel does not report the mapping.
 pub(super) fn identity(address: usize) -> Result<[u64; 3], Errno> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::IO)?;
     let mapping = maps

@@ -1,4 +1,4 @@
-//! NIOCREGIF and NIOCGINFO: one structure for everything, translated to the requests of today and back.
+//! NIOCREGIF and NIOCGINFO: one structure for everything, translated to today's requests and back.
 //!
 //! On an error the program's structure stays as it was.
 

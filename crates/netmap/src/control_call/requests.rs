@@ -1,4 +1,5 @@
-//! What requests come to, whether they came by NIOCCTRL or by a legacy call: a question to the daemon, and its answer in the body.
+//! Requests of NIOCCTRL and of legacy calls: each becomes a request to the daemon, and the reply is written into the
+//! body.
 
 use ringroad_control::netmap::{
     Bound, ExternalMemory, NetmapReply, NetmapRequest, Offsets, Pool, PortSizes, Register,

@@ -1,4 +1,5 @@
-//! Control calls against a double of [`Descriptor`] that records what it is asked for. The structures lie in real memory of the process.
+//! Control calls against a double of [`Descriptor`] that records its requests. The structures lie in real memory of the
+//! process.
 
 mod current;
 mod legacy;
@@ -14,7 +15,7 @@ use super::control;
 use crate::abi::{NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
 use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopPlan};
 
-/// What the double was asked for.
+/// A request to the double.
 #[derive(Debug, Clone, PartialEq)]
 enum Asked {
     Register(Register, Option<usize>, Option<CsbAddresses>),
@@ -87,7 +88,7 @@ impl RecordingDescriptor {
         self.asked.borrow_mut().push(asked);
     }
 
-    /// What it was asked for since the last call.
+    /// Requests since the last call.
     fn asked(&self) -> Vec<Asked> {
         self.asked.take()
     }

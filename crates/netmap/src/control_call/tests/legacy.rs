@@ -1,4 +1,4 @@
-//! Legacy calls: what they come to, and what comes back.
+//! Legacy calls: their requests, and the replies.
 
 use super::*;
 use crate::abi::LegacyRequest;

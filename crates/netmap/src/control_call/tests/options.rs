@@ -1,4 +1,4 @@
-//! Options: the walk along the list, statuses, and what each option is for.
+//! Options: the walk along the list, statuses, and each option's effect.
 
 use ringroad_control::netmap::{ExternalMemory, Offsets};
 use zerocopy::IntoBytes;
