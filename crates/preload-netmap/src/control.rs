@@ -8,7 +8,7 @@ use ringroad_netmap::control_call::control;
 
 use crate::{errno, next, tracked};
 
-/// What the kernel does for any descriptor, whatever is behind it.
+/// Requests that the kernel serves for descriptors of any kind.
 fn is_for_descriptors(request: c_ulong) -> bool {
     matches!(request, libc::FIOCLEX | libc::FIONCLEX | libc::FIONBIO | libc::FIOASYNC)
 }

@@ -1,4 +1,5 @@
-//! Descriptors closed and copied: who stands for what afterwards, and sparing our own, which programs that close everything do not know of.
+//! Closing and copying descriptors: updates the tables, and spares the library's own descriptors, which programs that
+//! close everything do not know of.
 
 use std::ffi::{c_int, c_uint};
 

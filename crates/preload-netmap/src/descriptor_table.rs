@@ -1,4 +1,4 @@
-//! What stands behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
+//! The objects behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
 //!
 //! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is used again, never given back, so a
 //! reader that comes too late finds a wrong count but never foreign memory. An entry's value lives as long as a number or a [`Reference`] leads to it.
@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An entry's count of references while its value is taken out; nobody may refer to it then.
+/// An entry's count of references while its value is taken out; no reference may be taken then.
 const DYING: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl<T> PartialEq for Reference<T> {
     }
 }
 
-/// What a number led to before.
+/// The earlier target of a number.
 #[derive(Debug)]
 pub(crate) struct Removed<T: 'static> {
     pub(crate) reference: Reference<T>,
@@ -131,7 +131,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         self.place(number).is_some_and(|place| place.load(Ordering::Relaxed) != 0)
     }
 
-    /// What a number leads to.
+    /// The target of a number.
     #[inline]
     pub(crate) fn get(&'static self, number: i32) -> Option<Reference<T>> {
         let place = self.place(number)?;
@@ -189,7 +189,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         self.removed(self.place(number)?.swap(0, Ordering::AcqRel))
     }
 
-    /// What the number that held `index_plus_1` gives back.
+    /// Gives up the number's entry `index_plus_1`.
     fn removed(&'static self, index_plus_1: u32) -> Option<Removed<T>> {
         let entry = self.entry(index_plus_1)?;
         let was_last = entry.numbers.fetch_sub(1, Ordering::AcqRel) == 1;

@@ -1,4 +1,5 @@
-//! Devices in epoll sets. The kernel's set knows nothing of them: what waits for it is woken through a *doorbell*, an eventfd in it, when they change.
+//! Devices in epoll sets. The kernel's set knows nothing of them: when they change, a *doorbell*, an eventfd in the
+//! set, wakes its waiters.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ pub(crate) struct Interest {
     fd: RawFd,
     pub(crate) device: DeviceReference,
     events: u32,
-    /// What the program wants to be told.
+    /// The conditions that the program waits for.
     pub(crate) data: u64,
 }
 
@@ -53,7 +54,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static SETS: AtomicU64 = AtomicU64::new(1);
 static BELL_MARK: AtomicU8 = AtomicU8::new(0);
 
-/// What a doorbell's events carry: the address of a variable that the program does not know of.
+/// Data of a doorbell's events: the address of a variable that the program does not know of.
 pub(crate) fn doorbell_data() -> u64 {
     (&raw const BELL_MARK).addr() as u64
 }
@@ -115,7 +116,7 @@ pub(crate) fn add(
     added
 }
 
-/// Conditions that are told unasked.
+/// Conditions that are always reported.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
 fn hang_doorbell(epoll: RawFd) -> Result<PrivateDescriptor, Errno> {

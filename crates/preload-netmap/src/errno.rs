@@ -11,12 +11,12 @@ pub(crate) fn fail(errno: Errno) -> c_int {
     -1
 }
 
-/// What a call returns for a result.
+/// A call's return value for a result.
 pub(crate) fn returned(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(fail)
 }
 
-/// The error that `errno` tells of.
+/// The error in `errno`.
 pub(crate) fn last() -> Errno {
     Errno::from_raw_os_error(get())
 }

@@ -1,8 +1,8 @@
 //! Preloaded into a program (`LD_PRELOAD`), makes `/dev/netmap` a device of the Ringroad daemon; the program is neither changed nor built anew.
 //!
-//! What the program gets from `open` is a real descriptor: the end of a connection to the daemon. Only calls on such descriptors are answered here,
-//! everything else goes on to the C library. Programs that never touch the device behave as without this object: nothing is
-//! printed, no thread started and nothing connected.
+//! `open` returns a real descriptor: the end of a connection to the daemon. The library serves only calls on such
+//! descriptors, and passes all others to the C library. Programs that never touch the device behave as without it: it
+//! prints nothing, starts no thread and makes no connection.
 //!
 //! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close, dup, fcntl, daemon), [`passing`]
 //!   (recvmsg), [`status`] (stat, access).
@@ -10,10 +10,10 @@
 //!   devices and others at once until a `time_limit`; `epoll_interests`, devices in epoll sets; `mapping_ledger`, what keeps mapped devices
 //!   bound; `process`, forks.
 //!
-//! What does not work: programs that are linked statically, or make system calls without the C library; calls that the library makes within itself
-//! (`fopen` of the device); an epoll set with devices that is itself waited for by `poll`, by another epoll set, or in a process that got it
-//! by `exec` or over a socket. Edge-triggered interests in devices are served as level-triggered ones. Where netmap's own kernel module has made `/dev/netmap`, that is
-//! used.
+//! What does not work: programs that are linked statically, or make system calls without the C library; calls that the
+//! library makes within itself (`fopen` of the device); an epoll set with devices, if `poll` or another epoll set waits
+//! for it, or if a process got it by `exec` or over a socket. Edge-triggered interests in devices are served as
+//! level-triggered ones. Where netmap's own kernel module has made `/dev/netmap`, that is used.
 #![allow(unsafe_code)]
 
 pub mod control;

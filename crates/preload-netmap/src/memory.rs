@@ -1,4 +1,4 @@
-//! `mmap` of a device, and what becomes of such mappings.
+//! `mmap` of a device, and the later life of such mappings.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;

@@ -42,7 +42,7 @@ impl Function {
     }
 }
 
-/// What a function returns where it does not exist.
+/// The return value of a function that does not exist.
 trait Failure {
     const FAILED: Self;
 }

@@ -1,4 +1,4 @@
-//! `open` and its kin on `/dev/netmap`.
+//! `open` and related calls on `/dev/netmap`.
 //!
 //! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With O_CREAT the
 //! path is looked at before, or a plain file would come into being.

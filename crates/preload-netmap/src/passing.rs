@@ -1,4 +1,5 @@
-//! Devices that come in messages: they are recognised when they arrive, for the program may wait for them before it does anything else with them.
+//! Devices that come in messages: they are recognised on arrival, because waiting for one may be the program's first
+//! call on it.
 
 use std::ffi::{c_int, c_uint};
 

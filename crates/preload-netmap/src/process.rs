@@ -1,10 +1,10 @@
-//! Whose memory this is: the process's own, a fork's copy of it, or that of a parent from which a `vfork` child borrows it.
+//! The owner of this memory: this process, a fork with a copy of it, or a parent from which a `vfork` child borrows it.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::{epoll_interests, mapping_ledger};
 
-/// The process whose descriptors the tables tell of; 0 as long as they tell of none.
+/// The process whose descriptors the tables hold; 0 while they are empty.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 fn current() -> i32 {
@@ -17,7 +17,7 @@ pub(crate) fn owns_tables() -> bool {
     owner == 0 || owner == current()
 }
 
-/// Called before the tables tell of anything.
+/// Called before the first entry of the tables.
 pub(crate) fn take_tables() {
     if OWNER.compare_exchange(0, current(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         // SAFETY: the handlers take locks that are held for a few instructions only, and are never unloaded: preloaded objects stay.

@@ -21,7 +21,7 @@ const BITS: usize = c_ulong::BITS as usize;
 struct Set {
     words: *mut c_ulong,
     asked: SmallVec<[c_ulong; 16]>,
-    /// What is ready.
+    /// The ready descriptors.
     ready: SmallVec<[c_ulong; 16]>,
 }
 
@@ -102,7 +102,7 @@ impl Sets {
         (0..self.count).filter(is_in)
     }
 
-    /// Marks what is ready; number of bits.
+    /// Marks ready descriptors; returns the number of bits.
     fn mark(&mut self, fd: usize, revents: i16, exceptional: i16) -> c_int {
         let readable = revents & (POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR) != 0;
         let writable = revents & (POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR) != 0;
@@ -111,7 +111,7 @@ impl Sets {
             + self.exceptional.mark(fd, revents & exceptional != 0)
     }
 
-    /// Waits, and marks what is ready; number of bits.
+    /// Waits, and marks ready descriptors; returns the number of bits.
     fn wait(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<c_int, Errno> {
         let mut wait = Wait::new();
         let mut devices: SmallVec<[(usize, DeviceReference); 16]> = SmallVec::new();

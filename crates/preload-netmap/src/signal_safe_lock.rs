@@ -11,7 +11,7 @@ use libc::sigset_t;
 /// A value with its lock.
 pub(crate) struct SignalSafeLock<T> {
     taken: AtomicBool,
-    /// Signals that were blocked before; of whoever holds the lock.
+    /// Signals that the lock's holder had blocked before.
     mask: UnsafeCell<MaybeUninit<sigset_t>>,
     value: UnsafeCell<T>,
 }

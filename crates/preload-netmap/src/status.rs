@@ -1,4 +1,5 @@
-//! What programs see that ask whether `/dev/netmap` is there: a character device that anybody may use; the daemon decides who may do what.
+//! The status of `/dev/netmap` for programs that ask: a character device that every user may open; the daemon decides
+//! about permissions.
 
 use std::ffi::{c_char, c_int, c_uint};
 

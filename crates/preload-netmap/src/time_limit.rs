@@ -1,4 +1,4 @@
-//! Until when a call may wait.
+//! The end of a call's waiting time.
 
 use std::time::{Duration, Instant};
 

@@ -18,7 +18,7 @@ const NUMBERS: usize = 65536;
 /// Devices and epoll sets that a process can have.
 const ENTRIES: usize = 1024;
 
-/// What a number can stand for.
+/// The kinds of object behind a number.
 #[derive(Debug)]
 pub(crate) enum Tracked {
     /// An open of the device.
@@ -84,7 +84,7 @@ fn look_at_inherited() {
     }
 }
 
-/// Whether a number is known to stand for anything.
+/// Whether a number has an entry.
 #[inline]
 pub(crate) fn is_tracked(number: RawFd) -> bool {
     TABLE.has(number)
@@ -114,7 +114,7 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
     add_device(number, Device::recognise(descriptor)?).ok()
 }
 
-/// Makes a number stand for a device.
+/// Registers a number as a device.
 ///
 /// # Errors
 /// EMFILE where the tables have no room for it.
@@ -147,7 +147,7 @@ pub(crate) fn known_epoll_set(number: RawFd) -> Option<u64> {
     }
 }
 
-/// Makes a number stand for a new epoll set.
+/// Registers a number as a new epoll set.
 pub(crate) fn add_epoll_set(number: RawFd) -> Option<u64> {
     process::take_tables();
     let set = epoll_interests::new_set();
@@ -168,7 +168,7 @@ pub(crate) fn copied(old: RawFd, new: RawFd) {
     }
 }
 
-/// When a number is about to be closed, or has come to stand for something else.
+/// Call this before a number is closed, or after it refers to something else.
 #[inline]
 pub(crate) fn forget(number: RawFd) {
     if is_tracked(number)

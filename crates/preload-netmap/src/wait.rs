@@ -1,7 +1,7 @@
 //! Sleeping on devices and ordinary descriptors at once.
 //!
-//! Asking is doing: a device syncs its rings whenever it is asked whether it is ready. Only where nothing is does the thread sleep, in one system call
-//! on the others and on what the armed devices are woken by.
+//! A device syncs its rings whenever it is asked whether it is ready. Only if nothing is ready does the thread sleep,
+//! in one system call on the other descriptors and on the wake-ups of the armed devices.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::time_limit::{TimeLimit, timespec_of};
 use crate::tracked::DeviceReference;
 use crate::{errno, next};
 
-/// Conditions that are told unasked.
+/// Conditions that are always reported.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
 /// What can be waited for beside descriptors; see [`Device`].

@@ -1,4 +1,4 @@
-//! Which device names are Ringroad's, and what opening them asks for.
+//! Recognises Ringroad's device names, and the options of opening them.
 
 use ringroad::catalogue::{Access, DeviceName, InterfaceUse, Spelling, kinds};
 use ringroad::{OpenOptions, PortName};
@@ -30,7 +30,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
     }
 }
 
-/// What a program asked for before the activation, as far as it says how a port is opened.
+/// A program's settings before the activation that concern the opening of a port.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wishes {
     /// `pcap_set_promisc`.

@@ -1,4 +1,4 @@
-//! `dlopen` of libpcap gives this object, which passes on what is not its own.
+//! `dlopen` of libpcap returns this library, which passes other functions on.
 //!
 //! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker looks at the return address to know
 //! whose search path (`DT_RUNPATH`) counts.

@@ -1,4 +1,4 @@
-//! What libpcap's callers are told when something fails: a number, and a text in the handle or in a buffer of theirs.
+//! Errors for libpcap's callers: a number, and a text in the handle or in the caller's buffer.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,9 +16,9 @@ use crate::abi::{
 /// A failure of a function of libpcap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PcapError {
-    /// What the function returns.
+    /// The function's return value.
     pub(crate) code: c_int,
-    /// What `pcap_geterr` tells.
+    /// The text for `pcap_geterr`.
     pub(crate) text: String,
 }
 

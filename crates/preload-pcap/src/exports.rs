@@ -1,4 +1,4 @@
-//! The functions that look whose handle they are given: ours are served here, all others by the system's libpcap.
+//! The functions on handles: Ringroad's handles are served here, all others by the system's libpcap.
 
 mod lifetime;
 mod reading;
@@ -31,7 +31,7 @@ macro_rules! for_handles {
 }
 use for_handles;
 
-/// What is wrong with a handle that was closed.
+/// The error of a closed handle.
 fn closed() -> PcapError {
     PcapError::new("this device was closed")
 }

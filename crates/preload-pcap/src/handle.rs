@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::statistics::DropCounters;
 pub(crate) use settings::{Settings, stamp_type};
 
-/// What a `pcap_t` of ours stands for.
+/// The object behind one of Ringroad's `pcap_t`.
 #[derive(Debug)]
 pub(crate) struct Handle {
     name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Handle {
     active: OnceLock<Active>,
 }
 
-/// What a handle has once it is activated.
+/// State of an activated handle.
 #[derive(Debug)]
 pub(crate) struct Active {
     session: Mutex<Session>,
@@ -49,7 +49,7 @@ pub(crate) struct Active {
     pub(crate) nanoseconds: bool,
     /// Bytes of the receive ring's buffers.
     pub(crate) ring_bytes: c_int,
-    /// What the daemon counts.
+    /// The daemon's counters.
     pub(crate) drops: DropCounters,
 }
 
@@ -81,12 +81,12 @@ impl Handle {
         &self.name
     }
 
-    /// What was asked for before the activation.
+    /// The settings before the activation.
     pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is asked for; too late once the handle is activated.
+    /// Changes the settings; too late once the handle is activated.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Settings)) -> Result<c_int, PcapError> {
         if self.active.get().is_some() {
             return Err(PcapError::activated());
@@ -142,7 +142,7 @@ impl Handle {
         self.is_breaking() && self.breaking.swap(false, Ordering::AcqRel)
     }
 
-    /// What a function of libpcap returns for `result`; the text of a failure is left for `pcap_geterr`.
+    /// A libpcap function's return value for `result`; the text of a failure is left for `pcap_geterr`.
     #[inline]
     pub(crate) fn answer(&self, result: Result<c_int, PcapError>) -> c_int {
         match result {

@@ -15,12 +15,12 @@ const LOOKS: u32 = 64;
 /// Longest sleep between two looks at a full ring. A reader's thread that wakes takes the signal of both.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// How long a closing device waits for frames to leave while none does: a link that is down, a datapath that stands still.
+/// How long a closing device waits while no frame leaves: the link is down, or the datapath has stopped.
 const STANDSTILL: Duration = Duration::from_millis(500);
 /// Time between two looks at a ring that empties: nothing announces the last frame.
 const EMPTYING_CHECK: Duration = Duration::from_micros(200);
 
-/// Why a frame was not taken: what the program is told, and what stands in `errno`.
+/// Why a frame was not taken: the text for the program, and `errno`.
 pub(crate) struct NotSent {
     /// For `pcap_geterr`.
     pub(crate) error: PcapError,
@@ -48,7 +48,7 @@ impl From<PortError> for NotSent {
     }
 }
 
-/// Waits until what was accepted is sent, before the port goes. What a pipe has accepted lies with the reader already.
+/// Waits until accepted frames are sent, before the port goes. Frames on a pipe are with the reader already.
 pub(crate) fn finish(active: &Active) {
     let mut session = active.session();
     if session.port().info().driver == "pipe" {

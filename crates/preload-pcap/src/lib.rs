@@ -1,26 +1,26 @@
-//! Programs written for libpcap get Ringroad's ports as devices: this object stands before the system's libpcap
-//! (`LD_PRELOAD`, set by `ringroad run`) and exports all of its public functions.
+//! Programs written for libpcap get Ringroad's ports as devices: this library is loaded before the system's libpcap
+//! (`LD_PRELOAD`, set by `ringroad run`) and exports all of libpcap's public functions.
 //!
-//! A device that is named like a port (`vale0:1`, `x{1`, `xdp:eth0`) is opened through the crate `ringroad`; its `pcap_t` is
-//! one of ours. Everything else, plain interfaces and capture files above all, passes to the system's libpcap, which is
-//! found when it is first needed.
+//! A device that is named like a port (`vale0:1`, `x{1`, `xdp:eth0`) is opened through the crate `ringroad`; its
+//! `pcap_t` is one of Ringroad's. Everything else, plain interfaces and capture files above all, passes to the system's
+//! libpcap, which is looked up at its first use.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`abi`] | libpcap's structures and numbers, as its headers define them |
-//! | [`system`] | the system's libpcap, and what passes to it unseen |
-//! | [`dlopen`] | programs that load libpcap themselves get this object |
-//! | [`exports`] | the functions that look whose handle they are given |
-//! | [`registry`] | which handles are ours |
-//! | [`device`] | which names are ours, and what opening them asks for |
+//! | [`system`] | the system's libpcap, and the functions that pass to it directly |
+//! | [`dlopen`] | programs that load libpcap themselves get this library |
+//! | [`exports`] | the functions on handles, of Ringroad or the system |
+//! | [`registry`] | recognises Ringroad's handles |
+//! | [`device`] | recognises Ringroad's device names, and the options of opening them |
 //! | [`handle`] | a device before and after its activation |
 //! | [`session`] | an open port: batches of received frames, waiting, descriptors to poll |
 //! | [`receive`], [`inject`] | reading and sending |
-//! | [`filter`], [`statistics`], [`listing`], [`savefile`] | what their names say |
+//! | [`filter`], [`statistics`], [`listing`], [`savefile`] | filters, counters, the list of devices, capture files |
 //!
 //! Until a device of Ringroad's is opened nothing is allocated, started, connected or written.
 //!
-//! Pointers that functions here are given come from C: what they point to is the caller's promise, by libpcap's own rules.
+//! Pointers given to functions here come from C: by libpcap's rules the caller guarantees that they are valid.
 
 mod abi;
 mod device;

@@ -1,6 +1,6 @@
-//! `pcap_findalldevs`: the system's devices, and behind them the ports of a daemon that runs.
+//! `pcap_findalldevs`: the system's devices, and then the ports of a running daemon.
 //!
-//! Each half of a list is freed by who made it. Where ours begins is remembered by the list's first device.
+//! Each half of a list is freed by its maker. The list's first device remembers where Ringroad's half begins.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

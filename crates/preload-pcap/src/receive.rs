@@ -38,7 +38,7 @@ enum Patience {
 }
 
 impl Patience {
-    /// What is left of it, from now on counted; `None` where that is nothing.
+    /// The remaining time, counted from now; `None` if none is left.
     fn left(&mut self) -> Option<Option<Duration>> {
         if let Self::For(duration) = *self {
             *self = Self::Until(Instant::now() + duration);
@@ -117,7 +117,7 @@ pub(crate) fn next(handle: &Handle) -> Result<Option<(*const PacketHeader, *cons
     }
 }
 
-/// What a program is told of a frame.
+/// A frame's header for the program.
 #[inline]
 fn header(frame: &Frame, nanoseconds: bool) -> PacketHeader {
     let (seconds, rest) = (frame.stamp_ns / 1_000_000_000, frame.stamp_ns % 1_000_000_000);

@@ -1,8 +1,8 @@
-//! Which handles are ours.
+//! Recognises Ringroad's handles.
 //!
-//! A `pcap_t` of ours is the address of a place in a table of this object, where no memory of anybody else can lie. So a handle is
-//! told from the system's by its address alone, nothing of a foreign one is ever read, and a handle that was closed is
-//! known for closed. Looking one up takes no lock: `pcap_breakloop` is called from signal handlers.
+//! A `pcap_t` of Ringroad is the address of a place in a table of this library, which no other object can have. So the
+//! address alone distinguishes a handle from the system's, foreign handles are never read, and a closed handle is
+//! recognised. Looking one up takes no lock: `pcap_breakloop` is called from signal handlers.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -17,7 +17,7 @@ pub(crate) const MOST_HANDLES: usize = 1024;
 
 static PLACES: [AtomicPtr<Handle>; MOST_HANDLES] = [const { AtomicPtr::new(null_mut()) }; MOST_HANDLES];
 
-/// What a `pcap_t` turned out to be.
+/// The kind of a `pcap_t`.
 pub(crate) enum Owner {
     /// The system's libpcap made it.
     System,

@@ -1,4 +1,5 @@
-//! Compiling filters and writing capture files for devices of ours: by the system's libpcap, with a handle that is no device.
+//! Compiling filters and writing capture files for Ringroad's devices: by the system's libpcap, with a handle without a
+//! device.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int};

@@ -1,4 +1,4 @@
-//! An open port as a capture device: received frames in batches, their times, and descriptors that tell of them.
+//! An open port as a capture device: received frames in batches, their times, and descriptors to wait for them.
 //!
 //! A session lies behind its handle's lock, which is held while rings are worked on and never during a callback or a wait. So one
 //! thread may read while another sends, and a callback may send on its own handle.
@@ -17,7 +17,7 @@ use crate::system::DeadHandle;
 use arrivals::Arrivals;
 use selectable::Selectable;
 
-/// Most frames that are told of with one look at the ring.
+/// Most frames that one look at the ring returns.
 pub(crate) const BATCH_FRAMES: usize = 64;
 /// Slots that are read before their return is published: the other side learns of many at a time.
 const PUBLISH_SLOTS: u32 = 64;
@@ -61,7 +61,7 @@ impl Batch {
     }
 }
 
-/// What a look at the rings found.
+/// The result of a look at the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Frames that passed the filter.
@@ -85,11 +85,11 @@ pub(crate) struct Session {
     pub(crate) dead: Option<DeadHandle>,
     /// Frames of several slots are put together here.
     scratch: Vec<u8>,
-    /// Room for batches, lent to whoever reads.
+    /// Room for batches, lent to the reader.
     pub(crate) batch: Batch,
     /// Queue and slots of the frame that the program got last and may still look at.
     held: Option<(usize, u32)>,
-    /// What the program was told of that frame.
+    /// The header that the program got for that frame.
     pub(crate) header: Option<PacketHeader>,
     selectable: Option<Selectable>,
     /// Frames came since a read last waited.

@@ -1,4 +1,4 @@
-//! `pcap_stats`: what the program got is counted here, what was dropped by the daemon.
+//! `pcap_stats`: the library counts frames that the program read, the daemon counts drops.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The system's libpcap: found when it is first needed, and called for all that is not Ringroad's.
+//! The system's libpcap: looked up at its first use, and called for everything that is not Ringroad's.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

@@ -1,4 +1,4 @@
-//! What the object exports, beside what the installed libpcap does.
+//! Compares the library's exports with those of the installed libpcap.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;

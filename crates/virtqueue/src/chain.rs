@@ -18,7 +18,7 @@ pub struct Segment {
     pub start: NonNull<u8>,
     /// Length, bytes.
     pub bytes: u32,
-    /// What the guest calls the first byte.
+    /// The guest's address of the first byte.
     pub guest: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Segment {
 #[allow(unsafe_code)]
 unsafe impl Send for Segment {}
 
-/// What the device does with a buffer.
+/// The device's use of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reads: the driver sends.
@@ -85,7 +85,7 @@ pub(crate) struct Pieces<'a> {
     segments: &'a mut Vec<Segment>,
     /// Most segments that there may be with the chain's.
     limit: usize,
-    /// What the chain's descriptors come to so far.
+    /// Bytes of the chain's descriptors so far.
     bytes: u32,
 }
 

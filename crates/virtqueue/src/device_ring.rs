@@ -1,7 +1,7 @@
 //! The device's side of a virtqueue, of either layout.
 //!
-//! Buffers are taken as the driver made them available, and given back in any order; neither moves a byte of them. What is given back shows to the
-//! driver when it is published, once per batch.
+//! Buffers are taken in the order in which the driver made them available, and given back in any order, without a copy.
+//! The driver sees returned buffers when they are published, once per batch.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ macro_rules! either {
 }
 
 impl DeviceRing {
-    /// Takes a ring up at `position`, if it is packed; a split one says itself, in its used ring, where it has come to.
+    /// Takes a ring up at `position`, if it is packed; a split ring has its position in its used ring.
     ///
     /// # Errors
     /// [`RingSetupError`].
@@ -71,7 +71,8 @@ impl DeviceRing {
         })
     }
 
-    /// Notes from here on what is used, as ring `index` of `inflight`, and begins anew with what a predecessor left in flight.
+    /// Notes used buffers from here on, as ring `index` of `inflight`, and begins with the buffers that a predecessor
+    /// left in flight.
     ///
     /// # Errors
     /// [`RingSetupError::Inflight`].
@@ -85,7 +86,7 @@ impl DeviceRing {
         either!(self, ring => &ring.memory)
     }
 
-    /// Where it has come to: what was taken but not given back counts as taken.
+    /// The ring's position: buffers taken but not given back count as taken.
     #[must_use]
     pub fn position(&self) -> RingPosition {
         either!(self, ring => ring.position())
@@ -142,7 +143,8 @@ impl DeviceRing {
         either!(self, ring => ring.is_unpublished())
     }
 
-    /// Shows the driver what was given back. `log` is told what of the ring was written. Says whether the driver wants to be woken.
+    /// Shows the driver the returned buffers, and marks the written parts of the ring in `log`. Returns whether the
+    /// driver wants a wake-up.
     #[inline]
     pub fn publish(&mut self, log: impl FnMut(u64, u32)) -> bool {
         either!(self, ring => ring.publish(log))

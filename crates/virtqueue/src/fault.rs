@@ -1,4 +1,4 @@
-//! How a driver breaks the rules of a ring. Such a ring is stopped: nothing in it can be trusted any more.
+//! A driver's violations of a ring's rules. Such a ring is stopped, because its content cannot be trusted any more.
 
 /// Which rule was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -131,7 +131,7 @@ impl GuestMemory {
         None
     }
 
-    /// Whether the front end took some of it back: what is read there are zeros.
+    /// Whether the front end took some of it back: that part reads as zeros.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {

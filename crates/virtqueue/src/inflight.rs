@@ -1,8 +1,9 @@
-//! Buffers in flight: what must outlive a back end that ends without a word, in memory that the front end keeps (vhost-user, "Inflight I/O tracking").
+//! Buffers in flight, recorded for a back end that crashes, in memory that the front end keeps (vhost-user, "Inflight
+//! I/O tracking").
 //!
-//! The device here gives buffers back in the order in which it took them. So all that is in flight stands in the ring still, between the entry used last and the
-//! one made available last, and whoever comes next begins behind the entry used last: no descriptor need be marked, only that entry noted. A
-//! successor of another make finds no mark, and does the same.
+//! This device gives buffers back in the order in which it took them. So the buffers in flight are those in the ring
+//! between the last used entry and the last available entry, and a successor begins behind the last used entry. No
+//! descriptor is marked; only that entry is noted. Another program's back end finds no mark, and does the same.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -141,7 +142,7 @@ impl InflightPart {
         self.words.word16(VERSION_AT).store(VERSION, Ordering::Release);
     }
 
-    /// What was noted last of a packed ring.
+    /// The last noted position of a packed ring.
     pub(crate) fn packed(&self) -> (u16, bool) {
         let index = self.words.word16(PACKED_USED_AT[1]).load(Ordering::Relaxed);
         (index, self.words.word16(PACKED_LAPS_AT).load(Ordering::Relaxed) & 0xff != 0)

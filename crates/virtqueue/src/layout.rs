@@ -1,5 +1,5 @@
-//! What virtqueues look like in memory (Virtual I/O Device version 1.2, sections 2.7 and 2.8), and the features of a network card (5.1.3).
-//! All fields are little-endian.
+//! The layout of virtqueues in memory (Virtual I/O Device version 1.2, sections 2.7 and 2.8), and the features of a
+//! network card (5.1.3). All fields are little-endian.
 
 /// Feature bits that matter to rings and network cards.
 pub mod features {
@@ -23,7 +23,7 @@ pub mod features {
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
     /// The card says whether it has a link.
     pub const NET_STATUS: u64 = 1 << 16;
-    /// The driver announces itself when it is told to, after a migration.
+    /// The driver announces itself on request, after a migration.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
     /// Several pairs of queues.
     pub const NET_MQ: u64 = 1 << 22;

@@ -1,9 +1,9 @@
 //! Virtqueues: the rings that a guest's virtio card shares with the device behind it.
 //!
-//! [`layout`] is what they look like; [`guest_memory`] where they and the buffers lie; [`device_ring`] the device's side, [`split_device`] and
-//! [`packed_device`] its two kinds, [`chain`] what it takes from them, `table` where a chain goes on outside of them, and [`fault`] how a driver can
-//! break their rules: everything in a guest's memory is hostile, and read once before it is checked and used. [`dirty_log`] is for guests that move,
-//! [`inflight`] for devices that end in the middle.
+//! [`layout`]: their layout; [`guest_memory`]: the memory with rings and buffers; [`device_ring`]: the device's side,
+//! with its two kinds [`split_device`] and [`packed_device`]; [`chain`]: the buffers; `table`: chains that go on
+//! outside the ring; [`fault`]: a driver's violations. Everything in a guest's memory is hostile: it is read once, then
+//! checked, then used. [`dirty_log`] is for guests that move, [`inflight`] for back ends that crash.
 
 pub mod chain;
 pub mod device_ring;

@@ -29,7 +29,7 @@ pub struct SplitDevice {
     descriptors: Words,
     available: Words,
     used: Words,
-    /// What the guest calls the first byte of the used ring.
+    /// The guest's address of the used ring's first byte.
     used_guest: u64,
     entries: u16,
     has_event_index: bool,

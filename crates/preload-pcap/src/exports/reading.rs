@@ -1,4 +1,4 @@
-//! Filters, reading, counting, and writing what was read to files.
+//! Filters, reading, counting, and writing read frames to files.
 #![allow(unsafe_code)]
 
 use std::ptr::{null, null_mut};

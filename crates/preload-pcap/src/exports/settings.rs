@@ -1,4 +1,4 @@
-//! What a device is asked to be, and what it is.
+//! Settings of a device, before and after its activation.
 #![allow(unsafe_code)]
 
 use libc::c_int;

@@ -1,4 +1,4 @@
-//! What a program asks of a device before it activates it.
+//! A program's settings of a device before the activation.
 
 use std::time::Duration;
 
@@ -58,7 +58,8 @@ impl Settings {
         Some(Duration::from_millis(ms))
     }
 
-    /// Whether frames may be told of some at a time: libpcap's timeout is for that, unless immediate mode is asked for.
+    /// Whether frames may be reported in groups: libpcap's timeout allows that, unless the program asks for immediate
+    /// mode.
     pub(crate) fn gathers(&self) -> bool {
         self.timeout().is_some() && !self.immediate
     }
@@ -84,7 +85,7 @@ impl Settings {
     }
 }
 
-/// What `pcap_set_tstamp_type` answers: this machine makes the stamps, whoever is asked for.
+/// The result of `pcap_set_tstamp_type`: this machine makes the stamps for every type.
 pub(crate) fn stamp_type(kind: c_int) -> c_int {
     if kind == PCAP_TSTAMP_HOST { 0 } else { PCAP_WARNING_TSTAMP_TYPE_NOTSUP }
 }

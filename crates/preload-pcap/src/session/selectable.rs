@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-/// An epoll set over the port, which tells of frames to come, and an eventfd, which tells of frames that are there.
+/// An epoll set over the port, which is ready when frames come, and an eventfd, which is ready while frames are unread.
 #[derive(Debug)]
 pub(super) struct Selectable {
     set: OwnedFd,
@@ -12,14 +12,14 @@ pub(super) struct Selectable {
     tells: Tells,
 }
 
-/// What the descriptor stands for.
+/// The descriptor's present source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tells {
     /// Nothing yet.
     Nothing,
     /// Frames are there.
     There,
-    /// The port will tell: the sleep is announced.
+    /// The port will wake the descriptor: the sleep is announced.
     ToCome,
 }
 
