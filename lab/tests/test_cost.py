@@ -52,7 +52,7 @@ def test_all_processes_and_threads_count_together(host: LocalHost) -> None:
     assert both > one
 
 
-def test_a_device_that_is_the_kernel_has_time_of_the_kernel_alone(host: LocalHost) -> None:
+def test_a_kernel_device_has_only_kernel_time(host: LocalHost) -> None:
     cost = ProcessCosts(host, [], counts_cycles=True).idle(0.01)
     assert (cost.run_s, cost.wait_s, cost.cycles, cost.memory_bytes, cost.processors, cost.wait_ratio) == (None,) * 6
     assert cost.kernel_s is not None
@@ -99,7 +99,7 @@ def test_cycles_are_those_that_perf_tells_at_the_end_of_each_interval(
         ("", None),
     ],
 )
-def test_what_perf_says_of_cycles(said: str, cycles: float | None) -> None:
+def test_the_output_of_perf_is_read(said: str, cycles: float | None) -> None:
     assert read_cycles(said) == cycles
 
 

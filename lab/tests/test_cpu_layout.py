@@ -30,7 +30,7 @@ def test_processors_are_shared_out(usable: int, queues: int, guests: int, layout
     assert lay_out_cpus(Cpus(), set(range(usable)), queues, guests) == layout
 
 
-def test_what_is_asked_for_is_had() -> None:
+def test_requested_processors_are_used() -> None:
     wanted = Cpus(generator=cpus(3), dut=cpus(1), guests=cpus(0, 2))
     assert lay_out_cpus(wanted, {0, 1, 2, 3}, 1, 2) == CpuLayout(cpus(3), cpus(1), (cpus(0), cpus(2)))
     with pytest.raises(ScenarioError, match=r"processors \[9\] are not usable here"):
@@ -43,7 +43,7 @@ def test_processors_of_another_machine_are_those_that_are_asked_for() -> None:
 
 
 @given(usable=st.sets(st.integers(0, 63), min_size=1), queues=st.integers(1, 16), guests=st.integers(0, 2))
-def test_every_part_has_a_usable_processor_and_the_generator_its_own(usable: set[int], queues: int, guests: int) -> None:
+def test_each_part_has_a_processor_and_the_generator_its_own(usable: set[int], queues: int, guests: int) -> None:
     layout = lay_out_cpus(Cpus(), usable, queues, guests)
     parts = [layout.generator, layout.dut, *layout.guests]
     assert len(parts) == 2 + guests

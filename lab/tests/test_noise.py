@@ -32,7 +32,7 @@ def test_repetitions_of_the_same_device_are_pairs() -> None:
     assert floor.ratio_interval == pytest.approx((min(1.0, *ratios), max(1.0, *ratios)))
 
 
-def test_topologies_have_floors_of_their_own() -> None:
+def test_each_topology_has_its_own_floor() -> None:
     record = fabricated_run(repetitions=2)
     measured = of_one_kind(record)
     others = [m.model_copy(update={"topology": "PVP", "number": 1000 + m.number}) for m in measured]
@@ -49,7 +49,7 @@ def test_pairs_that_were_meant_as_such_go_before() -> None:
     assert floor.pairs == 1
 
 
-def test_what_has_no_pair_or_no_figure_of_the_device_has_no_floor() -> None:
+def test_without_pairs_or_figures_there_is_no_floor() -> None:
     record = fabricated_run(repetitions=2)
     measured = of_one_kind(record)
     assert noise_floors(record.model_copy(update={"measurements": (measured[0],)})) == ()

@@ -92,7 +92,7 @@ def test_open_vswitch_with_dpdk_has_many_queues_on_vhost_user_and_one_on_veth() 
     assert "one queue" in refused["text"]
 
 
-def test_a_killed_switch_is_told_with_its_log() -> None:
+def test_a_killed_switch_is_reported_with_its_log() -> None:
     told = bed("ovs", "veth", [LOAD, {"kill": True}])
     assert told["error"] == "DutError"
     assert "ended" in told["text"]

@@ -137,7 +137,7 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
         ("ringroad", "memif", {"speed": 1}, "settings of ringroad: speed: Extra inputs are not permitted"),
     ],
 )
-def test_what_does_not_fit_together_is_told_before_anything_starts(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:
+def test_parts_that_do_not_fit_are_reported_before_the_start(driver: str, cable: str, settings: dict[str, Any], text: str) -> None:
     choice = DutChoice(label="dut", driver=driver, settings=settings)
     scenario = Scenario(
         name="test",
@@ -197,7 +197,7 @@ def name_of(pid: int) -> str:
 
 # None: once the generator runs.
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, None])
-def test_a_lab_that_is_killed_leaves_nothing_of_a_bed(after_s: float | None) -> None:
+def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
     marker = uuid.uuid4().hex
     lab = subprocess.Popen(
         [sys.executable, "-c", KILLED_LAB, str(PROGRAM)],

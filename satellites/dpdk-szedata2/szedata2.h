@@ -2,9 +2,9 @@
 /*
  * net_szedata2: a DPDK port on a SZE2 capture card.
  *
- * Queue n of a direction is the n-th channel of the mask in the device's arguments, and has a libsze2 handle of its
- * own while it is started; so queues are for a thread each. One more handle asks and sets the card, from the threads
- * that control the port, one at a time (`card_lock`). What a card is and does is libsze2's business.
+ * Queue n of a direction is the n-th channel of the mask in the device's arguments, and has its own libsze2 handle
+ * while it is started; so each queue is for one thread. One more handle reads and sets the card, from the threads
+ * that control the port, one at a time (`card_lock`). Everything else about cards is in libsze2.
  */
 #ifndef SZEDATA2_H
 #define SZEDATA2_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The device: found and left, configured, started and stopped; what of the card can be set through it. */
+/* The device: probe and remove, configuration, start and stop; settings of the card. */
 #include "szedata2.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Receiving: frames are taken where they lie, copied into mbufs, and given back together. */
+/* Receiving: frames are taken in place, copied into mbufs, and given back together. */
 #include "szedata2.h"
 
 #include <errno.h>

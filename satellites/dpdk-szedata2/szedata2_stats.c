@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Statistics: the queues' own counters, and the card's, counted from where the port's began. */
+/* Statistics: the queues' counters, and the card's, counted from the start of the port's. */
 #include "szedata2.h"
 
 #include <errno.h>

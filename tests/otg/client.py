@@ -1,4 +1,4 @@
-"""What the tests ask of the stock client."""
+"""Calls of the stock client, for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of its own for each test, over a daemon of its own."""
+"""Fixtures: each test has its own server over its own daemon."""
 
 from __future__ import annotations
 

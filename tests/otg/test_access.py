@@ -1,4 +1,4 @@
-"""Who may use the server, and which ports it opens for whom: with the stock client, and with what an attacker has."""
+"""Access to the server and its ports: with the stock client, and with an attacker's means."""
 
 from __future__ import annotations
 

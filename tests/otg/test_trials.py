@@ -1,4 +1,4 @@
-"""Trials one after the other: ports stay open, and `GET /ringroad/flows` tells exactly what came of each."""
+"""Trials one after the other: ports stay open, and `GET /ringroad/flows` returns the exact result of each."""
 
 from __future__ import annotations
 

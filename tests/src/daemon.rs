@@ -1,4 +1,4 @@
-//! A daemon for one test, ended with it even when it fails.
+//! A daemon for one test, which ends with the test even if the test fails.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Frames that tests send, and how they read them back.
+//! Frames of the tests: making, sending and reading them back.
 
 use std::path::Path;
 

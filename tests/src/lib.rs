@@ -1,4 +1,4 @@
-//! Fixtures of the end-to-end tests. Every test has a daemon, a socket and a folder of its own, so they run in parallel.
+//! Fixtures of the end-to-end tests. Every test has its own daemon, socket and folder, so tests run in parallel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod command;

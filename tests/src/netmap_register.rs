@@ -1,4 +1,4 @@
-//! The request by which netmap programs bind a port, as tests make it without netmap's headers.
+//! The request by which netmap programs bind a port, made without netmap's headers.
 
 use ringroad::control::netmap::{PortSizes, Register};
 

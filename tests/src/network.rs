@@ -1,4 +1,4 @@
-//! Network namespaces for one test, and what runs in them. All of it goes with the test, also with one that fails.
+//! Network namespaces for one test, and the programs in them. All of them end with the test, also if it fails.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};

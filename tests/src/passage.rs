@@ -1,4 +1,4 @@
-//! Frames sent through something that passes them on, and compared with what comes out.
+//! Sends frames through a forwarder and compares them with the frames that come out.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A port without the library: what a hostile program has in its hands.
+//! A port without the library, as a hostile program can use it.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! A program that runs beside the test, ended with it even when it fails.
+//! A program that runs beside the test, and ends with it even if the test fails.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};

@@ -1,4 +1,4 @@
-//! Stations at a switch, each by an interface of its own, for tests to choose how that is served.
+//! Stations at a switch, each with its own interface; the test chooses the mechanism that serves it.
 
 use std::net::IpAddr;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `ringroad bench sze2` measures a real testpmd; what it found is not for a test to judge.
+//! `ringroad bench sze2` measures a real testpmd; the test does not judge the figures.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;

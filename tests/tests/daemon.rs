@@ -1,4 +1,4 @@
-//! The daemon as its operator knows it: start, permissions, reload, stop, and what happens when programs die.
+//! The daemon as its operator knows it: start, permissions, reload, stop, and the death of programs.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::fd::{AsFd, AsRawFd};

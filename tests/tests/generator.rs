@@ -1,5 +1,5 @@
-//! The generator and the meter as their users run them: real binaries over the daemon's switch, and tshark as the judge of
-//! what was sent.
+//! The generator and the meter as their users run them: real binaries over the daemon's switch, and tshark as the judge
+//! of the sent frames.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -262,7 +262,7 @@ fn replayed_frames_have_other_addresses_and_right_checksums() {
 }
 
 #[test]
-fn bad_definitions_name_the_field_and_what_is_allowed() {
+fn errors_of_definitions_name_field_and_allowed_values() {
     let daemon = Daemon::start();
     let file = daemon.folder().join("streams.toml");
     let plan = |text: &str| {

@@ -1,4 +1,4 @@
-//! Programs that attack the daemon harm nobody but themselves.
+//! Programs that attack the daemon harm only themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Network interfaces as ports where something is wrong: with names, interfaces, rights, or the daemon itself.
+//! Network interfaces as ports, with faults of names, interfaces, rights, or the daemon itself.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad_netdev::link_change::set_up;

@@ -1,4 +1,4 @@
-//! Network interfaces as ports: what each mechanism carries, to a switch, to a program, to the host stack.
+//! Network interfaces as ports: each mechanism carries frames to a switch, a program and the host stack.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What programs may take of what all share, and that it comes back.
+//! Limits of users on shared resources, and the return of these resources.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! `ringroad link`: namespaces joined through a switch, with the traffic of the programs that people run in them.
+//! `ringroad link`: namespaces joined through a switch, with the traffic of common programs.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::net::IpAddr;

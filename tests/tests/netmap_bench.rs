@@ -1,4 +1,4 @@
-//! The bench's netmap programs under `ringroad run`: what `ringroad bench --path netmap` measures arrives, and in order.
+//! The bench's netmap programs under `ringroad run`: the frames of `ringroad bench --path netmap` arrive in order.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,4 +1,5 @@
-//! C programs that treat `/dev/netmap` as programs treat descriptors, with the object preloaded, against a daemon: see `compat/tests/preload`.
+//! C programs that use `/dev/netmap` like any descriptor, with the library preloaded, against a daemon: see
+//! `compat/tests/preload`.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

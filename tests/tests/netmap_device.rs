@@ -1,5 +1,5 @@
-//! Programs in C that know `/dev/netmap` from its header only, under `ringroad run`: every kind of port and every request; and the examples, which
-//! link the library and need nothing preloaded.
+//! Programs in C that know only the header of `/dev/netmap`, under `ringroad run`: every kind of port and every
+//! request; and the examples, which link the library and need nothing preloaded.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ fn bridged(send: &str, from: &str, to: &str, receive: &str) {
 }
 
 #[test]
-fn the_examples_pass_frames_between_regions_by_the_library_alone() {
+fn the_examples_pass_frames_without_a_preloaded_library() {
     bridged("netmap:x{1", "netmap:x}1", "netmap:y{1", "y}1");
 }
 

@@ -1,4 +1,4 @@
-//! What one user gets of another's ports: nothing, by whichever name, unless a rule names that user for that port.
+//! A user gets no access to another user's ports, under any name, unless a rule names that user for that port.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::unix::process::CommandExt;

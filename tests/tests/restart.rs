@@ -1,4 +1,4 @@
-//! What happens when the daemon dies, and when it comes back.
+//! The daemon's death, and its return.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::unix::net::UnixDatagram;

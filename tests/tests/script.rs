@@ -1,4 +1,4 @@
-//! `ringroad script` as its users run it: the examples, over the daemon's switch, and what goes wrong.
+//! `ringroad script` as its users run it: the examples, over the daemon's switch, and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;

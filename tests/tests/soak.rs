@@ -1,4 +1,5 @@
-//! Ports of every kind, hostile programs and programs that come and go, side by side for as long as is asked; and nothing of it is left behind.
+//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; all of them
+//! leave nothing behind.
 //!
 //! `RINGROAD_SOAK_SECONDS` says how long (60).
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! The unit file that `make install` installs: what systemd says of it, and whether the daemon can work with what it grants.
+//! The unit file of `make install`: systemd accepts it, and the daemon works with the rights that it grants.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;

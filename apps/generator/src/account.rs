@@ -11,14 +11,14 @@ use crate::clock::ClockError;
 use crate::queue_task::QueueTask;
 use crate::sender::{Lane, LaneAccount};
 
-/// What a thread did.
+/// Counts of a thread.
 #[derive(Debug)]
 pub(crate) struct ThreadAccount {
     pub(crate) tasks: Vec<TaskAccount>,
     pub(crate) clock_error: ClockError,
 }
 
-/// What was done for one queue.
+/// Counts of one queue.
 #[derive(Debug)]
 pub(crate) struct TaskAccount {
     /// Index of the port in the plan.
@@ -32,7 +32,7 @@ pub(crate) struct TaskAccount {
     pub(crate) lanes: Vec<LaneRecord>,
 }
 
-/// What a lane is and did.
+/// A lane and its counts.
 #[derive(Debug)]
 pub(crate) struct LaneRecord {
     pub(crate) load: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Inquiry {
 }
 
 impl Inquiry {
-    /// Changes whenever somebody asks.
+    /// Changes with each request.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)

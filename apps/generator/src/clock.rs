@@ -44,7 +44,7 @@ struct Tie {
     interval_ticks: u64,
 }
 
-/// What the clock is, and how far it was off.
+/// The clock's source and its greatest error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ClockError {
     /// `tsc`, `system` or `manual`.
@@ -77,7 +77,7 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that stands at `now_ns` until [`Clock::advance`] moves it, for simulations.
+    /// A clock that stays at `now_ns` until [`Clock::advance`] moves it, for simulations.
     #[must_use]
     pub fn manual(now_ns: u64) -> Self {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_ns))))
@@ -138,7 +138,7 @@ impl ClockReader {
         self.last_ns
     }
 
-    /// What the clock is, and how far it was off so far.
+    /// The clock's source and its greatest error so far.
     #[must_use]
     pub fn error(&self) -> ClockError {
         self.error

@@ -33,7 +33,7 @@ struct LoadControl {
     stopped: AtomicBool,
 }
 
-/// What a load should do.
+/// The command for a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Command {
     /// Number of the start; 0 is none yet.
@@ -108,7 +108,7 @@ impl Control {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A lane of `load` has sent what it should for start number `starts`.
+    /// A lane of `load` has sent all its frames for start number `starts`.
     pub(crate) fn lane_done(&self, load: usize, starts: u64) {
         let sending = &mut self.lock()[load];
         if sending.starts == starts {

@@ -1,4 +1,4 @@
-//! Why a session could not be made, or ended early.
+//! Errors of a session: it could not be made, or it ended early.
 
 use ringroad_traffic::definition::StreamError;
 use ringroad_traffic::frame_source::ShareError;

@@ -1,4 +1,4 @@
-//! What to send, from where to where: ports and loads.
+//! A plan of a session: ports and loads.
 //!
 //! ```toml
 //! [[port]]
@@ -26,12 +26,12 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::{Deserialize, Serialize};
 
-/// Most wire streams of one plan: as many as meters tell apart.
+/// Most wire streams of one plan: the most that meters can number.
 pub const MAX_WIRE_STREAMS: usize = 65535;
 /// Longest time that a plan may name, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
 
-/// Ports and what they send.
+/// Ports and their loads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -81,10 +81,10 @@ pub struct Load {
     /// Begins so many seconds after the start.
     #[serde(default)]
     pub delay: f64,
-    /// What a sender that was held up may catch up, frames.
+    /// Most frames that a late sender catches up.
     #[serde(default = "default_catch_up")]
     pub catch_up_frames: u32,
-    /// What is sent.
+    /// The streams of the load.
     #[serde(rename = "stream")]
     pub streams: Vec<StreamDefinition>,
 }
@@ -97,7 +97,7 @@ fn default_catch_up() -> u32 {
     DEFAULT_CATCH_UP_FRAMES
 }
 
-/// What is wrong with a plan.
+/// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -140,7 +140,7 @@ pub enum PlanError {
         load: String,
         /// The field.
         field: &'static str,
-        /// What was given, s.
+        /// The given value, s.
         value: f64,
         /// Least value.
         range: &'static str,
@@ -148,7 +148,7 @@ pub enum PlanError {
     /// A load of no frame.
     #[error("load \"{load}\": frames is 0; give at least 1, or leave it out to send without end")]
     NoFrames { load: String },
-    /// More streams, times queues, than signatures can tell apart.
+    /// More streams, times queues, than signatures can number.
     #[error(
         "the plan has more than {MAX_WIRE_STREAMS} streams times queues, which is more than signatures can number; vary fields of fewer streams instead"
     )]
@@ -217,7 +217,7 @@ impl Plan {
             .map_err(|error| wrong(error.path().to_string(), error.into_inner().to_string()))
     }
 
-    /// Checks what does not need the ports, and names what has no name.
+    /// Makes all checks that do not need the ports, and gives names to loads and streams without one.
     ///
     /// # Errors
     /// [`PlanError`].

@@ -18,7 +18,7 @@ pub(crate) struct QueueTask {
     pub(crate) receiver: Receiver,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Whether frames moved.
@@ -30,7 +30,7 @@ pub(crate) struct Turn {
 }
 
 impl QueueTask {
-    /// Sends what is due and takes what came.
+    /// Sends due frames and takes received ones.
     #[inline]
     pub(crate) fn turn(&mut self, clock: &mut ClockReader) -> Result<Turn, PortError> {
         let (tx, rx) = self.queue.split();

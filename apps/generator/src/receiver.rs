@@ -44,7 +44,7 @@ impl Receiver {
         Self { meter, forms, counters, digests: Vec::with_capacity(BURST_FRAMES), frame: vec![0; 65536] }
     }
 
-    /// Takes what came; returns the number of frames.
+    /// Takes the received frames; returns their number.
     #[inline]
     pub(crate) fn turn(&mut self, rx: &mut RxRing, clock: &mut ClockReader) -> Result<u32, PortError> {
         rx.sync()?;

@@ -1,4 +1,4 @@
-//! What came of a session.
+//! The results of a session.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -15,7 +15,7 @@ use crate::plan::{Load, Plan};
 use crate::series::Interval;
 use crate::shared::{FrameCount, Shared};
 
-/// What came of a session.
+/// The results of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// The clock that timed it, and its error.
@@ -29,7 +29,7 @@ pub struct Report {
     pub intervals: Vec<Interval>,
 }
 
-/// What a port sent and received.
+/// Counts of a port.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PortReport {
     /// What loads call it.
@@ -40,7 +40,7 @@ pub struct PortReport {
     pub driver: String,
     /// The mechanism in use, in words.
     pub mode: String,
-    /// What was handed over.
+    /// Frames handed over.
     pub sent: FrameCount,
     /// Slots handed over that the other side never took.
     pub unsent_slots: u64,
@@ -49,11 +49,11 @@ pub struct PortReport {
     pub reconnections: Reconnections,
     /// How long frames were due and the ring had no room, ns, summed over the queues.
     pub blocked_ns: u64,
-    /// What came, apart from the streams.
+    /// Received frames, apart from the streams.
     pub received: PortCounts,
 }
 
-/// What a load sent, and what came of it.
+/// The results of a load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadReport {
     pub load: String,
@@ -76,37 +76,37 @@ pub struct LoadReport {
     /// one sync handed over departed at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure_span_ns: Option<u64>,
-    /// What was sent.
+    /// Frames sent.
     pub sent: FrameCount,
     /// The same over the time from the start to the end of the load.
     pub rate: TrafficRate,
-    /// What the sender's timing was worth; absent for as fast as it goes.
+    /// The error of the sender's timing; absent at full speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<DepartureErrorReport>,
-    /// What came of all streams, by port that should receive them.
+    /// Arrivals of all streams, by receiving port.
     pub arrivals: Vec<Arrival>,
     /// The streams one by one; absent where there is one, which is the load.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamOutcome>,
 }
 
-/// What came of a load or stream at one port.
+/// Arrivals of a load or stream at one port.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Arrival {
     /// The port's label.
     pub port: String,
-    /// What came.
+    /// The measurement.
     #[serde(flatten)]
     pub stream: StreamSummary,
 }
 
-/// What came of one stream.
+/// The results of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamOutcome {
     pub stream: String,
     /// Frames sent.
     pub sent_frames: u64,
-    /// What came, by port that should receive it.
+    /// Arrivals, by receiving port.
     pub arrivals: Vec<Arrival>,
 }
 

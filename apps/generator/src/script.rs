@@ -1,11 +1,11 @@
 //! Traffic scripts in Lua: they build and change the frames of a batch, and say when and how fast they go.
 //!
-//! A script is written as for MoonGen: `configure(parser)` describes its arguments, `master(args)` opens ports and starts tasks, and
-//! each task is a global function that runs in a thread and a Lua state of its own. What happens for each frame happens in code
-//! that LuaJIT compiles, over frames in memory of the task; Rust is called once per batch, to sign, compute checksums,
-//! wait for the times of the frames and copy them into slots. `docs/scripts.md` is the manual.
+//! A script is written as for MoonGen: `configure(parser)` describes its arguments, `master(args)` opens ports and
+//! starts tasks, and each task is a global function that runs in its own thread and Lua state. The work for each frame
+//! happens in code that LuaJIT compiles, over frames in memory of the task; Rust is called once per batch, to sign,
+//! compute checksums, wait for the times of the frames and copy them into slots. `docs/scripts.md` is the manual.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
 //! | `prelude/*.lua` | what `require` gives a script: packets, pools, counters, arguments |
 //! | `state` | the Lua state of a task, and the functions behind the prelude |
@@ -93,19 +93,19 @@ impl StatsFormat {
 pub type PortOpener = dyn Fn(&str, u16) -> Result<Port, OpenError> + Send + Sync;
 /// Takes a message: level (`debug`, `info`, `warn`, `error`), task, text.
 pub type LogSink = dyn Fn(&str, &str, &str) + Send + Sync;
-/// Is told once that ports are open and traffic may come.
+/// Called once when the ports are open and traffic may come.
 pub type ReadySink = dyn Fn(&[&PortInfo]) -> io::Result<()> + Send + Sync;
 
-/// What a script runs with.
+/// The options of a script's run.
 #[derive(Clone)]
 pub struct ScriptOptions {
     /// Opens the ports that it names.
     pub open: Arc<PortOpener>,
-    /// Takes what it prints.
+    /// Takes the script's output.
     pub output: Arc<Mutex<dyn Write + Send>>,
     /// Takes its messages.
     pub log: Arc<LogSink>,
-    /// Is told when its ports are open: at the first task, or at `device.waitForLinks()`.
+    /// Called when the script's ports are open: at the first task, or at `device.waitForLinks()`.
     pub ready: Arc<ReadySink>,
     /// Ends the run when set, as a signal handler does; the run sets it too.
     pub stop: Arc<AtomicBool>,

@@ -47,7 +47,7 @@ pub(crate) enum LaneState {
     },
 }
 
-/// What a lane did, over all its starts.
+/// Counts of a lane, over all its starts.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneAccount {
     pub(crate) frames: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Sender {
     blocked_ns: u64,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendTurn {
     pub(crate) frames: u32,
@@ -115,7 +115,7 @@ impl Sender {
         &self.lanes
     }
 
-    /// Sends what is due.
+    /// Sends due frames.
     #[inline]
     pub(crate) fn turn(&mut self, tx: &mut TxRing, clock: &mut ClockReader) -> Result<SendTurn, PortError> {
         let now_ns = clock.now_ns();

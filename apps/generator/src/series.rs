@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::plan::Plan;
 use crate::shared::{FrameCount, Shared};
 
-/// Streams of one port of which an interval tells each; of more it tells the sum.
+/// Most streams of one port that an interval lists; for more it has only the sum.
 const MOST_STREAMS: usize = 32;
 
-/// What was sent and came in an interval.
+/// Frames sent and received in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Interval {
     /// When it began, s after the start.
@@ -25,15 +25,15 @@ pub struct Interval {
     pub ports: Vec<PortInterval>,
 }
 
-/// What a load sent in an interval.
+/// Frames that a load sent in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadInterval {
     pub load: String,
-    /// What it sent.
+    /// Frames sent.
     pub sent: TrafficRate,
 }
 
-/// What a port received in an interval.
+/// Frames that a port received in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PortInterval {
     /// The port's label.

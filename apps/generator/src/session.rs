@@ -42,7 +42,7 @@ pub enum Threads {
     PerQueue,
     /// One thread for all.
     One,
-    /// Nobody until the caller calls [`Session::turn`]: for simulations.
+    /// No thread; the caller calls [`Session::turn`]: for simulations.
     Caller,
 }
 
@@ -109,10 +109,10 @@ struct Worked {
     failure: Option<(usize, ringroad::PortError)>,
 }
 
-/// What a session ends with.
+/// The end of a session.
 #[derive(Debug)]
 pub struct Ended {
-    /// What came of it.
+    /// The results.
     pub report: Report,
     /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would come late.
     pub ports: KeptPorts,
@@ -216,7 +216,7 @@ impl Session {
         })
     }
 
-    /// What the ports turned out to be, in the plan's order.
+    /// Properties of the open ports, in the plan's order.
     #[must_use]
     pub fn ports(&self) -> &[PortInfo] {
         &self.shared.info
@@ -271,7 +271,7 @@ impl Session {
         self.control.is_sending(load)
     }
 
-    /// Whether a port failed: [`Session::finish`] tells which and why.
+    /// Whether a port failed: [`Session::finish`] returns the port and the reason.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.control.is_ended()
@@ -286,13 +286,13 @@ impl Session {
         worker.turn().map(|turn| turn.busy).map_err(|failure| failed(&self.shared, failure))
     }
 
-    /// What a load has sent so far.
+    /// Frames that a load has sent so far.
     #[must_use]
     pub fn sent(&self, load: usize) -> FrameCount {
         self.shared.sent(load)
     }
 
-    /// What a port has received so far, whatever it is.
+    /// All frames that a port has received so far.
     #[must_use]
     pub fn received(&self, port: usize) -> FrameCount {
         self.shared.received(port)
@@ -317,7 +317,7 @@ impl Session {
         self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
     }
 
-    /// Which load and which of its streams a signature's stream number stands for.
+    /// The load and stream of a signature's stream number.
     #[must_use]
     pub fn wire_stream(&self, number: u16) -> Option<(usize, usize)> {
         let wire = self.shared.wire_streams.get(self.shared.wire_numbers.index(number)?)?;

@@ -47,12 +47,12 @@ impl Shared {
         self.received[port].len()
     }
 
-    /// What a load has sent.
+    /// Frames that a load has sent.
     pub(crate) fn sent(&self, load: usize) -> FrameCount {
         self.sent.get(load).into_iter().flatten().map(|counters| counters.get()).collect()
     }
 
-    /// What a port has received.
+    /// Frames that a port has received.
     pub(crate) fn received(&self, port: usize) -> FrameCount {
         self.received.get(port).into_iter().flatten().map(|counters| counters.get()).collect()
     }

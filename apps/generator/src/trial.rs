@@ -28,7 +28,7 @@ const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 /// IEEE 802's EtherType for local experiments, which no host answers.
 const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
-/// What a trial is.
+/// The settings of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialPlan {
     /// Ports and loads. All loads get the trial's duration, and must have a port that should receive.
@@ -56,11 +56,11 @@ pub enum Verdict {
     Pass,
     /// It is not.
     Fail,
-    /// The generator did not do what was asked; the result says nothing about the DUT.
+    /// The generator did not carry the load; the result says nothing about the DUT.
     Invalid,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrialReport {
     /// How it ended.

@@ -47,7 +47,8 @@ impl CommandChannel {
         Ok(Self { socket, received: Vec::new(), _turn: turn })
     }
 
-    /// Waits until the guest says that it is up; it says so once, to whoever is connected. False where it did not by `end`.
+    /// Waits until the guest says that it is up; it says so once, to the connected program. False if it did not by
+    /// `end`.
     ///
     /// # Errors
     /// [`GuestError`]: the guest is gone, or `stop` was set.
@@ -163,7 +164,7 @@ impl CommandChannel {
     }
 }
 
-/// A command of several words as a script: each word is what it is, whatever the shell would make of it.
+/// A command of several words as a script: each word is quoted, so that the shell leaves it unchanged.
 #[must_use]
 pub fn quoted(words: &[String]) -> String {
     let quote = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));

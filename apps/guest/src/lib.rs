@@ -1,9 +1,10 @@
 //! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records by which every kind of guest is found
 //! again and cleaned up after.
 //!
-//! A virtual machine is Debian's kernel with an initramfs that is made for it: busybox, the modules it needs, and a script that configures
-//! its interfaces. Each interface is a virtio-net device whose rings a vhost-user port of the switch serves. Here is nothing that knows the
-//! daemon: whoever starts a guest attaches its ports first and detaches them at its end.
+//! A virtual machine is Debian's kernel with an initramfs that is made for it: busybox, the modules it needs, and a
+//! script that configures its interfaces. Each interface is a virtio-net device whose rings a vhost-user port of the
+//! switch serves. Here is nothing that knows the daemon: the program that starts a guest attaches its ports first and
+//! detaches them at its end.
 
 mod archive;
 pub mod busybox;

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::kernel::Kernel;
 use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, Plan, command_socket};
 
-/// What the kernel is told: the console, no chatter, and that a panic ends the machine at once.
+/// The kernel's command line: the console, no chatter, and that a panic ends the machine at once.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
 
 /// The arguments, for a plan whose accelerator is decided: with KVM or emulated.

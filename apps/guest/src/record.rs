@@ -1,7 +1,7 @@
 //! Records of running guests: a later command finds a guest by its name, and cleans up after one that was killed.
 //!
-//! A guest has a folder of its own, which only its user may enter, below the runtime directory: its record, its sockets, its logs. A
-//! record whose process is gone is stale: nobody was left to take the guest's ports away.
+//! Each guest has a folder, which only its user may enter, below the runtime directory: its record, its sockets, its
+//! logs. A record whose process is gone is stale: nobody was left to take the guest's ports away.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -25,7 +25,7 @@ const NAME_BYTES_MAX: usize = 32;
 /// Longest path of a socket, bytes (unix(7), less the final zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// What a guest is.
+/// The kind of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -50,7 +50,7 @@ impl GuestKind {
     }
 }
 
-/// What is known of a running guest, and what has to go with it.
+/// The record of a running guest, with the resources to remove at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestRecord {
     pub kind: GuestKind,

@@ -16,7 +16,7 @@ const DESCRIPTORS: u32 = 1024;
 /// Where the kernel tells of its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
 const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
-/// What every testpmd is told, whatever its ports are.
+/// Arguments of every testpmd, independent of its ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     /// Processors: the first for its main thread, the others to forward on; one alone does both.
@@ -99,7 +99,7 @@ pub enum Transport {
 pub struct Plan {
     /// A socket for each port; somebody listens on it.
     pub sockets: Vec<PathBuf>,
-    /// What is spoken there.
+    /// The protocol of the sockets.
     pub transport: Transport,
     /// `--forward-mode`.
     pub forward: String,

@@ -27,7 +27,7 @@ const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 32..=256;
 /// By these every machine calls itself.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What a client has to show with each request.
+/// The secret that a client shows with each request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -52,7 +52,7 @@ impl Token {
         }
     }
 
-    /// The one that a file holds, which nobody but its owner may read.
+    /// The token of a file, which only its owner may read.
     ///
     /// # Errors
     /// [`ServerError::File`].
@@ -95,7 +95,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether `shown` is it; how much of it is right cannot be told from the time that this takes.
+    /// Whether `shown` is the token; the time of the comparison does not reveal how much of it is right.
     fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
@@ -134,7 +134,7 @@ impl Gate {
     /// Whether a request may pass, of which nothing but its head has been read.
     ///
     /// # Errors
-    /// What its client is told.
+    /// The text for the client.
     pub(crate) fn check(&self, head: &Parts) -> Result<(), Refusal> {
         let host = self.check_host(head)?;
         self.check_origin(&head.headers, &host)?;

@@ -31,7 +31,7 @@ pub const AWAKE_NS: u64 = 100_000;
 
 const NS_PER_S: f64 = 1e9;
 
-/// What a rate counts.
+/// The unit of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Unit {
     Frame,
@@ -78,7 +78,7 @@ enum Pause {
     PerUnit(f64),
 }
 
-/// What was offered, and what should have been.
+/// Offered beside intended frames.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct OfferedLoad {
     /// Time since the start, ns.

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn the_sequence_matches_the_published_one() {
         // First numbers of seed 1234567, as other implementations of SplitMix64 print them.
         let mut random = SplitMix64::new(1_234_567);
         let numbers: Vec<u64> = (0..3).map(|_| random.next()).collect();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_the_sequence_can_be_had_at_once() {
+    fn any_number_of_the_sequence_can_be_computed_directly() {
         let mut random = SplitMix64::new(7);
         for index in 0..1000 {
             assert_eq!(random.next(), SplitMix64::at(7, index));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_bound_reach_all_of_it_evenly() {
+    fn bounded_random_numbers_are_uniform() {
         let mut seen = [0; 10];
         for index in 0..100_000 {
             seen[below(SplitMix64::at(7, index), 10) as usize] += 1;

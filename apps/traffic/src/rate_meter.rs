@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_since_the_last_snapshot_and_overall() {
+    fn rates_are_since_the_last_snapshot_and_overall() {
         let mut meter = RateMeter::new(at(SECOND_NS, 1000));
         let first = meter.update(at(2 * SECOND_NS, 1_001_000));
         assert_eq!((first.frames, first.bytes, first.interval_ns), (1_000_000, 60_000_000, SECOND_NS));

@@ -301,11 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_map_is_told() {
+    fn faults_of_a_map_are_named() {
         for (text, told) in [
             ("10.0.0.0/8", "no \"=\""),
             ("x=10.0.0.0/8", "before \"=\""),
-            ("10.0.0.0/8=", "behind \"=\""),
+            ("10.0.0.0/8=", "after \"=\""),
             ("10.0.0.0/33=10.0.0.0/33", "before \"=\""),
             ("10.0.0.0/8=10.0.0.0/9", "lengths differ"),
             ("10.0.0.0/8=::/8", "one is IPv4"),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_datagram_without_checksum_stays_without() {
+    fn a_udp_datagram_keeps_its_zero_checksum() {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2([2; 6], [4; 6])
             .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9)
@@ -386,7 +386,7 @@ mod tests {
         }
 
         #[test]
-        fn no_frame_makes_it_panic(mut frame in prop::collection::vec(any::<u8>(), 0..100), kind in 0..5usize) {
+        fn any_frame_is_rewritten_without_panic(mut frame in prop::collection::vec(any::<u8>(), 0..100), kind in 0..5usize) {
             let kinds = [ETHER_TYPE_IPV4, ETHER_TYPE_IPV6, ETHER_TYPE_ARP, TAGS[0], TAGS[1]];
             if let Some(field) = frame.get_mut(12..14) {
                 field.copy_from_slice(&kinds[kind].to_be_bytes());

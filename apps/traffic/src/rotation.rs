@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_choice_is_ever_a_whole_step_from_its_share(weights in prop::collection::vec(1..60u32, 1..9)) {
+        fn every_choice_stays_within_one_step_of_its_share(weights in prop::collection::vec(1..60u32, 1..9)) {
             let mut rotation = Rotation::weighted(&weights).unwrap();
             let sum: u32 = weights.iter().sum();
             let mut made = vec![0i64; weights.len()];
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn drawn_rotations_have_the_same_shares_and_can_be_drawn_again(seed: u64) {
+        fn random_rotations_keep_the_shares_and_are_repeatable(seed: u64) {
             let draw = || {
                 let mut rotation = Rotation::weighted(&[7, 4, 1]).unwrap().at_random(seed);
                 (0..12_000).map(|_| { let choice = rotation.current(); rotation.advance(); choice }).collect::<Vec<_>>()

@@ -23,7 +23,7 @@ pub const WINDOW_FRAMES: u64 = (BLOCKS as u64 - 1) * BLOCK_FRAMES;
 const BLOCKS: usize = 1024;
 const BLOCK_FRAMES: u64 = u64::BITS as u64;
 
-/// What came, and what did not. All are frames.
+/// Received and missing frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SequenceCounts {
     /// All that came.
@@ -98,7 +98,7 @@ impl SequenceTracker {
         self.highest.map_or(self.lowest.unwrap_or(0), |highest| highest.saturating_add(1))
     }
 
-    /// Takes the number of a frame that came, and tells what it is.
+    /// Takes the number of a received frame, and classifies it.
     #[inline]
     pub fn record(&mut self, number: u64) -> Arrival {
         self.counts.received += 1;

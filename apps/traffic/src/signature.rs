@@ -1,4 +1,4 @@
-//! The signature that a test frame carries: stream, sequence number, time of departure, and what tells damage.
+//! The signature that a test frame carries: stream, sequence number, time of departure, and a checksum.
 //!
 //! It is the last bytes of the frame before the FCS, thus at the end of the payload. There are four forms; a sender
 //! uses the longest that fits behind the headers ([`SignatureForm::longest_within`]). All numbers are big-endian, and
@@ -155,7 +155,7 @@ impl Signer {
     }
 }
 
-/// What a frame's last bytes are.
+/// The kind of a frame's last bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// No signature.

@@ -24,7 +24,7 @@ fn a_device_without_space_fails_the_capture_at_once() {
 }
 
 #[test]
-fn a_folder_that_is_missing_is_named() {
+fn a_missing_folder_is_named() {
     let error = CaptureWriter::create("/nowhere/a.pcap", CaptureFormat::Pcap, 0).unwrap_err();
     assert!(matches!(error, CaptureError::Create { .. }));
     assert!(error.to_string().contains("/nowhere/a.pcap"));

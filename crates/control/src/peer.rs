@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_has_no_peer() {
+    fn another_file_than_a_socket_has_no_peer() {
         assert!(PeerCredentials::of(std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 }

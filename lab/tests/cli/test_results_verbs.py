@@ -104,7 +104,7 @@ def test_a_regression_can_be_a_status() -> None:
 
 
 @pytest.mark.usefixtures("location")
-def test_a_verdict_makes_a_run_the_last_stable_one_and_keeps_what_was_said_before() -> None:
+def test_a_verdict_makes_a_run_last_stable_and_keeps_its_comment() -> None:
     with pytest.raises(StoreError, match="no finished run"):
         lab("compare", "last-stable", "latest")
     assert (
@@ -125,7 +125,7 @@ def test_a_verdict_makes_a_run_the_last_stable_one_and_keeps_what_was_said_befor
 
 
 @pytest.mark.usefixtures("location")
-def test_what_is_no_verdict_is_refused_and_nothing_is_said() -> None:
+def test_an_invalid_verdict_is_refused_without_a_change() -> None:
     assert "'needs rerun'" in lab("judge", "0000", "superb", status=2).output
     assert "bug_link: a bug link begins with" in lab("judge", "0000", "pass", "--bug", "javascript:x", status=2).output
     with pytest.raises(StoreError, match="no run"):

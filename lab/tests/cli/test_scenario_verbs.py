@@ -67,11 +67,11 @@ def test_list_has_the_scenarios_of_the_package_and_of_the_user(lab: Lab, folder:
 @pytest.mark.parametrize(
     ("kind", "name"), [("layers", "rfc2544"), ("devices", "ringroad"), ("guests", "testpmd"), ("methods", "throughput")]
 )
-def test_list_tells_what_scenarios_are_made_of(lab: Lab, kind: str, name: str) -> None:
+def test_list_shows_the_parts_of_scenarios(lab: Lab, kind: str, name: str) -> None:
     assert name in lab("list", kind).stdout.split()
 
 
-def test_what_show_prints_is_a_scenario(lab: Lab, folder: Path) -> None:
+def test_the_output_of_show_is_a_scenario(lab: Lab, folder: Path) -> None:
     shown = lab("show", "compare-switches", "--set", "queues=2")
     tree = tomllib.loads(shown.stdout)
     assert tree["queues"] == 2
@@ -126,7 +126,7 @@ def test_plan_names_the_package_of_a_missing_program(lab: Lab, tmp_path: Path) -
         ([], "Usage: ringroad-lab"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line_with_status_2(lab: Lab, arguments: list[str], told: str) -> None:
+def test_faults_are_reported_in_a_line_with_status_2(lab: Lab, arguments: list[str], told: str) -> None:
     ended = lab(*arguments)
     assert ended.returncode == 2
     assert ended.stdout == ""
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_told_in_a_line_with_status_2(lab: Lab, arguments: list
     assert "Traceback" not in ended.stderr
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_measured(lab: Lab, folder: Path) -> None:
+def test_an_unwritable_report_is_reported_before_measuring(lab: Lab, folder: Path) -> None:
     ended = lab("run", "BRIDGE_VETH", "-l", "quick", "--report", f"{folder}/none/report.html", "--store", f"{folder}/runs.db")
     assert ended.returncode in (1, 3)
     if ended.returncode == 1:
@@ -142,7 +142,7 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_is_measured(lab
     assert not (folder / "runs.db").exists()
 
 
-def test_what_others_wrote_steers_no_terminal(lab: Lab, folder: Path) -> None:
+def test_foreign_text_loses_control_characters(lab: Lab, folder: Path) -> None:
     (folder / "scenarios/red.toml").write_text('title = "\\u001b[31mred"\nduts = ["ovs"]\n')
     (folder / "scenarios/broken.toml").write_text('"\\u001b[31m" = 1\nqueues = 0\n')
     for arguments in (["list"], ["show", "red"], ["plan", "red"], ["show", "broken"]):
@@ -157,7 +157,7 @@ def test_json_is_one_document_and_nothing_else(lab: Lab, verb: str) -> None:
     assert json.loads(lab(verb, *arguments, "--json").stdout)
 
 
-def test_an_output_that_cannot_be_written_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_output_is_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -70,7 +70,7 @@ def start_guest(placement: Placement) -> None:
     ids=["ends", "silent", "hangs", "slow"],
 )
 @pytest.mark.parametrize("start", [start_ringroad, start_testpmd, start_guest])
-def test_a_program_that_does_not_get_ready_is_told_with_what_it_said(
+def test_a_program_that_is_never_ready_is_reported_with_its_output(
     start: Callable[[Placement], None],
     program: str,
     reason: str,
@@ -93,7 +93,7 @@ def test_a_program_that_does_not_get_ready_is_told_with_what_it_said(
 
 
 @pytest.mark.parametrize("driver", DUTS)
-def test_a_device_that_was_not_started_is_told_and_may_be_stopped(driver: str, placement: Placement) -> None:
+def test_a_device_that_was_not_started_can_be_stopped(driver: str, placement: Placement) -> None:
     dut = DUTS[driver](DUTS[driver].settings_type(), placement)
     dut.stop()
     dut.stop()
@@ -110,7 +110,7 @@ def test_a_guest_that_was_not_started_may_be_stopped(kind: str, placement: Place
 
 
 @pytest.mark.parametrize("driver", DUTS)
-def test_a_device_names_what_is_missing(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_names_missing_programs(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = LocalHost(tmp_path)
     try:
         dut = DUTS[driver](DUTS[driver].settings_type(), Placement(host, frozenset({0})))

@@ -73,6 +73,6 @@ def test_interfaces_are_rows_by_name() -> None:
 
 
 @pytest.mark.parametrize("table", [None, {}, {"headings": ["name"], "data": [["a", "b"]]}, {"headings": [], "data": [[]]}])
-def test_what_is_no_table_is_refused(table: object) -> None:
+def test_an_invalid_table_is_refused(table: object) -> None:
     with pytest.raises(ValueError, match="not a table of interfaces"):
         parse_interfaces(table)

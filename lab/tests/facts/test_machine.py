@@ -158,7 +158,7 @@ def test_facts_of_a_network_card() -> None:
         assert part in card
 
 
-def test_whether_cycles_are_counted_is_told_with_the_reason() -> None:
+def test_the_counting_of_cycles_is_reported_with_a_reason() -> None:
     def counters(commands: dict[str, str]) -> str:
         return machine_facts(FabricatedHost({}, commands))["counters"]["processor cycles"]
 
@@ -168,7 +168,7 @@ def test_whether_cycles_are_counted_is_told_with_the_reason() -> None:
     assert counters({command: ""}).startswith("none: ")
 
 
-def test_what_cannot_be_read_is_unknown() -> None:
+def test_unreadable_facts_are_unknown() -> None:
     facts = machine_facts(FabricatedHost({}, {}))
     told = {value for group in ("machine", "system", "processor", "memory", "mitigations") for value in facts[group].values()}
     assert told == {UNKNOWN}

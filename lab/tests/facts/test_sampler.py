@@ -74,7 +74,7 @@ def test_a_process_that_ends_ends_its_series(busy: subprocess.Popen[str]) -> Non
         assert len(points(sampler, subject, "resident memory")) <= kept + 1
 
 
-def test_a_process_that_is_not_there_is_not_watched() -> None:
+def test_a_missing_process_is_not_watched() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     with Sampler({gone.pid: "gone"}, interval_s=0.02) as sampler:

@@ -86,7 +86,7 @@ def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGener
         ({"frames_tx": "0", "frames_rx": "0"}, "1 to 2: the generator sent nothing"),
     ],
 )
-def test_what_the_generator_could_not_offer_is_invalid(
+def test_a_load_that_was_not_offered_is_invalid(
     server: SimulatedServer, generator: OtgGenerator, told: dict[str, Any], reason: str
 ) -> None:
     tell(server, told)
@@ -179,14 +179,14 @@ def test_a_load_is_offered_and_judged_in_whole_frames_a_second(server: Simulated
     assert {int(flow["rate"]["pps"]) for flow in server.bodies("/config")[-1]["flows"]} == {1000}
 
 
-def test_a_flow_that_is_not_told_of_is_an_error(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_a_flow_without_metrics_is_an_error(server: SimulatedServer, generator: OtgGenerator) -> None:
     tell(server, {})
     del server.flows[1]
     with pytest.raises(GeneratorError, match="does not tell of flow '2 to 1'"):
         generator.trial(request())
 
 
-def test_nobody_at_the_url_is_an_error() -> None:
+def test_no_server_at_the_url_is_an_error() -> None:
     with simulated_server() as gone:
         url = gone.url
     client = OtgClient(url, timeout_s=5)
@@ -233,7 +233,7 @@ def detailed_trial(server: SimulatedServer, generator: OtgGenerator, **differs: 
     return generator.trial(request(bidirectional=False))
 
 
-def test_what_the_model_cannot_say_is_taken_where_it_is_told(server: SimulatedServer, generator: OtgGenerator) -> None:
+def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, generator: OtgGenerator) -> None:
     result = detailed_trial(server, generator, distinct=98, duplicates=1)
     assert result.is_valid, result.reasons
     (way,) = result.directions

@@ -109,13 +109,13 @@ def test_network_cards_cannot_be_looped(host: LocalHost, generator: OtgProcess) 
         measure_ceiling(generator.client, host, CableKind.NIC, FRAME)
 
 
-def test_a_generator_that_ended_is_told_with_what_it_said(host: LocalHost, generator: OtgProcess) -> None:
+def test_an_ended_generator_is_reported_with_its_output(host: LocalHost, generator: OtgProcess) -> None:
     generator.process.stop()
     with pytest.raises(GeneratorError, match=r'the generator ended with status -?\d+: \{"ready":true'):
         generator.check()
 
 
-def test_a_generator_that_is_not_there_is_named(host: LocalHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_generator_is_named(host: LocalHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RINGROAD_BIN_DIR", str(tmp_path))
     with pytest.raises(MissingProgramError, match="ringroad is not installed"):
         OtgProcess(host, frozenset())

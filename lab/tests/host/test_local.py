@@ -31,7 +31,7 @@ def test_a_command_gives_its_output_and_takes_input(host: LocalHost) -> None:
     assert (completed.status, completed.stdout, completed.stderr) == (0, "frames\n", "")
 
 
-def test_a_failed_command_is_an_error_with_what_it_said(host: LocalHost) -> None:
+def test_a_failed_command_is_an_error_with_its_output(host: LocalHost) -> None:
     with pytest.raises(HostError, match="status 3: no carrier"):
         host.run(["sh", "-c", "echo no carrier >&2; exit 3"])
     assert host.run(["sh", "-c", "exit 3"], check=False).status == 3
@@ -59,7 +59,7 @@ def test_system_folders_are_looked_through_for_every_program(host: LocalHost, mo
     assert host.run(["sh", "-c", "command -v ip"]).stdout == f"{host.require('ip', 'iproute2')}\n"
 
 
-def test_a_program_that_is_not_there_is_named(host: LocalHost) -> None:
+def test_a_missing_program_is_named(host: LocalHost) -> None:
     with pytest.raises(HostError, match="there is no program ringroad-no-such"):
         host.start("nothing", ["ringroad-no-such"])
     with pytest.raises(HostError, match="cannot run ringroad-no-such"):
@@ -87,7 +87,7 @@ def test_waiting_ends_with_the_process(host: LocalHost) -> None:
     assert process.why_silent("ready", 60) == process.death() == "ended with status 4: broken"
 
 
-def test_a_process_whose_end_is_seen_has_said_all(host: LocalHost) -> None:
+def test_an_ended_process_has_delivered_all_output(host: LocalHost) -> None:
     for _ in range(20):
         process = host.start("short", ["sh", "-c", "echo last words"])
         assert wait_until(lambda process=process: not process.is_running(), 10, 0.0)  # type: ignore[misc]
@@ -102,7 +102,7 @@ def test_a_child_that_holds_the_output_open_does_not_hide_the_end(host: LocalHos
     assert process.stop() == 0
 
 
-def test_a_child_that_left_the_session_and_goes_on_speaking_does_not_hide_the_end(host: LocalHost) -> None:
+def test_a_detached_child_does_not_hide_the_end(host: LocalHost) -> None:
     process = host.start("parent", ["sh", "-c", "setsid yes & exit 3"])
     assert not process.wait_output("never said", 60)
     assert process.stop() == 3
@@ -156,7 +156,7 @@ def test_closing_ends_processes_and_removes_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.002, 0.005, 0.01, 1.0])
-def test_a_lab_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path, marker: str, after_s: float) -> None:
+def test_a_killed_lab_leaves_no_process_and_no_file(tmp_path: Path, marker: str, after_s: float) -> None:
     source = (
         "import sys, pathlib\n"
         "from ringroad_lab.host.local import LocalHost\n"

@@ -22,7 +22,7 @@ def told() -> dict[str, Any]:
     return ask_in_sandbox(Path(__file__).parent / "ssh_in_sandbox.py", {})
 
 
-def test_it_says_why_a_machine_cannot_be_used(told: dict[str, Any]) -> None:
+def test_an_unusable_machine_is_reported_with_the_reason(told: dict[str, Any]) -> None:
     assert "refused" in told["refused"]
     assert "a key that is not in" in told["unknown"]
     assert "ssh-keyscan" in told["unknown"]
@@ -43,7 +43,7 @@ def test_commands_and_files_are_the_other_machines(told: dict[str, Any]) -> None
     assert host["programs"][1] is None
 
 
-def test_failures_are_told_with_what_was_said(told: dict[str, Any]) -> None:
+def test_failures_are_reported_with_their_output(told: dict[str, Any]) -> None:
     host = told["host"]
     assert "did not end within 0.5 s on far" in host["slow"]
     assert "why" in host["failed"]

@@ -32,7 +32,7 @@ def test_table_size_is_found_exactly(table_size: int, full_table: FullTable) -> 
     assert outcome.metrics["address_cache_addresses"].value == table_size
 
 
-def test_table_greater_than_what_is_tried_is_a_lower_bound() -> None:
+def test_a_table_beyond_the_tried_sizes_is_a_lower_bound() -> None:
     outcome = cache(SimulatedDut(capacity_fps=MAX_FPS, table_size=5000), max_stations=1000)
     assert outcome.status is MeasurementStatus.LOWER_BOUND
     assert outcome.metrics["address_cache_addresses"].value == 1000
@@ -77,7 +77,7 @@ def test_dead_device_does_not_seem_to_know_everything(measure: object, dies_at_t
     assert outcome.metrics == {}
 
 
-def test_device_that_drops_what_it_does_not_know_has_no_figure() -> None:
+def test_a_device_that_drops_unknown_addresses_has_no_figure() -> None:
     def drop_returned(_: int, result: TrialResult) -> TrialResult:
         if result.request.load.addresses is not AddressPlan.RETURNED:
             return result

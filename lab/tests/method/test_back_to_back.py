@@ -69,7 +69,7 @@ def test_back_to_back_finds_the_drain_rate_itself() -> None:
     assert outcome.metrics["corrected_buffer_s"].value == pytest.approx(600e-6, rel=0.05)
 
 
-def test_recovery_takes_at_most_what_the_device_needs_and_two_probes() -> None:
+def test_recovery_is_at_most_the_devices_time_and_two_probes() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=500_000, recovery_s=3.0), overhead_s=0.1)
     outcome = RecoveryMethod(RecoverySettings()).measure(Bench(generator, throughput_fps=500_000).context)
     assert outcome.status is MeasurementStatus.OK
@@ -122,7 +122,7 @@ def test_recovery_begins_again_with_each_loss() -> None:
     assert outcome.metrics["recovery_at_most_s"].value == pytest.approx(3.4)
 
 
-def test_recovery_says_where_it_is_not_the_rfcs() -> None:
+def test_recovery_reports_its_differences_from_the_rfc() -> None:
     strict = len(RecoveryMethod(RecoverySettings.strict()).deviations())
     for chosen in ({"overload_ratio": 1.5}, {"recovery_ratio": 0.9}, {"overload_s": 1.0}):
         settings = RecoverySettings.strict().model_copy(update=chosen)

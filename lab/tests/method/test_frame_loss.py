@@ -19,7 +19,7 @@ from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
 
 @PATIENT
 @given(step=st.floats(0.01, 0.5))
-def test_loads_go_down_from_the_greatest_and_end_above_none(step: float) -> None:
+def test_loads_go_down_from_the_greatest_and_stay_above_zero(step: float) -> None:
     ratios = FrameLossSettings(step_ratio=step).load_ratios()
     assert ratios[0] == 1.0
     assert all(0 < low < high for high, low in pairwise(ratios))

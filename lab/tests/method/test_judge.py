@@ -73,7 +73,7 @@ def test_more_arrived_than_sent_is_a_contradiction() -> None:
     assert judge(trial({"received_frames": 1001}), 0.0).judgement is Judgement.NOTHING
 
 
-def test_what_the_generator_calls_invalid_says_nothing() -> None:
+def test_a_trial_that_the_generator_calls_invalid_is_invalid() -> None:
     judged = judge(trial({"received_frames": 0}, verdict=TrialVerdict.INVALID), 0.0)
     assert judged.judgement is Judgement.NOTHING
     assert judged.reasons

@@ -28,14 +28,14 @@ def test_latency_at_each_load_and_without_load() -> None:
     assert [x for x, _ in outcome.curves[0].points] == [50.0, 90.0, 99.0, 99.9]
 
 
-def test_throughput_that_is_known_is_not_measured_again() -> None:
+def test_a_known_throughput_is_not_measured_again() -> None:
     bench = Bench(SimulatedGenerator(DUT), throughput_fps=200_000)
     LatencyMethod(LatencySettings(load_ratios=(0.5,), unloaded_fps=None, repeats=4)).measure(bench.context)
     assert bench.rates("latency") == [100_000] * 4
     assert len(bench.trials) == 4
 
 
-def test_loss_in_a_latency_trial_is_told() -> None:
+def test_loss_in_a_latency_trial_is_reported() -> None:
     # What was measured before, without latency, is more than the device now carries.
     bench = Bench(SimulatedGenerator(DUT), throughput_fps=400_000)
     outcome = LatencyMethod(LatencySettings(load_ratios=(1.0,))).measure(bench.context)
@@ -56,7 +56,7 @@ def with_latency(result: TrialResult, latency: LatencySummary | None) -> TrialRe
     return result.model_copy(update={"directions": tuple(d.model_copy(update={"latency": latency}) for d in result.directions)})
 
 
-def test_percentiles_of_coarse_buckets_are_told() -> None:
+def test_percentiles_of_coarse_buckets_are_reported() -> None:
     coarse = LatencySummary(frames=1, min_ns=1, mean_ns=2, max_ns=3, percentiles_ns={"99": 3.0}, precision=0.5)
     bench = Bench(Scripted(DUT, lambda _, result: with_latency(result, coarse)), throughput_fps=1000)
     outcome = LatencyMethod(LatencySettings(load_ratios=(1.0,), unloaded_fps=None)).measure(bench.context)
@@ -92,7 +92,7 @@ def test_device_without_throughput_has_no_latency() -> None:
     assert outcome.metrics == {}
 
 
-def test_load_that_the_generator_carries_no_more_is_told() -> None:
+def test_a_load_beyond_the_generator_is_reported() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=MAX_FPS), ceiling_fps=150_000), throughput_fps=200_000)
     outcome = LatencyMethod(LatencySettings(load_ratios=(1.0, 0.5))).measure(bench.context)
     assert outcome.status is MeasurementStatus.INCONCLUSIVE

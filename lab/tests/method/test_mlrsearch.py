@@ -80,7 +80,7 @@ def test_one_goal_of_long_trials() -> None:
     assert len(MlrSearchMethod(MlrSearchSettings()).deviations()) == 3
 
 
-def test_goals_have_names_of_their_own() -> None:
+def test_goals_have_their_own_names() -> None:
     with pytest.raises(ValueError, match="same name"):
         MlrSearchSettings(goals=(LossGoal(name="a", loss_ratio=0.0), LossGoal(name="a", loss_ratio=0.1)))
 

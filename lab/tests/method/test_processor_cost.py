@@ -50,7 +50,7 @@ def test_a_device_that_polls_costs_a_processor_over_the_rate_and_one_without_loa
     assert metrics["cost_idle_processors"].value == pytest.approx(1.0)
 
 
-def test_a_device_that_is_the_kernel_has_the_time_of_the_kernel_for_a_headline() -> None:
+def test_a_kernel_device_has_kernel_time_as_its_headline() -> None:
     outcome, _ = measure(SimulatedCosts(run_ns=None, cycles=None, kernel_ns=700.0))
     assert outcome.status is MeasurementStatus.OK
     assert outcome.headline == "cost_100pct_kernel_ns"
@@ -97,7 +97,7 @@ def test_a_load_that_the_generator_cannot_carry_has_no_cost() -> None:
     assert outcome.metrics["cost_50pct_processor_ns"].value == pytest.approx(100.0)
 
 
-def test_where_nobody_tells_the_cost_there_is_no_figure() -> None:
+def test_without_a_known_cost_there_is_no_figure() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS)))
     outcome = ProcessorCostMethod(ProcessorCostSettings()).measure(dataclasses.replace(bench.context, costs=None))
     assert outcome.status is MeasurementStatus.INVALID

@@ -119,7 +119,7 @@ def test_ends_within_its_limits_on_any_pattern(
 
 @PATIENT
 @given(found_at=st.floats(100.0, 1e6), true_capacity=st.floats(0.0, 1e6), resolution=st.floats(1e-3, 0.2))
-def test_validation_finds_what_holds_for_longer(found_at: float, true_capacity: float, resolution: float) -> None:
+def test_validation_finds_a_rate_that_lasts(found_at: float, true_capacity: float, resolution: float) -> None:
     grid = Grid(minimum=100.0, maximum=1e6, resolution=resolution)
     found = search_greatest(probe_of(found_at, []), grid, grid.maximum)
     bracket = validate(probe_of(true_capacity, []), grid, found)
@@ -133,7 +133,7 @@ def test_validation_finds_what_holds_for_longer(found_at: float, true_capacity: 
         assert bracket.refused is None or bracket.refused - bracket.passed <= resolution * bracket.refused
 
 
-def test_generator_that_cannot_is_told_from_a_device_that_loses() -> None:
+def test_a_weak_generator_differs_from_a_losing_device() -> None:
     def probe(value: float) -> JudgedTrial:
         return judged(Judgement.PASS if value <= 500 else Judgement.NOTHING)
 

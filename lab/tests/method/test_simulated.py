@@ -16,7 +16,7 @@ def offer(generator: SimulatedGenerator, rate_fps: float, duration_s: float = 1.
     )
 
 
-def test_sharp_device_loses_what_is_above_its_capacity() -> None:
+def test_sharp_device_loses_frames_above_its_capacity() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=1000))
     assert offer(generator, 1000).lost_frames == 0
     assert offer(generator, 1500).lost_frames == 2 * 500
@@ -42,7 +42,7 @@ def test_same_seed_same_trials() -> None:
 
 
 @pytest.mark.parametrize("full_table", list(FullTable))
-def test_table_filters_what_it_knows_and_floods_the_rest(full_table: FullTable) -> None:
+def test_table_filters_known_addresses_and_floods_others(full_table: FullTable) -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=1e6, table_size=100, full_table=full_table))
     common = {"bidirectional": False, "stations": 150, "burst_frames": 150}
     assert offer(generator, 1000, addresses=AddressPlan.RETURNED, **common).lost_frames == 0

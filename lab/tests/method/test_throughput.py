@@ -154,7 +154,7 @@ def test_device_that_dies_never_has_a_figure(dies_at_trial: int) -> None:
     assert outcome.metrics == {}
 
 
-def test_duplicates_do_not_hide_loss_and_are_told() -> None:
+def test_duplicates_do_not_hide_loss_and_are_reported() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=300_000, duplicate_ratio=0.5)))
     outcome = measure(bench)
     assert throughput(outcome) == pytest.approx(300_000, rel=0.01)
@@ -202,7 +202,7 @@ def test_a_livelocked_device_is_not_taken_for_a_dead_one() -> None:
     assert throughput(outcome) == pytest.approx(600_000, rel=0.01)
 
 
-def test_each_trial_is_told() -> None:
+def test_each_trial_is_reported() -> None:
     generator = SimulatedGenerator(SimulatedDut(capacity_fps=300_000))
     bench = Bench(generator)
     measure(bench)
@@ -233,7 +233,7 @@ def test_every_method_has_its_own_name_and_makes_strict_settings() -> None:
         assert method.settings_type.model_validate_json(made.settings.model_dump_json()) == made.settings
 
 
-def test_verification_that_says_nothing_does_not_undo_a_loss() -> None:
+def test_an_invalid_verification_does_not_undo_a_loss() -> None:
     def spoil_verification(_: int, result: TrialResult) -> TrialResult:
         return result.model_copy(update={"verdict": TrialVerdict.INVALID}) if result.request.purpose == "verification" else result
 

@@ -22,7 +22,7 @@ def test_a_file_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> None
     assert sorted(tmp_path.iterdir()) == [link, file]
 
 
-def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+def test_a_special_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     heard: list[str] = []
@@ -35,7 +35,7 @@ def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [".", "", "nowhere/report.html", "n" * 300, "n" * 255 + "/x"])
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_an_unwritable_place_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ReportError, match="cannot be written: "):
         write_report("report", Path(name))

@@ -57,7 +57,7 @@ def test_times_and_changes_read_well() -> None:
     assert changes == ["\u22125.0\u202f%", "+1.2\u202f%", "+0.0\u202f%", "+1.0e+32\u202f%"]
 
 
-def test_the_overview_says_what_was_measured_and_what_came_of_it() -> None:
+def test_the_overview_lists_measurements_and_outcomes() -> None:
     record = fabricated_run(spread=0.0)
     first, second, third = overview(record, compare_runs(record, record))
     assert first == (
@@ -94,7 +94,7 @@ def test_a_run_that_did_not_finish_or_measured_nothing_is_warned_of() -> None:
     assert render_markdown(empty)
 
 
-def test_what_is_invalid_has_no_figure_anywhere() -> None:
+def test_an_invalid_measurement_has_no_figure_anywhere() -> None:
     record = fabricated_run(capacities_fps={"ovs": 1e6}, frames=["64"], repetitions=1, latency=False)
     broken = fabricated_throughput(
         0, "ovs", parse_frame_mix("64"), 777_777.0, status=MeasurementStatus.INVALID, reasons=("generator died",)
@@ -112,7 +112,7 @@ def test_what_is_invalid_has_no_figure_anywhere() -> None:
     assert not make_view(record).curve_charts
 
 
-def test_line_rates_stand_beside_the_figures() -> None:
+def test_line_rates_are_shown_beside_the_figures() -> None:
     record = fabricated_run(link_bps=1e10)
     (throughput, _) = make_view(record).grids
     assert throughput.line_rates["64"] == pytest.approx(14_880_952, rel=1e-6)
@@ -147,7 +147,7 @@ def test_the_latencies_of_topologies_are_not_mixed() -> None:
     ]
 
 
-def test_measurements_that_are_not_right_in_the_same_way_stand_together() -> None:
+def test_measurements_with_the_same_fault_are_grouped() -> None:
     bad = [
         fabricated_throughput(n, "ovs", parse_frame_mix(size), 1.0, status=MeasurementStatus.INVALID, reasons=(f"sent {n} %",))
         for n, size in enumerate(("512", "64", "64", "64"))
@@ -156,7 +156,7 @@ def test_measurements_that_are_not_right_in_the_same_way_stand_together() -> Non
     assert (group.count, group.frames, group.why) == (4, ("64", "512"), "sent 0 % / sent 1 % / and 2 more, which stand by the trials")
 
 
-def test_the_picture_names_what_the_scenario_says_of_cables() -> None:
+def test_the_picture_names_the_scenarios_cables() -> None:
     assert ">veth</text>" in make_view(fabricated_run()).topology_pictures[0]
     assert make_view(fabricated_run().model_copy(update={"scenario": {"scenarios": "none"}})).topology_pictures
 

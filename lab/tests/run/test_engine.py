@@ -158,7 +158,7 @@ def test_devices_take_turns_and_every_measurement_is_made_once() -> None:
         assert measurement.dut_counters["trials"] >= len(measurement.trials)
 
 
-def test_what_only_the_generator_ends_is_a_lower_bound() -> None:
+def test_a_search_ended_by_the_generator_is_a_lower_bound() -> None:
     lab = Lab(scenario(repetitions=1))
     lab.engine.run()
     by_dut = {m.dut: m.outcome for m in lab.measurements()}
@@ -179,7 +179,7 @@ def test_a_device_that_does_not_start_is_invalid_and_the_others_go_on() -> None:
         assert outcomes["fast", frame].status is MeasurementStatus.LOWER_BOUND
 
 
-def test_a_device_that_dies_is_started_anew_for_what_is_left() -> None:
+def test_a_dead_device_is_restarted_for_remaining_measurements() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [3]})
     lab.engine.run()
     first, second = [m.outcome for m in lab.measurements() if m.dut == "slow"]
@@ -199,7 +199,7 @@ def test_a_stop_ends_the_run_after_the_trial_under_way() -> None:
     assert lab.open_beds == 0
 
 
-def test_what_was_measured_is_not_measured_again() -> None:
+def test_finished_measurements_are_not_repeated() -> None:
     lab = Lab(scenario(repetitions=1))
     lab.engine.run(frozenset({0, 1, 3}))
     assert [m.number for m in lab.measurements()] == [2]
@@ -207,7 +207,7 @@ def test_what_was_measured_is_not_measured_again() -> None:
 
 
 @pytest.mark.parametrize("acceptable_loss_ratio", [0.0, 0.01])
-def test_methods_are_told_the_throughput_found_before_them_where_it_is_without_loss(acceptable_loss_ratio: float) -> None:
+def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: float) -> None:
     asked = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
     throughput = MethodChoice(name=ThroughputMethod.name, settings={"acceptable_loss_ratio": acceptable_loss_ratio})
     lab = Lab(asked.model_copy(update={"methods": (throughput, *asked.methods[1:])}))

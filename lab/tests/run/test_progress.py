@@ -34,7 +34,7 @@ def test_figures_read_as_in_the_report_and_brackets_are_text() -> None:
     assert BRACKETS in shown.partition("at least")[0]
 
 
-def test_what_programs_said_steers_nothing() -> None:
+def test_output_of_programs_loses_control_characters() -> None:
     shown = io.StringIO()
     foreign = "in /usr/lib: failed\x1b[2J"
     failed = fabricated_throughput(0, "dut", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID, reasons=(foreign,))

@@ -43,7 +43,7 @@ def test_too_few_pages_are_an_error_and_are_given_back(tmp_path: Path) -> None:
     assert number(pool) == 100
 
 
-def test_what_others_added_in_the_meantime_stays(tmp_path: Path) -> None:
+def test_pages_added_meanwhile_stay(tmp_path: Path) -> None:
     pool = simulated_pool(tmp_path, total=4, free=4)
     source = (
         "import sys, pathlib\nfrom ringroad_lab.sandbox import huge_pages as module\n"
@@ -64,7 +64,7 @@ def test_what_others_added_in_the_meantime_stays(tmp_path: Path) -> None:
     assert number(pool) == 11
 
 
-def test_a_machine_without_huge_pages_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_huge_pages_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="No such file or directory"), huge_pages(2, tmp_path / "absent"):
         pytest.fail("there is no pool")
 

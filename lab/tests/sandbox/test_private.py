@@ -30,7 +30,7 @@ print(json.dumps({
 """
 
 
-def test_a_command_has_a_network_processes_and_folders_of_its_own() -> None:
+def test_a_command_has_its_own_network_processes_and_folders() -> None:
     sandbox = Sandbox.start([sys.executable, "-c", LOOK])
     sandbox.stdin.write("hello\n")
     seen = json.loads(sandbox.stdout.readline())
@@ -65,7 +65,7 @@ def test_orphans_end_with_the_command() -> None:
     assert wait_until(lambda: not with_argument(marker), 10)
 
 
-def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = tmp_path / "errors"
     with said.open("wb") as errors:
         sandbox = Sandbox.start(["ringroad-no-such"], stderr=errors)

@@ -35,7 +35,7 @@ def test_every_scenario_can_be_planned_with_every_profile(name: str, profile: st
 
 
 @pytest.mark.parametrize("name", THESIS)
-def test_the_thesis_names_mean_what_they_meant(name: str) -> None:
+def test_the_thesis_names_keep_their_meaning(name: str) -> None:
     topologies, queues, driver, guest = THESIS[name]
     scenarios = resolve(LIBRARY, REGISTRIES, name).scenarios
     assert [scenario.topology for scenario in scenarios] == topologies
@@ -51,7 +51,7 @@ def test_the_demonstration_has_four_switches() -> None:
     assert [frame.name for frame in found.scenarios[0].frames] == ["64", "512", "1518"]
 
 
-def test_the_strict_profile_is_what_the_methods_call_strict() -> None:
+def test_the_strict_profile_has_the_methods_strict_settings() -> None:
     layer = LIBRARY.user_layer("rfc2544")
     for name, method in REGISTRIES.methods.items():
         settings = layer.document.tree["method"].get(name, {})

@@ -74,7 +74,7 @@ def test_both_languages_say_the_same_and_on_which_line(parse, text: str, lines: 
         ("a.ini", b"", ".toml, .yaml, .yml"),
     ],
 )
-def test_what_is_no_file_of_settings_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_an_invalid_file_of_settings_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ScenarioError) as caught:
         read_document(tmp_path / name)
@@ -82,7 +82,7 @@ def test_what_is_no_file_of_settings_is_refused(tmp_path: Path, name: str, conte
     assert told in str(caught.value)
 
 
-def test_aliases_that_stand_for_more_than_anyone_waits_for_are_refused() -> None:
+def test_aliases_that_expand_too_far_are_refused() -> None:
     text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{name}: &{name} [{', '.join([f'*{below}'] * 10)}]\n" for below, name in pairwise("abcdefgh")
     )
@@ -90,7 +90,7 @@ def test_aliases_that_stand_for_more_than_anyone_waits_for_are_refused() -> None
         parse_yaml(text, "file")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="No such file"):
         read_document(tmp_path / "none.toml")
 
@@ -112,5 +112,5 @@ _trees = st.recursive(
 
 @settings(deadline=None)
 @given(_trees)
-def test_what_is_written_as_toml_reads_back(tree: dict[str, object]) -> None:
+def test_written_toml_reads_back(tree: dict[str, object]) -> None:
     assert parse_toml(toml_text(tree), "shown").tree == tree

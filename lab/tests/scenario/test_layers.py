@@ -73,6 +73,6 @@ def test_values_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("argument", ["queues", "=2", "a..b=1", ".a=1", "frames=[64", 'a."b=1', 'a.""=1', 'a."b"c=1'])
-def test_what_sets_nothing_is_refused(argument: str) -> None:
+def test_a_layer_without_settings_is_refused(argument: str) -> None:
     with pytest.raises(ScenarioError, match="--set"):
         command_line_layers([argument])

@@ -63,19 +63,19 @@ def test_times_and_trials_are_those_of_the_methods() -> None:
     assert planned.trials == 11
 
 
-def test_only_what_needs_it_waits_for_the_self_test_of_the_generator() -> None:
+def test_only_methods_that_need_it_await_the_self_test() -> None:
     assert plan(scenarios("compare-switches"), REGISTRIES).self_test_s > 0
     assert plan(scenarios("MESSAGE_SIZES"), REGISTRIES).self_test_s == 0
     cards = "host.local.nics=[{generator_interface: a, dut_interface: b}, {generator_interface: c, dut_interface: d}]"
     assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards), REGISTRIES).self_test_s == 0
 
 
-def test_the_time_is_near_what_was_measured() -> None:
+def test_the_estimate_is_near_the_measured_time() -> None:
     # On two processors, of which others take their part now and then: six to eight minutes.
     assert 330 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 480
 
 
-def test_deviations_from_the_rfcs_are_told() -> None:
+def test_deviations_from_the_rfcs_are_reported() -> None:
     assert any("60 s" in sentence for sentence in plan(scenarios("compare-switches"), REGISTRIES).deviations)
 
 
@@ -86,7 +86,7 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     made.close()
 
 
-def test_all_programs_are_looked_for_and_none_is_started(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_programs_are_looked_up_and_none_is_started(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {path.program: path for path in required_programs(scenarios("compare-switches"), REGISTRIES, host)}
     assert found["ip"].path is not None
     assert {"ovs-vsctl", "ovsdb-server", "ip"} <= found.keys()

@@ -52,7 +52,7 @@ def test_all_layers_lie_in_their_order(folder: Path) -> None:
     assert scenario.repetitions == 3
 
 
-def test_the_layer_of_this_machine_may_choose_what_is_measured(folder: Path) -> None:
+def test_the_layer_of_this_machine_may_choose_measurements(folder: Path) -> None:
     (folder / "hosts/here.toml").write_text('topologies = ["PVP"]\nduts = ["ovs-dpdk"]\n')
     scenarios = resolved(folder, 'duts = ["ovs"]').scenarios
     assert [(each.topology, each.duts[0].driver, each.physical) for each in scenarios] == [(Topology.PVP, "ovs-dpdk", CableKind.VHOST_USER)]
@@ -86,7 +86,7 @@ def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
     assert found.name == "new-one"
 
 
-def test_an_own_scenario_goes_before_one_of_the_package(folder: Path) -> None:
+def test_an_own_scenario_hides_one_of_the_package(folder: Path) -> None:
     (folder / "scenarios/OVS_VANILLA.toml").write_text('duts = ["linux-bridge"]\n')
     assert resolve(Library(folder, "here"), REGISTRIES, "OVS_VANILLA").scenarios[0].duts[0].driver == "linux-bridge"
 
@@ -96,12 +96,12 @@ def test_devices_that_a_later_layer_leaves_out_may_stay_described(folder: Path) 
     assert [dut.label for dut in resolved(folder, text, "duts=[ovs]").scenarios[0].duts] == ["ovs"]
 
 
-def test_a_site_may_describe_drivers_that_nobody_measures(folder: Path) -> None:
+def test_a_site_may_configure_unused_drivers(folder: Path) -> None:
     (folder / "site.toml").write_text("[dut.ovs-dpdk.settings]\nemc_insert_inv_prob = 0\n")
     assert resolved(folder, 'duts = ["ovs"]').scenarios[0].duts[0].settings == {}
 
 
-def test_all_problems_are_told_together_with_their_places(folder: Path) -> None:
+def test_all_problems_are_reported_together_with_their_places(folder: Path) -> None:
     told = problems(folder, 'duts = ["ovs"]\nqueus = 2\nrepetitions = 0\n[dut.ovs]\nphysical = "vetj"', "flows=no")
     assert "4 problems" in told
     assert f"queus: no such setting; did you mean 'queues'? (scenario, {folder}/scenarios/mine.toml:2)" in told
@@ -161,11 +161,11 @@ def test_all_problems_are_told_together_with_their_places(folder: Path) -> None:
         ("[cpus]\ndut = [99]", "cpus.dut: there is no processor 99 here; there are 0, 1"),
     ],
 )
-def test_what_is_wrong_is_told(folder: Path, text: str, told: str) -> None:
+def test_wrong_settings_are_reported(folder: Path, text: str, told: str) -> None:
     assert told in problems(folder, text, cpus=frozenset({0, 1}))
 
 
-def test_no_cable_between_device_and_guest_is_told(folder: Path) -> None:
+def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> None:
     class TapGuest(testpmd.TestpmdGuest):
         carries = frozenset({CableKind.TAP})
 
@@ -195,7 +195,7 @@ def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:
     assert scenario.cpus.dut == {8}
 
 
-def test_what_may_spoil_the_measurement_is_warned_of(folder: Path) -> None:
+def test_conditions_that_may_spoil_a_measurement_are_warned_of(folder: Path) -> None:
     text = 'duts = ["ovs-dpdk"]\nqueues = 4\ntopologies = ["PVP"]\n[cpus]\ndut = [1]\ngenerator = [1]'
     warnings = resolved(folder, text, cpus=frozenset({0, 1})).warnings
     assert warnings == (
@@ -222,7 +222,7 @@ def test_warnings_are_of_the_processors_that_the_lab_shares_out(folder: Path) ->
     assert resolved(folder, text, cpus=frozenset({0, 1, 2})).warnings == ()
 
 
-def test_a_folder_of_settings_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_folder_of_settings_is_reported(tmp_path: Path) -> None:
     library = Library(tmp_path / ("a" * 300), "here")
     with pytest.raises(ScenarioError, match="File name too long; RINGROAD_LAB_CONFIG names another"):
         resolve(library, REGISTRIES, "OVS_VANILLA")

@@ -43,21 +43,21 @@ def test_a_step_tells_index_means_and_direction() -> None:
     assert point.verdict(Better.NEITHER) is Verdict.INCONCLUSIVE
 
 
-def test_steps_smaller_than_asked_for_are_not_told_of() -> None:
+def test_steps_below_the_limit_are_not_reported() -> None:
     series = [100.0, 100.1, 99.9] * 5 + [98.0, 98.1, 97.9] * 5
 
     assert len(change_points(series, min_change=0.01)) == 1
     assert change_points(series, min_change=0.03) == ()
 
 
-def test_levels_without_any_noise_are_told_apart() -> None:
+def test_levels_without_noise_are_distinguished() -> None:
     (point,) = change_points([5.0] * 8 + [7.0] * 8)
 
     assert (point.index, point.mean_before, point.mean_after) == (8, 5.0, 7.0)
 
 
 @pytest.mark.parametrize("series", [[], [1.0], [1.0, 2.0], [0.0] * 20])
-def test_short_and_constant_series_have_none(series: list[float]) -> None:
+def test_short_and_constant_series_have_no_change_point(series: list[float]) -> None:
     assert change_points(series) == ()
 
 
@@ -69,6 +69,6 @@ def test_a_step_from_zero_has_no_relative_change() -> None:
     ("series", "limits"),
     [([1.0, float("nan")], {}), ([1.0, float("inf")], {}), ([1.0, 2.0], {"min_change": -0.1}), ([1.0, 2.0], {"max_p_value": 1.0})],
 )
-def test_what_is_no_series_is_refused(series: list[float], limits: dict[str, float]) -> None:
+def test_an_invalid_series_is_refused(series: list[float], limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"finite|smallest"):
         change_points(series, **limits)

@@ -125,14 +125,14 @@ def around(value: float, spread: float = 0.001) -> list[float]:
         (Better.NEITHER, 110, Verdict.INCONCLUSIVE),
     ],
 )
-def test_verdict_follows_what_is_better(better: Better, candidate: float, verdict: Verdict) -> None:
+def test_verdict_follows_the_better_direction(better: Better, candidate: float, verdict: Verdict) -> None:
     comparison = compare(around(100), around(candidate), better=better)
     assert comparison.verdict is verdict
     assert comparison.ratio == pytest.approx(candidate / 100)
     assert bool(comparison.reason) == (verdict is Verdict.INCONCLUSIVE)
 
 
-def test_change_within_the_noise_floor_is_none() -> None:
+def test_change_within_the_noise_floor_is_no_difference() -> None:
     samples = (around(100), around(104))
     assert compare(*samples, better=Better.HIGHER).verdict is Verdict.IMPROVEMENT
     assert compare(*samples, better=Better.HIGHER, noise_floor=(0.95, 1.05)).verdict is Verdict.NO_DIFFERENCE

@@ -36,13 +36,13 @@ RIGHT = json.loads(fabricated_run().model_dump_json())
         (json.dumps([RIGHT, RIGHT | {"duts": 3}]), "1.duts: "),
     ],
 )
-def test_what_is_no_record_is_refused(content: str | bytes, told: str) -> None:
+def test_an_invalid_record_is_refused(content: str | bytes, told: str) -> None:
     with pytest.raises(StoreError, match=told) as error:
         read_records(content, "results.json")
     assert str(error.value).startswith("results.json: ")
     assert len(str(error.value)) < 1000
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_an_absent_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         read_record_file(tmp_path / "nowhere.json")

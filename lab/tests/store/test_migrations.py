@@ -55,12 +55,12 @@ def test_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
     database.close()
 
 
-def test_a_new_store_is_for_its_owner_alone(path: Path) -> None:
+def test_a_new_store_is_private(path: Path) -> None:
     ResultStore(str(path)).close()
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_another_file_than_a_store_is_refused(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("this is no database, but it is long enough to be looked at as one\n" * 100)
     with pytest.raises(StoreError, match="not a database"):
@@ -85,14 +85,14 @@ def test_locations_that_cannot_be_one_are_refused_without_their_password(locatio
     assert "secret" not in str(told.value)
 
 
-def test_an_unreachable_database_is_told_without_its_password() -> None:
+def test_an_unreachable_database_is_reported_without_its_password() -> None:
     # Port 1 is reserved, and nothing listens there.
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as told:
         ResultStore("postgresql://u:secret@127.0.0.1:1/d")
     assert "secret" not in str(told.value)
 
 
-def test_a_parameter_of_the_url_that_is_none_is_told() -> None:
+def test_an_unknown_parameter_of_the_url_is_reported() -> None:
     with pytest.raises(StoreError, match="sslmode") as told:
         ResultStore("postgresql://u:secret@127.0.0.1:1/d?sslmode=require")
     assert "secret" not in str(told.value)

@@ -57,7 +57,7 @@ def test_lists_have_pages(filled: ResultStore) -> None:
     assert [summary.run_id for summary in filled.summaries(limit=1, offset=1)] == [NEW.run_id]
 
 
-def test_a_summary_tells_what_took_its_place(filled: ResultStore) -> None:
+def test_a_summary_names_its_successor(filled: ResultStore) -> None:
     summaries = {summary.run_id: summary for summary in filled.summaries()}
     assert summaries[OLD.run_id].superseded_by == (NEW.run_id,)
     assert summaries[NEW.run_id].supersedes == OLD.run_id
@@ -75,7 +75,7 @@ def test_figures_are_found_but_not_those_of_superseded_runs(filled: ResultStore)
     assert [point.value for point in points] == expected
 
 
-def test_choices_are_what_is_there(filled: ResultStore) -> None:
+def test_choices_are_the_stored_values(filled: ResultStore) -> None:
     choices = filled.choices()
     assert choices.names == ("P2P_FABRICATED", "other")
     assert "testpmd" in choices.duts
@@ -139,7 +139,7 @@ def test_a_run_that_has_not_ended_has_neither_verdict_nor_figures(store: ResultS
     assert store.metric_points(MetricFilter()) == []
 
 
-def test_of_two_who_judge_at_once_one_is_refused(filled: ResultStore) -> None:
+def test_one_of_two_simultaneous_verdicts_is_refused(filled: ResultStore) -> None:
     both_have_looked = threading.Barrier(2)
 
     def clock() -> float:

@@ -81,7 +81,7 @@ def test_a_run_that_was_stopped_can_go_on_and_a_finished_one_cannot(store: Resul
         store.end_run(finished)
 
 
-def test_what_does_not_fit_a_run_is_refused(store: ResultStore) -> None:
+def test_measurements_that_do_not_fit_a_run_are_refused(store: ResultStore) -> None:
     record = fabricated_run()
     with pytest.raises(StoreError, match="no run"):
         store.add_measurement(record.run_id, record.measurements[0])
@@ -124,7 +124,7 @@ def test_hostile_texts_of_any_length_are_found_by_their_beginning(store: ResultS
             assert set(drivers) == {indexed(driver)}
 
 
-def test_a_text_that_is_not_unicode_is_told(store: ResultStore) -> None:
+def test_text_that_is_not_unicode_is_reported(store: ResultStore) -> None:
     with pytest.raises(StoreError, match="surrogates"):
         store.resolve("\udcff" * 4)
 
@@ -138,7 +138,7 @@ def test_a_database_that_was_restarted_is_connected_to_again(location: str, stor
     assert store.add_run(fabricated_run())
 
 
-def test_a_killed_run_keeps_what_it_measured(location: str) -> None:
+def test_a_killed_run_keeps_its_measurements(location: str) -> None:
     record = fabricated_run()
     process = multiprocessing.get_context("spawn").Process(target=measure_until_killed, args=(location, record))
     process.start()

@@ -69,7 +69,7 @@ def test_a_run_is_sent_in_once(visitor: WebVisitor, store: ResultStore, token: s
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "{}", "null", "\ud800".encode("utf-8", "surrogatepass"), b"\xff\xfe", "[" * 100_000])
-def test_what_is_no_record_is_refused(visitor: WebVisitor, store: ResultStore, token: str, body: str | bytes) -> None:
+def test_an_invalid_record_is_refused(visitor: WebVisitor, store: ResultStore, token: str, body: str | bytes) -> None:
     response = send(visitor, token, body)
 
     assert response.status_code == 400
@@ -106,14 +106,14 @@ def test_a_login_is_no_token_to_send_runs_with(tester: WebVisitor, store: Result
 
 
 @pytest.mark.parametrize("spoil", [lambda token: token[:-1], lambda token: token + "x", lambda _: "", lambda _: "é' OR 1=1"])
-def test_a_wrong_token_is_none(visitor: WebVisitor, store: ResultStore, token: str, spoil: Callable[[str], str]) -> None:
+def test_a_wrong_token_is_refused(visitor: WebVisitor, store: ResultStore, token: str, spoil: Callable[[str], str]) -> None:
     headers = {"Authorization": f"Bearer {spoil(token)}".encode()}
 
     assert visitor.client.post("/api/runs", content=fabricated_run().model_dump_json(), headers=headers).status_code == 401
     assert store.count() == 0
 
 
-def test_a_removed_token_is_none(visitor: WebVisitor, store: ResultStore, token: str) -> None:
+def test_a_removed_token_is_refused(visitor: WebVisitor, store: ResultStore, token: str) -> None:
     remove_token(store, "ci")
 
     assert send(visitor, token, fabricated_run().model_dump_json()).status_code == 401
@@ -142,7 +142,7 @@ def test_a_trend_has_its_change_point(tester: WebVisitor, store: ResultStore) ->
     assert tester.get("/api/trend?scenario=P2P_FABRICATED").status_code == 400
 
 
-def test_the_review_of_a_run_is_told(tester: WebVisitor, run: RunRecord) -> None:
+def test_the_review_of_a_run_is_returned(tester: WebVisitor, run: RunRecord) -> None:
     tester.review(run.run_id, verdict="pass", comment="fine")
 
     review = tester.get(f"/api/runs/{run.run_id}/review").json()
@@ -150,7 +150,7 @@ def test_the_review_of_a_run_is_told(tester: WebVisitor, run: RunRecord) -> None
     assert (review["verdict"], review["comment"], review["tester"]) == ("pass", "fine", "tester")
 
 
-def test_a_comparison_is_told(tester: WebVisitor, store: ResultStore) -> None:
+def test_a_comparison_is_returned(tester: WebVisitor, store: ResultStore) -> None:
     old, new = fabricated_run(seed=1), fabricated_run(seed=2)
     store.add_runs([old, new])
 

@@ -33,7 +33,7 @@ def test_reading_needs_a_login(visitor: WebVisitor, run: RunRecord, page: str) -
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_public_reading_needs_none(make_visitor: MakeVisitor, run: RunRecord, page: str) -> None:
+def test_public_reading_needs_no_login(make_visitor: MakeVisitor, run: RunRecord, page: str) -> None:
     assert make_visitor(public_read=True).get(page.replace("RUN", run.run_id)).status_code == 200
 
 
@@ -100,7 +100,7 @@ def test_guessing_is_stopped_for_a_while(visitor: WebVisitor, clock: Clock) -> N
     assert visitor.log_in().status_code == 303
 
 
-def test_a_login_of_ones_own_buys_no_guesses(visitor: WebVisitor, store: ResultStore) -> None:
+def test_an_own_login_allows_no_further_guesses(visitor: WebVisitor, store: ResultStore) -> None:
     set_password(store, "attacker", PASSWORD)
     for _ in range(WITH_ACCOUNT.free_failures):
         assert visitor.log_in(password="wrong").status_code == 401
@@ -110,7 +110,7 @@ def test_a_login_of_ones_own_buys_no_guesses(visitor: WebVisitor, store: ResultS
     assert visitor.log_in(password="wrong").status_code == 429
 
 
-def test_who_guesses_elsewhere_keeps_nobody_out(store: ResultStore, clock: Clock) -> None:
+def test_guesses_from_elsewhere_keep_no_user_out(store: ResultStore, clock: Clock) -> None:
     application = make_application(store, WebSettings(clock=clock))
     for host in range(10):
         stranger = WebVisitor(application, f"198.51.100.{host}")
@@ -121,7 +121,7 @@ def test_who_guesses_elsewhere_keeps_nobody_out(store: ResultStore, clock: Clock
 
 
 @pytest.mark.parametrize("name", [TESTER, "nobody", "' OR 1=1 --"])
-def test_a_name_that_does_not_exist_costs_what_a_wrong_password_costs(
+def test_an_unknown_name_costs_as_much_as_a_wrong_password(
     visitor: WebVisitor, store: ResultStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     set_password(store, TESTER, PASSWORD)
@@ -152,7 +152,7 @@ def test_a_session_ends_after_its_time(make_visitor: MakeVisitor, clock: Clock) 
     assert visitor.get("/runs").status_code == 303
 
 
-def test_logout_ends_the_session_even_for_who_kept_the_cookie(tester: WebVisitor) -> None:
+def test_logout_ends_the_session_of_a_kept_cookie(tester: WebVisitor) -> None:
     cookie = tester.client.cookies[COOKIE_NAME]
 
     response = tester.client.post("/logout", data=tester.form_values("/runs"))
@@ -184,7 +184,7 @@ def test_the_session_of_a_removed_user_is_over_even_when_the_name_is_given_again
     [lambda cookie: cookie[:-2] + ("AA" if cookie[-2:] != "AA" else "BB"), lambda cookie: "x" + cookie, lambda _: "x.y.z"],
     ids=["signature", "content", "nonsense"],
 )
-def test_a_forged_cookie_is_none(tester: WebVisitor, forge: Callable[[str], str]) -> None:
+def test_a_forged_cookie_is_refused(tester: WebVisitor, forge: Callable[[str], str]) -> None:
     cookie = tester.client.cookies[COOKIE_NAME]
     tester.client.cookies.clear()
     tester.client.cookies.set(COOKIE_NAME, forge(cookie))
@@ -192,7 +192,7 @@ def test_a_forged_cookie_is_none(tester: WebVisitor, forge: Callable[[str], str]
     assert tester.get("/runs").status_code == 303
 
 
-def test_a_cookie_of_another_server_is_none(tester: WebVisitor, make_visitor: MakeVisitor) -> None:
+def test_a_cookie_of_another_server_is_refused(tester: WebVisitor, make_visitor: MakeVisitor) -> None:
     other = make_visitor()
     other.client.cookies.set(COOKIE_NAME, tester.client.cookies[COOKIE_NAME])
 
@@ -215,12 +215,12 @@ def test_the_form_of_another_user_is_a_forged_one(tester: WebVisitor, make_visit
     assert tester.review(run.run_id, verdict="fail", form_token=other.form_values("/runs")["form_token"]).status_code == 403
 
 
-def test_a_forged_logout_logs_nobody_out(tester: WebVisitor) -> None:
+def test_a_forged_logout_has_no_effect(tester: WebVisitor) -> None:
     assert tester.client.post("/logout", data={"form_token": "wrong"}).status_code == 403
     assert tester.get("/runs").status_code == 200
 
 
-def test_a_forged_login_logs_nobody_in(visitor: WebVisitor) -> None:
+def test_a_forged_login_has_no_effect(visitor: WebVisitor) -> None:
     response = visitor.client.post("/login", data={"name": TESTER, "password": PASSWORD, "form_token": "wrong"})
 
     assert response.status_code == 403

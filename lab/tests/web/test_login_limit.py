@@ -31,7 +31,7 @@ def test_each_further_failure_doubles_the_wait_up_to_a_limit(limit: LoginLimit, 
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900, 900]
 
 
-def test_who_asks_too_early_does_not_wait_longer_for_it(limit: LoginLimit, clock: Clock) -> None:
+def test_an_early_attempt_does_not_prolong_the_wait(limit: LoginLimit, clock: Clock) -> None:
     fail(limit, HERE, "a", WITH_ACCOUNT.free_failures)
     for _ in range(100):
         assert limit.attempt(HERE, "a") == 1
@@ -77,7 +77,7 @@ def test_failures_are_forgotten_after_a_while_without_one(limit: LoginLimit, clo
     fail(limit, HERE, "a", WITH_ACCOUNT.free_failures)
 
 
-def test_a_clock_that_is_set_back_makes_nobody_wait_longer(limit: LoginLimit, clock: Clock) -> None:
+def test_setting_the_clock_back_prolongs_no_wait(limit: LoginLimit, clock: Clock) -> None:
     fail(limit, HERE, "a", WITH_ACCOUNT.free_failures)
     clock.now_s -= 1e9
     assert limit.attempt(HERE, "a") == 1
@@ -99,7 +99,7 @@ def test_addresses_that_one_machine_has_are_one_source(limit: LoginLimit, one: s
     assert (limit.attempt(other, "a") > 0) == is_same
 
 
-def test_what_is_remembered_has_an_end(limit: LoginLimit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_failures_are_bounded(limit: LoginLimit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_limit, "_MAX_KEYS", 10)
     for number in range(100):
         limit.attempt(f"192.0.2.{number}", "a")

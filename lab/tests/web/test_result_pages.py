@@ -78,7 +78,7 @@ def listed(text: str) -> set[str]:
         ("?version=\\", set()),
     ],
 )
-def test_filters_let_through_what_they_say(tester: WebVisitor, runs: dict[str, RunRecord], query: str, expected: set[str]) -> None:
+def test_filters_select_matching_runs(tester: WebVisitor, runs: dict[str, RunRecord], query: str, expected: set[str]) -> None:
     response = tester.get("/runs" + query)
 
     assert response.status_code == 200
@@ -151,7 +151,7 @@ def test_pages_of_a_list_have_all_runs_once_and_keep_the_filter(tester: WebVisit
         "/nothing",
     ],
 )
-def test_what_is_not_there_is_said_so(tester: WebVisitor, path: str) -> None:
+def test_missing_pages_are_reported(tester: WebVisitor, path: str) -> None:
     assert tester.get(path).status_code == 404
 
 
@@ -248,7 +248,7 @@ def test_reports_can_be_taken_along(tester: WebVisitor, run: RunRecord, file: st
     assert response.headers["content-disposition"].startswith(f'attachment; filename="{run.run_id}.')
 
 
-def test_a_record_that_is_taken_along_is_the_record(tester: WebVisitor, run: RunRecord) -> None:
+def test_a_downloaded_record_equals_the_stored_one(tester: WebVisitor, run: RunRecord) -> None:
     assert RunRecord.model_validate_json(tester.get(f"/runs/{run.run_id}/record.json").text) == run
 
 
@@ -260,7 +260,7 @@ def test_a_report_can_have_a_baseline(tester: WebVisitor, runs: dict[str, RunRec
     assert tester.get(f"/runs/{new}/report.html?baseline=none").status_code == 404
 
 
-def test_a_comparison_tells_readings_and_what_else_is_different(tester: WebVisitor, runs: dict[str, RunRecord]) -> None:
+def test_a_comparison_shows_readings_and_other_differences(tester: WebVisitor, runs: dict[str, RunRecord]) -> None:
     response = tester.get(f"/compare?baseline={runs['old'].run_id[:8]}&candidate={runs['new'].run_id}")
 
     assert response.status_code == 200
@@ -279,7 +279,7 @@ def test_two_devices_of_one_run_are_compared(tester: WebVisitor, run: RunRecord)
     "query",
     ["baseline=OLD&candidate=OLD", "baseline=OLD&candidate=OTHER", "baseline=none&candidate=OLD", "baseline=last-stable&candidate=OLD"],
 )
-def test_what_cannot_be_compared_is_told(tester: WebVisitor, runs: dict[str, RunRecord], store: ResultStore, query: str) -> None:
+def test_incomparable_runs_are_reported(tester: WebVisitor, runs: dict[str, RunRecord], store: ResultStore, query: str) -> None:
     query = query.replace("OLD", runs["old"].run_id).replace("OTHER", runs["other"].run_id)
 
     for path in (f"/compare?{query}", f"/api/comparison?{query}"):
@@ -303,7 +303,7 @@ def test_a_run_under_way_is_shown(tester: WebVisitor, store: ResultStore) -> Non
     assert "not ended" in tester.get(f"/runs/{record.run_id}").text
 
 
-def test_a_store_that_fails_is_told_without_saying_where_it_is(
+def test_a_failing_store_is_reported_without_its_location(
     make_visitor: Callable[..., WebVisitor], store: ResultStore, run: RunRecord
 ) -> None:
     visitor = make_visitor(public_read=True)

@@ -56,7 +56,7 @@ def test_saying_the_same_again_is_no_change(tester: WebVisitor, run: RunRecord, 
         "https://x/" + "y" * 2000,
     ],
 )
-def test_what_is_no_web_link_is_refused_and_nothing_changes(tester: WebVisitor, run: RunRecord, store: ResultStore, link: str) -> None:
+def test_an_invalid_link_is_refused_without_a_change(tester: WebVisitor, run: RunRecord, store: ResultStore, link: str) -> None:
     response = tester.review(run.run_id, verdict="pass", comment="kept for copying", bug_link=link)
 
     assert response.status_code == 400
@@ -66,12 +66,12 @@ def test_what_is_no_web_link_is_refused_and_nothing_changes(tester: WebVisitor, 
 
 
 @pytest.mark.parametrize("values", [{"verdict": "superb"}, {"comment": "x" * 10_001}, {"comment": "a\0b"}])
-def test_what_is_no_review_is_refused(tester: WebVisitor, run: RunRecord, store: ResultStore, values: dict[str, str]) -> None:
+def test_an_invalid_review_is_refused(tester: WebVisitor, run: RunRecord, store: ResultStore, values: dict[str, str]) -> None:
     assert tester.review(run.run_id, **values).status_code == 400
     assert changes(store, run.run_id) == []
 
 
-def test_nobody_overwrites_what_was_said_meanwhile(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
+def test_a_stale_form_overwrites_no_newer_review(tester: WebVisitor, run: RunRecord, store: ResultStore) -> None:
     tester.review(run.run_id, comment="first")
 
     response = tester.review(run.run_id, comment="second", last_change="0")

@@ -61,13 +61,13 @@ def test_a_bad_name_or_password_is_refused(path: str, name: str, password: str) 
         run("user", "add", "--store", path, "--", name, stdin=password + "\n")
 
 
-def test_a_password_that_is_no_text_is_refused(path: str) -> None:
+def test_a_password_of_invalid_text_is_refused(path: str) -> None:
     with pytest.raises(LabError, match="UTF-8"):
         run("user", "add", "alice", "--store", path, stdin=b"\xff" * 20 + b"\n")
 
 
 @pytest.mark.parametrize("noun", ["user", "token"])
-def test_what_is_not_there_cannot_be_removed(path: str, noun: str) -> None:
+def test_missing_users_and_tokens_cannot_be_removed(path: str, noun: str) -> None:
     with pytest.raises(LabError, match=f"no {noun} 'nobody'"):
         run(noun, "remove", "nobody", "--store", path)
 
@@ -92,12 +92,12 @@ def test_a_token_is_shown_once_and_not_kept(path: str) -> None:
         (["--listen", "no such host"], "cannot listen"),
     ],
 )
-def test_a_server_that_cannot_start_says_why(path: str, arguments: list[str], words: str) -> None:
+def test_a_failed_start_reports_the_reason(path: str, arguments: list[str], words: str) -> None:
     with pytest.raises(LabError, match=words):
         run("serve", "--store", path, "--port", "0", *arguments)
 
 
-def test_a_certificate_that_is_none_is_told(path: str, tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_reported(path: str, tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     cert.write_text("nonsense")
     key.write_text("nonsense")

@@ -61,7 +61,7 @@ impl LockedArea {
 pub struct Frame {
     /// The frame.
     pub data: *mut u8,
-    /// What the card says of it.
+    /// The card's metadata.
     pub metadata: *mut u8,
     /// Bytes of the frame.
     pub length: u32,
@@ -126,7 +126,7 @@ pub struct IbufCounters {
     pub address: u64,
     /// Denied by the filter.
     pub denied: u64,
-    /// For a channel that nobody has started.
+    /// For a channel that no program has started.
     pub unclaimed: u64,
     /// For a channel without room.
     pub overflow: u64,
@@ -175,9 +175,9 @@ pub struct Status {
     pub ibuf: Ibuf,
     /// 0 where the output buffer lets nothing out.
     pub obuf_enabled: c_uint,
-    /// What the input buffer counted.
+    /// Counters of the input buffer.
     pub ibuf_counters: IbufCounters,
-    /// What the output buffer counted.
+    /// Counters of the output buffer.
     pub obuf_counters: ObufCounters,
     /// Receive channels.
     pub receive: [Channel; MAX_CHANNELS],

@@ -1,4 +1,4 @@
-//! Locking parts of the buffers: data to be read or room to be written by the program itself.
+//! Locking parts of the buffers: data that the program reads itself, or room that it fills itself.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! What a program, or its environment, may set: variables of the library with the names that they have always had.
+//! Settings of a program or its environment: the library's variables, with their original names.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub static SZE2_BURST_WRITE_SIZE: AtomicU32 = AtomicU32::new(1 << 20);
 /// Longest time that the environment can set, ms.
 const MAX_TIMEOUT_MS: i32 = 120_000;
 
-/// Takes the times from the environment, once in a process. What is no time there is told on stderr and left out.
+/// Takes the times from the environment, once in a process. A value that is no time is reported on stderr and ignored.
 pub fn read() {
     static READ: Once = Once::new();
     READ.call_once(|| {

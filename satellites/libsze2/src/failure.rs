@@ -1,4 +1,4 @@
-//! What a program learns of a failure: a result, an errno, and the sentence of its thread.
+//! A program's view of a failure: a result, an errno, and the sentence of its thread.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -17,7 +17,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// What a failure of the card is for the program.
+/// Translates a failure of the card for the program.
 pub fn of_card(error: CardError) -> Failure {
     let errno = match &error {
         CardError::NotThere { source, .. } | CardError::Wait(source) | CardError::NoWaking(source) => {
@@ -37,7 +37,7 @@ pub fn of_card(error: CardError) -> Failure {
     Failure::new(errno, error.to_string())
 }
 
-/// What `call` gives. Where it fails, that is told to the thread, and the answer is what `otherwise` makes of its errno.
+/// The result of `call`. On failure the error is stored for the thread, and the result is `otherwise` of its errno.
 pub fn answer<T>(otherwise: impl FnOnce(c_int) -> T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     contained("libsze2", call).unwrap_or_else(|failure| {
         let errno = failure.errno;

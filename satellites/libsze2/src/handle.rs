@@ -1,4 +1,4 @@
-//! What a handle holds (`struct szedata`, whose inside programs do not see).
+//! The content of a handle (`struct szedata`, opaque to programs).
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -107,7 +107,7 @@ impl Handle {
         self.card.as_mut().ok_or_else(|| Failure::new(libc::ENODEV, "the handle was opened without a card"))
     }
 
-    /// Subscribes channels; masks of those that were had before by nobody.
+    /// Subscribes channels; returns the masks of channels that were free.
     ///
     /// # Errors
     /// No channel is named, or the card fails.
@@ -237,7 +237,7 @@ impl Handle {
         }
     }
 
-    /// Shows the card what was collected, has it transmitted, and ends all subscriptions.
+    /// Shows the card the collected segments, waits for their transmission, and ends all subscriptions.
     pub fn close(mut self) {
         self.flush();
         if let Some(card) = &mut self.card {

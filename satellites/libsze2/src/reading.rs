@@ -1,4 +1,4 @@
-//! Reading: segment by segment, or bursts of frames where they lie.
+//! Reading: segment by segment, or bursts of frames in place.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;

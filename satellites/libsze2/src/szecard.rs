@@ -1,4 +1,5 @@
-//! The functions beyond those published (`szecard_*`): bursts without copies, and what a card counts and can be set to. Each one's contract is in the header.
+//! The functions beyond those published (`szecard_*`): bursts without copies, and the card's counters and settings.
+//! Each one's contract is in the header.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint};

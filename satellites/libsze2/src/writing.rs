@@ -1,4 +1,4 @@
-//! Writing: segments made by the program or here, one by one, collected, or in bursts that are filled where they lie.
+//! Writing: segments made by the program or here, one by one, collected, or in bursts that are filled in place.
 
 use std::sync::atomic::Ordering;
 
@@ -96,7 +96,7 @@ impl Handle {
         Ok(header.occupied_bytes())
     }
 
-    /// Shows the card what was collected for a channel.
+    /// Shows the card the collected segments of a channel.
     pub fn flush_channel(&mut self, channel: u16) {
         if let Some(collected) = self.collected.get_mut(usize::from(channel))
             && std::mem::take(collected) > 0

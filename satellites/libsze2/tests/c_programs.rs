@@ -1,4 +1,5 @@
-//! Programs in C and C++ against the header and the built library: those of `compat/` that are about SZE2, with a card where they need one.
+//! Programs in C and C++ against the header and the built library: the SZE2 programs of `compat/`, with a card if they
+//! need one.
 
 #![allow(clippy::unwrap_used)]
 

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CardError {
-    /// Nobody serves the socket.
+    /// No card serves the socket.
     #[error("{}: {source}: is there a card? (`ringroad attach vale0:card --driver sze2:{}`)", path.display(), path.display())]
     NotThere { path: PathBuf, source: std::io::Error },
     /// The card said no.
@@ -37,7 +37,7 @@ pub enum CardError {
         /// What happened.
         source: MessageError,
     },
-    /// It answered what was not asked.
+    /// The card sent a reply to another request.
     #[error("the card at {} sent a reply to another request: use a program and a daemon of the same version", .0.display())]
     Unexpected(PathBuf),
     /// A channel's memory is unusable.
@@ -50,7 +50,7 @@ pub enum CardError {
         channel: u16,
         fault: Fault,
     },
-    /// What was written to a transmit channel is not made of segments: the card takes nothing more from it.
+    /// The program wrote something else than segments to a transmit channel: the card takes nothing more from it.
     #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
     Stopped(u16),
     /// The channel is not subscribed.
@@ -66,7 +66,7 @@ pub enum CardError {
     NoWaking(std::io::Error),
 }
 
-/// What to wait for.
+/// The event to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
     /// Mask of receive channels: data in one of them.
@@ -129,7 +129,7 @@ impl Card {
         })
     }
 
-    /// What the card is.
+    /// The card's properties.
     #[must_use]
     pub fn info(&self) -> &CardInfo {
         &self.info
@@ -170,7 +170,7 @@ impl Card {
         self.set(&Request::Start)
     }
 
-    /// Ends that, and all subscriptions. What was published is transmitted before.
+    /// Ends that, and all subscriptions, after published segments have been transmitted.
     ///
     /// # Errors
     /// [`CardError`].
@@ -205,7 +205,7 @@ impl Card {
         self.transmit.get_mut(usize::from(channel))?.as_mut().map(|transmit| &mut transmit.writer)
     }
 
-    /// Gives back what was released of a receive channel.
+    /// Gives back the released part of a receive channel.
     #[inline]
     pub fn publish_received(&mut self, channel: u16) {
         if let Some(reader) = self.reader(channel) {
@@ -214,7 +214,7 @@ impl Card {
         }
     }
 
-    /// Shows the card what was written to a transmit channel, and wakes it where it sleeps, which is said.
+    /// Shows the card the written segments of a transmit channel, and wakes it if it has announced a sleep.
     #[inline]
     pub fn publish_transmitted(&mut self, channel: u16) -> bool {
         let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel)) else { return false };
@@ -333,7 +333,8 @@ impl Card {
         Ok(rang > 0)
     }
 
-    /// What the card rings when data or room come while a sleep is announced ([`SegmentReader::sleep_flag`]), for event loops.
+    /// The eventfd that the card rings when data or room come while a sleep is announced
+    /// ([`SegmentReader::sleep_flag`]), for event loops.
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

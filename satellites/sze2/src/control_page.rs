@@ -1,4 +1,4 @@
-//! The first page of a channel's memory: what it is, and the pointers by which its two sides know of each other.
+//! The first page of a channel's memory: its magic number, and the pointers of its two sides.
 //!
 //! Data lie from the *start* pointer to the *end* pointer; both are offsets in the buffer, and equal ones mean that there are none, so a writer always leaves 8 bytes free. In a
 //! receive buffer the card moves the end and the program the start, in a transmit buffer the other way round. So each side has one pointer and a line of its own,
@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What the page begins with.
+/// The first bytes of the page.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"RINGSZE2");
 /// Layout of the page and of what lies behind it.
 pub(crate) const VERSION: u32 = 1;

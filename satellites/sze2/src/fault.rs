@@ -1,8 +1,8 @@
-//! How the other side of a buffer can break its rules.
+//! Violations of a buffer's rules by its other side.
 
 use crate::segment::SegmentError;
 
-/// A rule broken. The buffer stands still from then on.
+/// A broken rule. The buffer is stopped from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {

@@ -2,8 +2,8 @@
 //!
 //! - [`segment`]: a frame in a buffer; [`descriptors`]: how the card finds the buffer's blocks; both bit by bit as published.
 //! - [`memory`]: a channel's memory; [`writer`] and [`reader`]: its two ends, the same for card and program, neither of which trusts the other ([`fault`]).
-//! - [`card`]: what the card lets in, and which channel gets it.
-//! - [`message`]: what card and program say to each other over the card's socket; [`client`]: the program's side of all.
+//! - [`card`]: which frames the card lets in, and their channels.
+//! - [`message`]: the messages between card and program over the card's socket; [`client`]: the whole program's side.
 //!
 //! The card itself is a driver (`drivers::sze2`): its network side is a port.
 

@@ -1,7 +1,8 @@
 //! The memory of a channel: a sealed memfd with the control page, the descriptors block and the data blocks.
 //!
-//! The card makes it for a subscriber, and seals it, so that nobody can shorten it under the other. Both map the data blocks in the order of their descriptors, and twice, one
-//! behind the other: a segment that goes on at the start of the buffer is one piece of memory all the same.
+//! The card makes it for a subscriber, and seals it, so that neither side can shorten it. Both map the data blocks in
+//! the order of their descriptors, and twice, one behind the other: a segment that goes on at the start of the buffer
+//! is one piece of memory all the same.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +57,7 @@ pub enum MemoryError {
     /// It cannot be guarded against holes.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// What came is no channel's memory.
+    /// The received descriptor is no channel's memory.
     #[error("the descriptor is no channel's memory: {0}")]
     NotAChannel(&'static str),
     /// Its descriptors describe no buffer.
@@ -165,7 +166,7 @@ impl ChannelMemory {
         Ok(Self { file, control, data, buffer_bytes })
     }
 
-    /// Maps the memory of a channel that a card has made, after checking that nobody can shorten it.
+    /// Maps the memory of a channel that a card has made, after checking that it cannot be shortened.
     ///
     /// # Errors
     /// [`MemoryError`], where it is none, or cannot be mapped.

@@ -1,8 +1,9 @@
-//! What a program and the card say to each other over the card's socket.
+//! The messages between a program and the card over the card's socket.
 //!
-//! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program asks, the card answers, one after the other. With the answer to [`Request::Hello`] comes an eventfd, by which the card wakes
-//! the program; with [`Reply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each transmit channel its memory and
-//! an eventfd by which the program wakes the card.
+//! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program sends a request, the card a reply, one after the
+//! other. With the reply to [`Request::Hello`] comes an eventfd, by which the card wakes the program; with
+//! [`Reply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each
+//! transmit channel its memory and an eventfd by which the program wakes the card.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +27,7 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Most characters of a program's name.
 const MAX_PROGRAM_CHARS: usize = 64;
 
-/// What a program asks.
+/// A program's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -74,13 +75,13 @@ pub enum Request {
     ClearCounters,
 }
 
-/// What the card answers.
+/// The card's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
     /// To [`Request::Hello`].
     Hello { info: CardInfo },
-    /// To [`Request::Subscribe`]: what was given, beside what the program had.
+    /// To [`Request::Subscribe`]: the newly subscribed channels.
     Subscribed {
         /// Mask of receive channels.
         receive: u32,
@@ -101,7 +102,7 @@ pub enum Reply {
     },
 }
 
-/// What a card is.
+/// The properties of a card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardInfo {
@@ -172,7 +173,7 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// The program at the other end of `socket`, which has not told its name yet.
+    /// The program at the other end of `socket`, which has not sent its name yet.
     #[must_use]
     pub fn at(socket: impl AsFd) -> Self {
         Self { pid: PeerCredentials::of(socket).ok().and_then(|peer| peer.pid), program: String::new() }
@@ -194,10 +195,10 @@ pub enum MessageError {
     /// It said nothing, or did not read, for too long.
     #[error("the other side did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// What came is no message.
+    /// Received bytes are no message.
     #[error("invalid message: {0}")]
     Garbage(String),
-    /// What was to be sent is longer than a message can be.
+    /// The message to send is too long.
     #[error("a message of {0} bytes is too long: {MAX_MESSAGE_BYTES} is the most")]
     TooLong(usize),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The side of a buffer that reads segments: a program for what it receives, the card for what it transmits.
+//! The side of a buffer that reads segments: the program's in a receive buffer, the card's in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl<'reader> SegmentPlace<'reader> {
         self.memory.data(self.at + self.layout.frame_offset as u64, self.layout.frame_bytes)
     }
 
-    /// What the other side says of it.
+    /// The other side's metadata.
     #[inline]
     #[must_use]
     pub fn metadata(&self) -> SharedBytes<'reader> {
@@ -167,7 +167,7 @@ impl SegmentReader {
         self.released == self.at
     }
 
-    /// Shows the other side what was given back; `true` where it sleeps and has to be woken, said once per sleep.
+    /// Shows the other side the returned bytes; `true` if that side sleeps and needs a wake-up, once per sleep.
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {

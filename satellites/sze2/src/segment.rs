@@ -1,10 +1,10 @@
-//! A segment: a frame in an SZE2 buffer, with its header and what the card knows of it.
+//! A segment: a frame in an SZE2 buffer, with its header and the card's metadata.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 2 | length of the segment without the padding behind it, little-endian |
 //! | 2 | 2 | length of the metadata, little-endian; 0 where there is none |
-//! | 4 | metadata | what the card says of the frame |
+//! | 4 | metadata | the card's metadata of the frame |
 //! | 4 + metadata | 0 to 7 | padding, so that the frame begins on 8 |
 //! | 8 or more | the rest | the frame, without FCS |
 //! | length | 0 to 7 | padding, so that the next segment begins on 8 |
@@ -135,7 +135,7 @@ impl Header {
 /// A segment as one piece of memory: what [`parse`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'data> {
-    /// What the card says of the frame.
+    /// The card's metadata of the frame.
     pub metadata: &'data [u8],
     pub frame: &'data [u8],
 }

@@ -1,4 +1,4 @@
-//! The side of a buffer that writes segments: the card for what it receives, a program for what it transmits.
+//! The side of a buffer that writes segments: the card's in a receive buffer, the program's in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The lines of one's own and of the other.
+    /// This side's line and the other side's.
     #[inline]
     pub(crate) fn lines(self, memory: &ChannelMemory) -> (&Line, &Line) {
         let page = memory.control();
@@ -41,7 +41,7 @@ pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64
     if is_possible { Ok(pointer) } else { Err(Fault::Pointer { pointer, from, to, size }) }
 }
 
-/// The writing side. What it writes is seen by the other at [`SegmentWriter::publish`].
+/// The writing side. [`SegmentWriter::publish`] shows its segments to the other side.
 #[derive(Debug)]
 pub struct SegmentWriter {
     memory: Arc<ChannelMemory>,
@@ -50,7 +50,7 @@ pub struct SegmentWriter {
     at: u64,
     /// Up to where the other side may read.
     published: u64,
-    /// The other side's pointer as last read: what it has not given back begins there.
+    /// The other side's pointer as last read: the bytes not given back begin there.
     start: u64,
     kicker: Kicker,
 }
@@ -138,7 +138,7 @@ impl SegmentWriter {
         Ok(true)
     }
 
-    /// Shows the other side what was written; `true` where it sleeps and has to be woken, said once per sleep.
+    /// Shows the other side the written segments; `true` if that side sleeps and needs a wake-up, once per sleep.
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {

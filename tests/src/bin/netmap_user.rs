@@ -1,7 +1,8 @@
-//! Opens ports and says what it got, as a program of some user.
+//! Opens ports and reports the results, as a program of any user.
 //!
-//! `netmap_user SOCKET PORT...`. A port is bound as netmap programs bind one, or with `open:` before it opened as others are. A line for each tells
-//! `PORT: memory ID`, `PORT: open` or `PORT: refused WHY`. Whoever got all holds it until standard input ends.
+//! `netmap_user SOCKET PORT...`. A port is bound as by netmap programs; with `open:` before its name it is opened as by
+//! others. A line for each port reports `PORT: memory ID`, `PORT: open` or `PORT: refused WHY`. If it got all ports, it
+//! holds them until standard input ends.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::control::message::{PortWish, Reply, Request};

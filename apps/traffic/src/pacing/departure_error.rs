@@ -1,9 +1,9 @@
-//! What a sender's timing was worth.
+//! The error of a sender's timing.
 //!
-//! For each frame the sender tells when it was due and when it left. Two distributions follow: *lateness*, how long after
-//! its time a frame left, and the *inter-departure error*, how far the time between two frames that left one after the
-//! other was from the time between their due times, whichever way. A sender that hands frames over in bursts has a
-//! great inter-departure error even where none is late on average.
+//! For each frame the sender records when it was due and when it left. Two distributions follow: *lateness*, how long
+//! after its time a frame left, and the *inter-departure error*, how far the time between two frames that left one
+//! after the other was from the time between their due times, whichever way. A sender that hands frames over in bursts
+//! has a great inter-departure error even where none is late on average.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::errors::CreationError;
@@ -34,7 +34,7 @@ pub struct Spread {
     pub max_ns: u64,
 }
 
-/// What a sender's timing was worth.
+/// The error of a sender's timing.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct DepartureErrorReport {
     /// Frames that the figures are of.
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_counts_from_the_due_time_and_the_error_between_departures() {
+    fn lateness_counts_from_due_times_and_errors_between_departures() {
         let mut error = DepartureError::new().unwrap();
         for (due, left) in [(0.0, 10.0), (100.0, 110.0), (200.0, 260.0), (300.0, 300.0)] {
             error.record(due, left);

@@ -29,7 +29,7 @@ fn numbers_in_order_lose_nothing() {
 }
 
 #[test]
-fn gaps_are_lost_and_what_comes_late_is_reordered_instead() {
+fn gaps_are_lost_unless_their_frames_come_late() {
     let after_gap = SequenceCounts { received: 2, lost: 9, ..SequenceCounts::default() };
     assert_eq!(counts(SequenceTracker::new(), [0, 10]), after_gap);
     let after_late = SequenceCounts { received: 4, lost: 7, reordered: 2, ..SequenceCounts::default() };
@@ -37,13 +37,13 @@ fn gaps_are_lost_and_what_comes_late_is_reordered_instead() {
 }
 
 #[test]
-fn numbers_that_came_before_are_duplicates() {
+fn repeated_numbers_are_duplicates() {
     let expected = SequenceCounts { received: 6, duplicates: 3, reordered: 1, ..SequenceCounts::default() };
     assert_eq!(counts(SequenceTracker::new(), [5, 7, 6, 6, 5, 7]), expected);
 }
 
 #[test]
-fn with_a_known_start_what_is_missing_from_there_is_lost() {
+fn with_a_known_start_missing_first_numbers_are_lost() {
     let expected = SequenceCounts { received: 1, lost: 100, ..SequenceCounts::default() };
     assert_eq!(counts(SequenceTracker::starting_at(0), [100]), expected);
     let below = SequenceCounts { received: 2, lost: 1, ..SequenceCounts::default() };
@@ -66,7 +66,7 @@ fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
 }
 
 #[test]
-fn after_a_jump_over_the_whole_window_nothing_is_remembered_of_before() {
+fn a_jump_over_the_window_forgets_earlier_numbers() {
     // Both jumps end so that number 0's place in the window is taken by a number that has not come.
     for blocks in [1024, 2048] {
         let place = blocks * BLOCK_FRAMES;
@@ -77,7 +77,7 @@ fn after_a_jump_over_the_whole_window_nothing_is_remembered_of_before() {
 }
 
 #[test]
-fn the_ends_of_the_number_space_are_numbers_like_others() {
+fn first_and_last_numbers_are_counted_like_others() {
     let expected =
         SequenceCounts { received: 3, lost: u64::MAX - 2, reordered: 1, ..SequenceCounts::default() };
     assert_eq!(counts(SequenceTracker::new(), [0, u64::MAX, u64::MAX - 1]), expected);
@@ -127,13 +127,13 @@ fn numbers() -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn the_tracker_counts_what_its_definitions_say(numbers in numbers(), first in prop::option::of(0..300_000u64)) {
+    fn the_tracker_counts_as_defined(numbers in numbers(), first in prop::option::of(0..300_000u64)) {
         let tracker = first.map_or_else(SequenceTracker::new, SequenceTracker::starting_at);
         prop_assert_eq!(counts(tracker, numbers.iter().copied()), model(first, &numbers));
     }
 
     #[test]
-    fn shuffled_within_the_window_nothing_is_lost(swaps in prop::collection::vec((0..3000usize, 0..3000usize), 0..500)) {
+    fn numbers_shuffled_within_the_window_are_not_lost(swaps in prop::collection::vec((0..3000usize, 0..3000usize), 0..500)) {
         let mut order: Vec<u64> = (0..3000).collect();
         for (a, b) in swaps {
             order.swap(a, b);

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksums_are_the_standard_ones() {
+    fn checksums_match_their_standards() {
         // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8 and what 9 makes of it.
         let digits = u64::from_be_bytes(*b"12345678");
         let after_9 = |crc: u16| (crc << 8) ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];

@@ -1,4 +1,5 @@
-//! A card whose network is a plug that sends everything back: what is written to a transmit channel comes in the receive channel of the same number, with metadata.
+//! A card with a loopback plug as its network: segments of a transmit channel come back in the receive channel of the
+//! same number, with metadata.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

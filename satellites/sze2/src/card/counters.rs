@@ -1,4 +1,4 @@
-//! What a card counts.
+//! The counters of a card.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ macro_rules! counters {
         }
 
         impl $shared {
-            /// Adds what a batch came to.
+            /// Adds the counts of a batch.
             #[inline]
             pub fn add(&self, more: &$plain) {
                 $(if more.$field != 0 {
@@ -29,13 +29,13 @@ macro_rules! counters {
                 })+
             }
 
-            /// What they are now.
+            /// The present values.
             #[must_use]
             pub fn read(&self) -> $plain {
                 $plain { $($field: self.$field.load(Ordering::Relaxed),)+ }
             }
 
-            /// Begins anew; what was counted up to now is returned.
+            /// Clears the counters and returns their values.
             pub fn take(&self) -> $plain {
                 $plain { $($field: self.$field.swap(0, Ordering::Relaxed),)+ }
             }
@@ -60,9 +60,9 @@ counters! {
         address,
         /// Frames that the filter denied.
         denied,
-        /// Frames for a channel that nobody has started.
+        /// Frames for a channel that no program has started.
         unclaimed,
-        /// Frames for a channel that had no room: the program is too slow for what comes.
+        /// Frames for a channel without room: the program is too slow.
         overflow,
     }
 }
@@ -103,13 +103,13 @@ impl IbufCounters {
         } += 1;
     }
 
-    /// Frames that came.
+    /// All frames that came to the card.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.frames + self.errors() + self.overflow
     }
 
-    /// Frames that were not let in for what they are or where they were to go.
+    /// Frames refused for any other reason than a full channel.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.disabled + self.short + self.long + self.address + self.denied + self.unclaimed

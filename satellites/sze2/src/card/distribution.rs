@@ -1,4 +1,4 @@
-//! Which channel gets a frame.
+//! Chooses the channel of a frame.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -42,13 +42,14 @@ impl FromStr for Spread {
     }
 }
 
-/// What tells flows apart, beside the addresses of their hosts.
+/// The identity of a flow, beside the addresses of its hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
     /// How.
     pub spread: Spread,
-    /// Whether protocol and ports tell flows apart. Without them all that two hosts send each other is one, fragments included.
+    /// Whether protocol and ports are part of a flow's identity. Without them all frames between two hosts are one
+    /// flow, fragments included.
     pub ports: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The filter's rules: which channels may get which frames.
 //!
-//! One rule to a line; the first that fits a frame counts, and `default` what none fits. `#` begins a comment.
+//! One rule per line; the first that fits a frame decides, and `default` decides if none fits. `#` begins a comment.
 //!
 //! ```text
 //! default allow 0-7
@@ -9,8 +9,8 @@
 //! deny if ethertype 0x88cc
 //! ```
 //!
-//! A condition fits where all of it does: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`,
-//! `vlan N`, `ethertype N`, `smac`, `dmac`.
+//! A rule fits if all of its conditions do: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a
+//! range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`, `vlan N`, `ethertype N`, `smac`, `dmac`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -166,7 +166,7 @@ fn station(text: &str) -> Result<[u8; 6], String> {
 /// A mask of channels from their numbers, as in `0,2-5`.
 ///
 /// # Errors
-/// What is wrong with them, for people.
+/// The fault of the rules, in words for the user.
 pub fn parse_channels(text: &str) -> Result<u32, String> {
     let mut channels = 0;
     for part in text.split(',') {
@@ -200,7 +200,7 @@ impl Filter {
         fitting.map_or(self.default, |rule| rule.channels)
     }
 
-    /// Whether all frames are treated alike, so that nobody needs to look into them.
+    /// Whether all frames are treated alike, so that their headers need not be read.
     #[inline]
     #[must_use]
     pub fn is_uniform(&self) -> bool {

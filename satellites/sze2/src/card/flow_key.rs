@@ -1,4 +1,4 @@
-//! What filter and distribution look at: a frame's addresses, protocol and ports.
+//! The key of filter and distribution: a frame's addresses, protocol and ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,7 +25,7 @@ pub struct IpKey {
     pub ports: Option<(u16, u16)>,
 }
 
-/// What is known of a frame.
+/// The key of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowKey {
     /// Destination address.
@@ -36,7 +36,7 @@ pub struct FlowKey {
     pub vlan: Option<u16>,
     /// Type behind the tags.
     pub ethertype: u16,
-    /// What an IP packet adds.
+    /// The part of the key from an IP packet.
     pub ip: Option<IpKey>,
 }
 

@@ -1,4 +1,4 @@
-//! What the card says of a received frame, in its segment.
+//! The card's metadata of a received frame, in its segment.
 
 /// Its length, bytes.
 pub const FRAME_INFO_BYTES: usize = 12;

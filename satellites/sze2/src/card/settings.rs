@@ -1,4 +1,4 @@
-//! What can be set on a card.
+//! The settings of a card.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ impl FromStr for AddressCheck {
     }
 }
 
-/// An input buffer (IBUF): what it lets in.
+/// The settings of an input buffer (IBUF).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IbufSettings {
@@ -115,7 +115,7 @@ impl IbufSettings {
     }
 }
 
-/// What a card does with frames.
+/// All settings of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// On their way in.
