@@ -62,7 +62,7 @@ def test_a_kernel_device_has_only_kernel_time(host: LocalHost) -> None:
 def test_a_process_that_ended_tells_no_cost(host: LocalHost) -> None:
     process = host.start("sleep", ["sleep", "60"])
     process.stop()
-    with pytest.raises(HostError, match="sleep tells no processor time"):
+    with pytest.raises(HostError, match="sleep has no processor time"):
         ProcessCosts(host, [process]).idle(0.01)
 
 

@@ -1,4 +1,4 @@
-"""A run beside another, or a device beside another within one run: figures, verdicts, and what else was different.
+"""A run beside another, or a device beside another within one run: figures, verdicts, and other differences.
 
 Samples are the repetitions of a measurement. What is not worth a figure (invalid, inconclusive) gives no sample; a lower bound is a
 sample, but what it cannot show is not concluded from it.

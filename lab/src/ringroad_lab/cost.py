@@ -1,4 +1,4 @@
-"""What a device costs its machine: processor time, cycles and memory of its processes, and time of the kernel, over an interval."""
+"""A device's cost to its machine: processor time, cycles and memory of its processes, and time of the kernel, over an interval."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ProcessCosts(CostMeter):
         files = read_files(self._host, ("/proc/stat", *own))
         for process in self._processes:
             if not any(path.startswith(f"/proc/{process.pid}/task/") for path in files):
-                raise HostError(f"/proc/{process.pid}/task of {process.name} tells no processor time (schedstat)")
+                raise HostError(f"/proc/{process.pid}/task of {process.name} has no processor time (schedstat)")
         return files
 
     def _start_perf(self) -> Process:

@@ -1,4 +1,4 @@
-"""Which processors do what, where the scenario does not say."""
+"""The share of processors for each part, unless the scenario chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for what no event tells of."""
+"""Waiting for conditions without an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong, named by the step in which it does.
+"""Errors, named by the step in which they occur.
 
 The text of each error tells what went wrong, where, and what the user can do. The command line prints it and ends with the error's status.
 """

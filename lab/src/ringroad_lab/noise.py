@@ -1,4 +1,4 @@
-"""How far measurements of the same device lay apart within a run."""
+"""The differences between measurements of the same device within a run."""
 
 from __future__ import annotations
 

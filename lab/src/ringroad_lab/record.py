@@ -1,4 +1,4 @@
-"""The record of a run: all that was asked, measured and known. What the store keeps, reports show and exports carry.
+"""The record of a run: settings, measurements and facts. The store keeps it, reports show it, exports carry it.
 
 The schema only grows: a field is added with a default, none changes its meaning.
 """

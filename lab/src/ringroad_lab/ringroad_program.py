@@ -1,4 +1,4 @@
-"""Where Ringroad's own programs are."""
+"""Finds Ringroad's own programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that end with the lab, however that ends."""
+"""Processes that end with the lab, also when the lab is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topologies: which ports a device under test has, what is plugged in, and which way frames go.
+"""Topologies: the ports of a device under test, their far ends, and the ways of frames.
 
 P2P is generator, device, generator. In PVP a guest is in between, in PVVP two in a row (RFC 8204, and the ETSI and OPNFV plans before it).
 """

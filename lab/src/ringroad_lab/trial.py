@@ -1,4 +1,4 @@
-"""A trial: one load, offered for one duration, and what came of it. The interface between methods and generators.
+"""A trial: one load, offered for one duration, and its result. The interface between methods and generators.
 
 A trial that the generator could not carry is *invalid*: it says nothing about the device under test, and is never
 read as a loss or as a zero.

@@ -138,7 +138,7 @@ def test_an_unwritable_report_is_reported_before_measuring(lab: Lab, folder: Pat
     ended = lab("run", "BRIDGE_VETH", "-l", "quick", "--report", f"{folder}/none/report.html", "--store", f"{folder}/runs.db")
     assert ended.returncode in (1, 3)
     if ended.returncode == 1:
-        assert "none/report.html: name a file in a folder that is there" in ended.stderr
+        assert "none/report.html: name a file in an existing, writable folder" in ended.stderr
     assert not (folder / "runs.db").exists()
 
 

@@ -101,5 +101,5 @@ def test_without_a_known_cost_there_is_no_figure() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=CAPACITY_FPS)))
     outcome = ProcessorCostMethod(ProcessorCostSettings()).measure(dataclasses.replace(bench.context, costs=None))
     assert outcome.status is MeasurementStatus.INVALID
-    assert "nobody tells" in outcome.reasons[0]
+    assert "cannot be measured" in outcome.reasons[0]
     assert not bench.trials

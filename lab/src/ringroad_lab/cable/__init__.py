@@ -1,1 +1,1 @@
-"""What joins two parts of a test bed."""
+"""Cables between parts of a test bed."""

@@ -1,4 +1,4 @@
-"""A cable: what lies between a port of the device under test and what is plugged in there."""
+"""A cable between a port of the device under test and the generator or a guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ringroad-lab judge`: what a tester says of a run."""
+"""`ringroad-lab judge`: a tester's verdict on a run."""
 
 from __future__ import annotations
 

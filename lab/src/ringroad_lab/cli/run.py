@@ -1,4 +1,4 @@
-"""What `ringroad-lab run` and `ringroad-lab resume` do; their arguments are in `run_verbs`, which need not import all this."""
+"""`ringroad-lab run` and `ringroad-lab resume`; their arguments are in `run_verbs`, which need not import this module."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def scenarios_of(record: RunRecord) -> tuple[Scenario, ...]:
     except ValidationError as error:
         raise ScenarioError(f"the scenario of run {record.run_id} cannot be read: {'; '.join(value_problems(error))}") from error
     if not scenarios:
-        raise ScenarioError(f"run {record.run_id} does not say what it was to measure: it cannot be resumed")
+        raise ScenarioError(f"run {record.run_id} has no scenario: it cannot be resumed")
     return scenarios
 
 
@@ -158,7 +158,7 @@ def _check_folder(report: Path) -> None:
         ReportError: it cannot.
     """
     if report == STANDARD_OUTPUT or report.is_dir() or not os.access(report.parent, os.W_OK):
-        raise ReportError(f"cannot write the report {report}: name a file in a folder that is there and can be written to")
+        raise ReportError(f"cannot write the report {report}: name a file in an existing, writable folder")
 
 
 def summary(record: RunRecord, comparison: RunComparison | None) -> dict[str, object]:

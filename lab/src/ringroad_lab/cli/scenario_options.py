@@ -1,4 +1,4 @@
-"""What verbs that take a scenario have in common."""
+"""Options of all verbs that take a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit statuses that tell of results; those of errors are the errors' own."""
+"""Exit statuses of results; each error class has its own."""
 
 from __future__ import annotations
 

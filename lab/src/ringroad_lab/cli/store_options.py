@@ -1,4 +1,4 @@
-"""What verbs that read results have in common."""
+"""Options of all verbs that read results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ringroad-lab token`: by which programs send results to the web page, and read them."""
+"""`ringroad-lab token`: tokens by which programs send results to the web page, and read them."""
 
 from __future__ import annotations
 

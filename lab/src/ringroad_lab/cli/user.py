@@ -1,4 +1,4 @@
-"""`ringroad-lab user`: who may log in to the web page."""
+"""`ringroad-lab user`: users who may log in to the web page."""
 
 from __future__ import annotations
 

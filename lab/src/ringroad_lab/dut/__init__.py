@@ -1,1 +1,1 @@
-"""Devices under test: a driver for each, in a file of its own."""
+"""Devices under test: a driver for each, each in its own file."""

@@ -1,4 +1,4 @@
-"""What the lab does with a device under test."""
+"""The lab's interface to a device under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's bridge, in a network namespace of its own."""
+"""The kernel's bridge, in its own network namespace."""
 
 from __future__ import annotations
 

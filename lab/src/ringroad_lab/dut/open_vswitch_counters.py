@@ -1,4 +1,4 @@
-"""What the tools of Open vSwitch print, read."""
+"""Reads the output of Open vSwitch's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices under test that there are, by the names of their drivers."""
+"""All devices under test, by the names of their drivers."""
 
 from __future__ import annotations
 

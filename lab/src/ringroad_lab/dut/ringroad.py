@@ -1,4 +1,4 @@
-"""Ringroad's switch: a daemon with a socket of its own, and ports that it serves itself."""
+"""Ringroad's switch: a daemon with its own socket, and the ports that it serves."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class RingroadSwitch(Dut):
         except (HostError, json.JSONDecodeError) as error:
             raise DutError(f"{self.title}: its daemon does not answer: {error}") from error
         if not isinstance(told, dict):
-            raise DutError(f"{self.title}: its daemon answers nonsense: {str(told)[:200]}")
+            raise DutError(f"{self.title}: invalid reply of its daemon: {str(told)[:200]}")
         return told
 
 
@@ -174,7 +174,7 @@ def _driver(cable: Cable) -> str:
         case CableKind.MEMIF:
             return f"memif:{cable.dut_end}@role={role},queues={cable.queues}"
         case CableKind.TAP:
-            raise DutError(f"Ringroad switch: cable {cable.name}: a tap that is there already has no driver")
+            raise DutError(f"Ringroad switch: cable {cable.name}: an existing tap has no driver")
     return f"{name},netns={cable.dut_netns}" if cable.dut_netns else name
 
 

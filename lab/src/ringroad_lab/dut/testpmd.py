@@ -1,4 +1,4 @@
-"""DPDK's testpmd as a switch: what comes in at one port of a pair goes out at the other."""
+"""DPDK's testpmd as a switch: it forwards between the two ports of a pair."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Facts of a run: what the machines are, how they are set up, and what they did meanwhile."""
+"""Facts of a run: the machines, their settings, and their load meanwhile."""

@@ -1,4 +1,4 @@
-"""What a machine is: read over its host, so that others are asked as this one is. What cannot be known is said to be unknown."""
+"""Facts of a machine, read over its host: other machines in the same way as this one. An unavailable fact is `unknown`."""
 
 from __future__ import annotations
 

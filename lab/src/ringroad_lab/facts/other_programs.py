@@ -1,4 +1,4 @@
-"""What programs take of the processors that have no part in a run: what else goes on on the machine makes its figures worse.
+"""Processor time of programs that have no part in a run: their load makes the figures worse.
 
 For the outer process of a run: only there, outside of the run's namespaces, can all processes be seen. The kernel's own figures of all
 processors are counted in ticks, and say something else than those of processes.

@@ -1,1 +1,1 @@
-"""What offers load and counts what comes back."""
+"""Generators: they offer load and count the frames that come back."""

@@ -1,4 +1,4 @@
-"""What methods know of a generator."""
+"""The methods' interface to a generator."""
 
 from __future__ import annotations
 

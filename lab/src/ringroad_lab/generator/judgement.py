@@ -1,4 +1,4 @@
-"""Whether the generator did what was asked of it."""
+"""The judgement whether the generator carried the load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client of a server of the Open Traffic Generator model, whichever it is.
+"""Client of any server of the Open Traffic Generator model.
 
 snappi has the model's types; the requests are made here, since snappi's own transport waits for an answer without end.
 """

@@ -1,4 +1,4 @@
-"""Ringroad's generator, as a process of its own: `ringroad otg`."""
+"""Ringroad's generator in its own process: `ringroad otg`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generator carries by itself: its two ports joined to each other, with no device between them.
+"""The load that the generator carries by itself: its two ports are joined, with no device between them.
 
 The work of the generator is what it is with a device: each frame is written at one port and read at the other. Where the peer of its
 virtio cards has to be a back end of its own, that one's copies come on top, and the ceiling is told rather too low than too high.

@@ -1,1 +1,1 @@
-"""Guests: what forwards between two ports of the device under test, as a virtual network function would."""
+"""Guests: they forward between two ports of the device under test, as a virtual network function would."""

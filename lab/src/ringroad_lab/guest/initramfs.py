@@ -1,4 +1,4 @@
-"""What a QEMU guest boots into: busybox, the modules it needs, and one script that forwards.
+"""A QEMU guest's initramfs: busybox, the modules it needs, and one script that forwards.
 
 It is built on the guest's host, out of what is installed there.
 """

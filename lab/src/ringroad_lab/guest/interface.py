@@ -1,4 +1,4 @@
-"""What the lab does with a guest."""
+"""The lab's interface to a guest."""
 
 from __future__ import annotations
 

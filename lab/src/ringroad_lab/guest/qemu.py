@@ -137,7 +137,7 @@ class QemuGuest(Guest):
         """Return the versions of QEMU, with what runs the guest's processor, and of its kernel."""
         said = self._host.run([QEMU, "--version"]).stdout
         match = re.search(r"version (\S+)", said)
-        processor = "emulated processor (TCG): its speed tells nothing" if self._is_emulated else "KVM"
+        processor = "emulated processor (TCG): its speed means nothing" if self._is_emulated else "KVM"
         return {"QEMU": f"{match[1] if match else 'unknown'}, {processor}", "Linux (guest)": self._kernel()[1].name}
 
     def logs(self) -> Sequence[LogExcerpt]:

@@ -1,4 +1,4 @@
-"""The guests that there are, by the names of their kinds."""
+"""All guests, by the names of their kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DPDK's testpmd in place of a virtual machine: to the switch its virtio-user card is the same as a guest's."""
+"""DPDK's testpmd in place of a virtual machine: the switch sees its virtio-user card as it sees a guest's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lab does on a machine: run commands, start processes, keep files in a private folder."""
+"""The lab's interface to a machine: run commands, start processes, keep files in a private folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process says, kept by who reads it and awaited by others."""
+"""The output of a process: one thread reads and keeps it, others can wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep over message sizes is made of."""
+"""The points of a sweep over message sizes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def parse_sockperf(text: str) -> float:
     """
     median, counts = _MEDIAN.search(text), _COUNTS.search(text)
     if median is None or counts is None:
-        raise GeneratorError(f"sockperf tells no latency: {text.strip()[-500:] or 'it said nothing'}")
+        raise GeneratorError(f"sockperf reported no latency: {text.strip()[-500:] or 'it said nothing'}")
     if int(counts[2]) == 0 or float(median[1]) <= 0:
         raise GeneratorError(f"sockperf: of {counts[1]} messages none came back")
     return float(median[1]) * 1000

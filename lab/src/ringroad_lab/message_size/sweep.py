@@ -1,4 +1,4 @@
-"""A sweep over message sizes through a device: NetPIPE, and the same with sockperf over UDP and TCP, with what it cost the device."""
+"""A sweep over message sizes through a device: NetPIPE, and the same with sockperf over UDP and TCP, with the device's cost."""
 
 from __future__ import annotations
 

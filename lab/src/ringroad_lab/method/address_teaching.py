@@ -1,4 +1,4 @@
-"""How a learning switch is taught addresses and asked for them, with two ports: what RFC 2889's address tests share.
+"""Teaching a learning switch addresses and testing which it knows, with two ports: shared by RFC 2889's address tests.
 
 The RFC watches a third port for floods. With two, the question is put the other way round: frames to stations behind the port that they
 come from. A switch that knows the station forwards none of them; to one that it does not know it floods them, and they arrive.

@@ -1,4 +1,4 @@
-"""RFC 2889 sections 5.1 and 5.6, with the figures of RFC 2285: what the device forwards at the greatest load, and at best."""
+"""RFC 2889 sections 5.1 and 5.6, with the figures of RFC 2285: the forwarding rate at the greatest load, and the best one."""
 
 from __future__ import annotations
 

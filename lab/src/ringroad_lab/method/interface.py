@@ -1,4 +1,4 @@
-"""What a method of measurement is, and the register of all."""
+"""The interface of methods of measurement, and the register of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement of a trial: the one place where counts and times of a trial are weighed."""
+"""The judgement of a trial: only here are counts and times of a trial weighed."""
 
 from __future__ import annotations
 

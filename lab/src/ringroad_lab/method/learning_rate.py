@@ -1,4 +1,4 @@
-"""RFC 2889 section 5.8: how fast a learning switch can be shown new addresses and know them all."""
+"""RFC 2889 section 5.8: the greatest rate of new addresses at which a learning switch learns all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a frame costs the device in processor time and cycles, at parts of the throughput, and what the device takes without load."""
+"""The device's processor time and cycles for a frame, at parts of the throughput, and its processor time without load."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ProcessorCostMethod(TrialMethod):
         """Find the throughput, look at the device without load, then at each load."""
         settings, context = self.settings, series.context
         if context.costs is None:
-            raise NoFigureError(MeasurementStatus.INVALID, "nobody tells what this device costs its machine")
+            raise NoFigureError(MeasurementStatus.INVALID, "the cost of this device cannot be measured")
         throughput_fps = throughput_of(series, settings.throughput)
         idle = context.costs.idle(settings.idle_s)
         metered = MeteredGenerator(context.generator, context.costs)
@@ -110,7 +110,7 @@ class ProcessorCostMethod(TrialMethod):
         first = load_name(settings.load_ratios[0])
         candidates = (f"cost_{first}_processor_ns", f"cost_{first}_kernel_ns")
         if not any(name.endswith(("_processor_ns", "_kernel_ns")) for name in metrics):
-            raise NoFigureError(MeasurementStatus.INVALID, "; ".join(reasons) or "the device's machine tells no processor time")
+            raise NoFigureError(MeasurementStatus.INVALID, "; ".join(reasons) or "the device's machine reports no processor time")
         return Outcome(
             status=MeasurementStatus.INCONCLUSIVE if reasons else MeasurementStatus.OK,
             reasons=tuple(dict.fromkeys(reasons)),

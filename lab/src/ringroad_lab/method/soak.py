@@ -1,4 +1,4 @@
-"""A long run below the throughput: when frames are lost that nobody expects to be lost (ETSI GS NFV-TST 009, long runs)."""
+"""A long run below the throughput: times of unexpected loss (ETSI GS NFV-TST 009, long runs)."""
 
 from __future__ import annotations
 

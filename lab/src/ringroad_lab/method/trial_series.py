@@ -1,4 +1,4 @@
-"""The trials of one measurement: each is recorded and judged, and repeated where it says nothing."""
+"""The trials of one measurement: each is recorded and judged, and an invalid one is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as CSV: a row for each metric of each measurement; one without a metric has a row that says so by its status."""
+"""A run as CSV: a row for each metric of each measurement; a measurement without a metric has a row with its status."""
 
 from __future__ import annotations
 

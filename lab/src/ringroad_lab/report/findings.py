@@ -1,4 +1,4 @@
-"""What a run found: the figures of each measurement by device and frame size, and two sentences for people."""
+"""The findings of a run: the figures of each measurement by device and frame size, and two sentences of summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture of the topology, as SVG that stands in a page and takes its colours."""
+"""A picture of the topology, as SVG inside a page, in the page's colours."""
 
 from __future__ import annotations
 

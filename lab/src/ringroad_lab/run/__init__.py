@@ -1,1 +1,1 @@
-"""A run: an outer process that keeps what is measured, and an inner one, in namespaces of its own, that measures."""
+"""A run: an outer process that keeps measurements, and an inner one that measures, in its own namespaces."""

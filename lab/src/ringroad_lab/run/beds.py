@@ -1,4 +1,4 @@
-"""Test beds for the engine: real ones, watched while they stand."""
+"""Test beds for the engine: real ones, sampled while they are up."""
 
 from __future__ import annotations
 

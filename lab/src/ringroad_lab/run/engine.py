@@ -1,4 +1,4 @@
-"""The inner side of a run: goes through the schedule, and tells what comes of it.
+"""The inner side of a run: goes through the schedule, and reports the outcomes.
 
 It knows no namespace and no program: test beds come from a factory, and so tests can give it simulated ones.
 """
@@ -323,7 +323,7 @@ class Engine:
 
     def _stop_if_told(self) -> None:
         if self._is_stopped():
-            raise RunStoppedError("stopped; what was measured is kept")
+            raise RunStoppedError("stopped; finished measurements are kept")
 
 
 def _max_fps(scenario: Scenario, frame: FrameMix, ceiling: GeneratorCeiling | None) -> tuple[float, bool]:

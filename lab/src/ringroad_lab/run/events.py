@@ -1,4 +1,4 @@
-"""What the inner process of a run and the outer one tell each other: one JSON value a line."""
+"""Messages between the inner and the outer process of a run: one JSON value per line."""
 
 from __future__ import annotations
 

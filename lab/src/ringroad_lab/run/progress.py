@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes on: what is measured, what came of it, and how long it will take still."""
+"""The progress display of a run: the present measurement, the outcomes, and the remaining time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outer side of a run: starts the inner process, keeps each measurement as soon as it is there, and ends with the whole record."""
+"""The outer side of a run: starts the inner process, stores each measurement as soon as it ends, and ends with the whole record."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where a run happens: private namespaces, and memory lent for its length."""
+"""The sandbox of a run: private namespaces, and memory lent for its length."""

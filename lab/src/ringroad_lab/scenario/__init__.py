@@ -1,1 +1,1 @@
-"""Scenarios: what is to be measured, made from layers and checked before anything starts."""
+"""Scenarios: the settings of a run, made from layers and checked before any program starts."""

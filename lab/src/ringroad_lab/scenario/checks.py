@@ -1,4 +1,4 @@
-"""What has to hold between the settings of a scenario."""
+"""Checks between the settings of a scenario."""
 
 from __future__ import annotations
 
@@ -171,11 +171,9 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
                 )
             )
     if scenario.private and any(dut.host != LOCAL_HOST for dut in scenario.duts):
-        problems.append(
-            Problem(("private",), "has to be false where a device is on another machine: namespaces of its own have no way there")
-        )
+        problems.append(Problem(("private",), "has to be false where a device is on another machine: private namespaces cannot reach it"))
     elif scenario.private and CableKind.NIC in kinds.values():
-        problems.append(Problem(("private",), "has to be false with network cards: they are not in namespaces of its own"))
+        problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:
@@ -210,7 +208,7 @@ def _processors(numbers: frozenset[int]) -> str:
 def _repeated(path: KeyPath, names: Iterable[str]) -> list[Problem]:
     seen: set[str] = set()
     repeated = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-    return [Problem(path, f"{name} is there twice") for name in dict.fromkeys(repeated)]
+    return [Problem(path, f"{name} is given twice") for name in dict.fromkeys(repeated)]
 
 
 def _names(items: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""Where layers lie: those of the package, and those of the site, the host and the user in a folder of settings."""
+"""The places of layers: in the package, and for site, host and user in a folder of settings."""
 
 from __future__ import annotations
 

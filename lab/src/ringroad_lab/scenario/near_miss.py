@@ -1,4 +1,4 @@
-"""What the user may have meant."""
+"""Guesses the name that the user meant."""
 
 from __future__ import annotations
 

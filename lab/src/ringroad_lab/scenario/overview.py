@@ -1,4 +1,4 @@
-"""The scenarios there are, in short."""
+"""A short list of all scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run would do: which measurements in which order, how many trials, how long."""
+"""The plan of a run: its measurements in order, the number of trials, and the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with settings, told all together."""
+"""Problems of settings, reported all together."""
 
 from __future__ import annotations
 

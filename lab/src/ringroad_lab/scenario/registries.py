@@ -1,4 +1,4 @@
-"""What drivers, guests and methods there are."""
+"""All drivers, guests and methods."""
 
 from __future__ import annotations
 

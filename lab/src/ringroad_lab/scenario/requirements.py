@@ -1,4 +1,4 @@
-"""Which programs a scenario needs, and which are missing on the host where they have to run."""
+"""The programs that a scenario needs, and those missing on their hosts."""
 
 from __future__ import annotations
 

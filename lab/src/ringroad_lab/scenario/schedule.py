@@ -1,4 +1,4 @@
-"""In which order the measurements of a run are made."""
+"""The order of a run's measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in files of settings.
+"""The schema of files of settings.
 
 Lists choose, tables describe: `duts = ["ovs"]` says what is measured, `[dut.ovs]` how. So a layer may describe what a scenario does not
 choose, and `--set dut.ovs.settings.ports=afxdp` reaches one setting of one device.

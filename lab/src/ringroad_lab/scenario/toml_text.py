@@ -1,4 +1,4 @@
-"""Settings written as TOML, a line each, so that what is shown can be used as a file."""
+"""Settings written as TOML, a line each, so that the output can be used as a file."""
 
 from __future__ import annotations
 

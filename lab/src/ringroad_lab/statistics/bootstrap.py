@@ -1,4 +1,4 @@
-"""Confidence intervals of a ratio by the bootstrap: no assumption is made of how the samples are spread."""
+"""Confidence intervals of a ratio by the bootstrap: it assumes no distribution of the samples."""
 
 from __future__ import annotations
 

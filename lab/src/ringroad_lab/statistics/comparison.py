@@ -1,4 +1,4 @@
-"""What two sets of samples say: regression, improvement, no difference, or that they do not tell."""
+"""The verdict on two sets of samples: regression, improvement, no difference, or inconclusive."""
 
 from __future__ import annotations
 

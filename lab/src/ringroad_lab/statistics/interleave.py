@@ -1,4 +1,4 @@
-"""In which order devices are measured in turns, so that what changes slowly touches all of them alike."""
+"""The order in which devices take turns, so that slow changes affect all of them alike."""
 
 from __future__ import annotations
 

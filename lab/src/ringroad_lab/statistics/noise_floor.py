@@ -1,4 +1,4 @@
-"""How far two measurements of the same build lie apart: what every comparison on the same test bed is weighed against."""
+"""The difference between two measurements of the same build: the scale of every comparison on the same test bed."""
 
 from __future__ import annotations
 

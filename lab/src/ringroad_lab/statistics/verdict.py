@@ -1,4 +1,4 @@
-"""What a comparison says."""
+"""The verdicts of a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the store is: a file of SQLite, or the URL of a database."""
+"""The location of the store: an SQLite file, or the URL of a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of the store, and what it answers."""
+"""Queries of the store, and their results."""
 
 from __future__ import annotations
 

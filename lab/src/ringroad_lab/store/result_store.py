@@ -213,7 +213,7 @@ class ResultStore:
                     return found[0]
                 if found:
                     raise StoreError(f"several runs begin with {text!r}: write more of the id")
-        raise StoreError(f"no run or baseline {text!r} in result store {self.location}: `ringroad-lab runs` lists what is there")
+        raise StoreError(f"no run or baseline {text!r} in result store {self.location}: `ringroad-lab runs` lists all runs")
 
     # Queries
 

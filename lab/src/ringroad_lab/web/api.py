@@ -1,4 +1,4 @@
-"""The JSON API: what the pages show, for programs, and where they send results."""
+"""The JSON API: programs read the pages' content and send results."""
 
 from __future__ import annotations
 

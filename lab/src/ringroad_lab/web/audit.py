@@ -1,4 +1,4 @@
-"""The audit log: what testers said of runs, runs that were sent in, and users and tokens that came and went."""
+"""The audit log: testers' verdicts, uploaded runs, and changes of users and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which two are compared, as a URL says it."""
+"""The two sides of a comparison, as a URL names them."""
 
 from __future__ import annotations
 

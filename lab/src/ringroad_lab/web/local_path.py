@@ -1,4 +1,4 @@
-"""Paths of this site, told from addresses of others."""
+"""Distinguishes paths of this site from addresses of others."""
 
 from __future__ import annotations
 

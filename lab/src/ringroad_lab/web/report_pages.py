@@ -1,4 +1,4 @@
-"""Reports of a run: to read here, and to take along."""
+"""Reports of a run: to read, and to download."""
 
 from __future__ import annotations
 

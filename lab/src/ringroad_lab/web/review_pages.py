@@ -1,4 +1,4 @@
-"""Where testers say what they think of a run, and where all that was changed is shown."""
+"""The pages of testers' verdicts and of the audit log."""
 
 from __future__ import annotations
 

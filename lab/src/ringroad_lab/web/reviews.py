@@ -1,4 +1,4 @@
-"""What testers say of runs: a verdict, a comment, a link to a bug. Each change is written to the audit log."""
+"""Testers' reviews of runs: a verdict, a comment, a link to a bug. Each change is written to the audit log."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def change_review(store: ResultStore, run_id: str, review: Review, actor: str, s
         run = existing_run(database, run_id, is_locked=True)
         stored = _read(database, run_id)
         if stored.last_change != seen_change:
-            raise ReviewChangedError(f"somebody else changed what is said of run {run_id} meanwhile: look at it, and try again")
+            raise ReviewChangedError(f"somebody else changed the review of run {run_id} meanwhile: look at it, and try again")
         old, now, tester = stored.review, clock(), actor.removeprefix(USER_PREFIX)
         if review.verdict is not None and review.verdict is not old.verdict:
             if not run.is_ended:

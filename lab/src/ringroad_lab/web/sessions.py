@@ -1,4 +1,4 @@
-"""Who a browser is logged in as: a signed cookie, which the server keeps no copy of.
+"""The login of a browser: a signed cookie, of which the server keeps no copy.
 
 Its key is made anew at each start of the server, so a restart ends all sessions. The token against forged forms is in the cookie too:
 a form of another site can make the browser send the cookie, but cannot know what is in it.

@@ -1,4 +1,4 @@
-"""What can be set of the web page."""
+"""Settings of the web page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class WebSettings:
-    """What can be set of the web page."""
+    """Settings of the web page."""
 
     public_read: bool = False
     """Whether reading needs no login. Writing always does."""

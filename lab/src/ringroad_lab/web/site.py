@@ -1,4 +1,4 @@
-"""What all pages share: the store, who may see and do what, and how a page is made."""
+"""Shared parts of all pages: the store, permissions, and rendering."""
 
 from __future__ import annotations
 

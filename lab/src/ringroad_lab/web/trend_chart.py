@@ -1,4 +1,4 @@
-"""What the script that draws a trend reads."""
+"""The input of the script that draws a trend."""
 
 from __future__ import annotations
 
