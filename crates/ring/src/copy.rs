@@ -22,38 +22,53 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
                 // SAFETY: as above.
                 unsafe { copy_32(from, to, len - 32) };
             }
-            16..=32 => {
-                // SAFETY: as above.
-                unsafe { copy_16(from, to, 0) };
-                // SAFETY: as above.
-                unsafe { copy_16(from, to, len - 16) };
-            }
-            // Headers of virtio: too short for a block, too many for a call.
-            8..16 => {
-                // SAFETY: as above.
-                unsafe { copy_8(from, to, 0) };
-                // SAFETY: as above.
-                unsafe { copy_8(from, to, len - 8) };
-            }
-            65..=256 => {
-                let last = len - 32;
-                let mut offset = 0;
-                while offset < last {
-                    // SAFETY: offset + 32 <= len, the caller's contract covers it.
-                    unsafe { copy_32(from, to, offset) };
-                    offset += 32;
-                }
-                // SAFETY: last + 32 == len.
-                unsafe { copy_32(from, to, last) };
-            }
             // SAFETY: the caller's contract.
-            _ => unsafe { core::ptr::copy(from, to, len) },
+            _ => unsafe { copy_others(from, to, len) },
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     // SAFETY: the caller's contract.
     unsafe {
         core::ptr::copy(from, to, len);
+    }
+}
+
+/// Copies `len` bytes, whatever their number: apart, so that loops over short frames keep what they use in registers.
+///
+/// # Safety
+/// As for [`copy_bytes`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cold]
+#[inline(never)]
+unsafe fn copy_others(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        16..=32 => {
+            let last = len - 16;
+            // SAFETY: the caller's contract; the last block ends where the range does.
+            unsafe { copy_16(from, to, 0) };
+            // SAFETY: as above.
+            unsafe { copy_16(from, to, last) };
+        }
+        // Headers of virtio: too short for a block, too many for a call.
+        8..16 => {
+            // SAFETY: as above.
+            unsafe { copy_8(from, to, 0) };
+            // SAFETY: as above.
+            unsafe { copy_8(from, to, len - 8) };
+        }
+        65..=256 => {
+            let last = len - 32;
+            let mut offset = 0;
+            while offset < last {
+                // SAFETY: offset + 32 <= len, the caller's contract covers it.
+                unsafe { copy_32(from, to, offset) };
+                offset += 32;
+            }
+            // SAFETY: last + 32 == len.
+            unsafe { copy_32(from, to, last) };
+        }
+        // SAFETY: the caller's contract.
+        _ => unsafe { core::ptr::copy(from, to, len) },
     }
 }
 

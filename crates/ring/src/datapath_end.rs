@@ -215,7 +215,7 @@ impl TxTakeEnd {
 
     /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot that is anything else, which
     /// [`Self::take`] is for. Returns how many were taken.
-    #[inline]
+    #[inline(never)]
     pub fn take_single(&mut self, most: usize, mut each: impl FnMut(TakenFragment<'_>)) -> usize {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
         if *offset_mask != 0 {
@@ -425,7 +425,7 @@ impl RxPutEnd {
     /// Copies frames of one slot each into the slots behind the next `ahead` ones to fill, of which `free` in all are known to be free. Stops before
     /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and
     /// their bytes.
-    #[inline]
+    #[inline(never)]
     pub fn put_single<'frame>(
         &mut self,
         ahead: u32,
@@ -436,7 +436,7 @@ impl RxPutEnd {
         if *offset_mask != 0 || *max_offset != 0 {
             return (0, 0);
         }
-        let (slots, buffers) = (view.slot_count(), view.buffers());
+        let (slots, buffers) = (view.slot_count(), *view.buffers());
         let (mut put, mut bytes) = (0, 0);
         while ahead + put < free {
             let run = view.slots(advance(self.filled, ahead + put, slots), free - ahead - put);

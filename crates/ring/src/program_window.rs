@@ -123,7 +123,7 @@ impl ProgramWindow {
 
     /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most `most`. Stops before the first that is
     /// anything else, or does not fit. Returns how many were copied; neither window moves.
-    #[inline]
+    #[inline(never)]
     pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
         let buffers = self.view.buffers();
         self.each_single(to, most, |_, slot, target| {
@@ -138,7 +138,7 @@ impl ProgramWindow {
     }
 
     /// As [`Self::copy_single`], by exchange of the buffers, which lie in one region.
-    #[inline]
+    #[inline(never)]
     pub fn exchange_single(&mut self, to: &mut Self, most: u32) -> u32 {
         let exchanged = self.each_single(to, most, |source, slot, target| {
             let old = target.load();
