@@ -12,7 +12,7 @@ use crate::plan::{FramePath, Plan};
 use crate::report::Report;
 use crate::runner::{Progress, Roster, run};
 use crate::stop::StopFlag;
-use crate::veth::lab::Lab;
+use crate::veth::Lab;
 
 /// A run that is set up and not begun.
 pub struct Session {

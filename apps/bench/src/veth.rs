@@ -11,7 +11,7 @@
 //! over AF_XDP, as fast as it goes. Frames that reach bench1 and are not counted were dropped by the program under test, or by
 //! the kernel for want of its attention. A veth's receiving half runs on the core that sends into it.
 
-pub(crate) mod lab;
+mod lab;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::process::{BenchProcess, ProcessorTime, ThreadTimes, cpu_wait_share};
 use crate::reading::{Reading, sample_between};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
-use lab::Lab;
+pub use lab::Lab;
 
 /// Where the source, or the program that only sends, sends.
 const ENTRANCE: &str = "bench0";

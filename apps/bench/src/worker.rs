@@ -7,7 +7,7 @@
 //! interval. The line `count` makes it say at once how many frames it has received ([`WorkerLine::SoFar`]), so that whoever has
 //! other counters to read can count over an interval of their own. Anything that goes wrong is a [`WorkerLine::Failed`].
 
-pub(crate) mod frame;
+mod frame;
 mod generator;
 mod libpcap;
 mod meter;
@@ -22,16 +22,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringroad::{Embedded, OpenError, Port, PortError};
-use ringroad_generator::{Session, SessionError};
+use ringroad_generator::{Session, SessionError, SessionOptions};
 use ringroad_traffic::line_rate::FrameSizeError;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::FCS_BYTES;
-use meter::{Meter, Next, Orders, Tally};
+pub use frame::template;
+pub use generator::session as generator_session;
+pub use meter::Tally;
+use meter::{Meter, Next, Orders};
 pub use netmap::NetmapCalls;
 use netmap::{NetmapOneWay, NetmapSink, NetmapSource};
-use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop, Turn};
+pub use roles::Turn;
+use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
 
 /// Time between the first frame and the counting interval.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -366,18 +370,43 @@ fn prepare(
     let mut cpus = CpuSet::new();
     cpus.set(options.cpu);
     sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
-    let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
-    let burst_frames = options.burst_frames;
-    if let Some(turn) = foreign(options, slot_bytes)? {
-        return Ok((Work::Turns(turn), String::new()));
+    if !matches!(options.role, Role::Generate | Role::GenerateUnsigned) {
+        return turns(options, open).map(|(turn, mode)| (Work::Turns(turn), mode));
     }
+    let (ports, mode) = open_all(options, open)?;
+    let session_options = SessionOptions { cpus: vec![options.cpu], ..SessionOptions::default() };
+    let session = generator_session(options, one(options.role, ports)?, session_options)?;
+    Ok((Work::Session(Box::new(session)), mode))
+}
+
+/// Opens the ports of a worker; tells their mechanism, too.
+fn open_all(
+    options: &WorkerOptions,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+) -> Result<(Vec<Port>, String), WorkerError> {
     let ports = options
         .ports
         .iter()
         .map(|name| open(name).map_err(|source| WorkerError::Open { name: name.clone(), source }))
         .collect::<Result<Vec<Port>, WorkerError>>()?;
     let mode = ports.first().map(|port| port.info().mode.clone()).unwrap_or_default();
-    let role = options.role;
+    Ok((ports, mode))
+}
+
+/// The body of a role's loop, over ports that `open` opens, and the mechanism of these. Generators have none: [`generator_session`].
+///
+/// # Errors
+/// [`WorkerError`].
+pub fn turns(
+    options: &WorkerOptions,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+) -> Result<(Box<dyn Turn>, String), WorkerError> {
+    let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
+    let (role, burst_frames) = (options.role, options.burst_frames);
+    if let Some(turn) = foreign(options, slot_bytes)? {
+        return Ok((turn, String::new()));
+    }
+    let (ports, mode) = open_all(options, open)?;
     let turn: Box<dyn Turn> = match role {
         Role::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
@@ -386,12 +415,10 @@ fn prepare(
         Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
         Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
         Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
-        Role::Generate | Role::GenerateUnsigned => {
-            let session = generator::session(options, one(role, ports)?)?;
-            return Ok((Work::Session(Box::new(session)), mode));
-        }
-        // Seen to above.
-        Role::PcapSend
+        // Generators have no turns, and the others were seen to above.
+        Role::Generate
+        | Role::GenerateUnsigned
+        | Role::PcapSend
         | Role::PcapReceive
         | Role::NetmapSource(_)
         | Role::NetmapSink(_)
@@ -399,7 +426,7 @@ fn prepare(
             return Err(WorkerError::Ports { role, needed: 0, given: ports.len() });
         }
     };
-    Ok((Work::Turns(turn), mode))
+    Ok((turn, mode))
 }
 
 /// Programs that have ports by other interfaces than Ringroad's own.

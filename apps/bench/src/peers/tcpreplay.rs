@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::plan::Flow;
 use crate::process::BenchProcess;
 use crate::veth::{InterfaceProgram, Running, Task};
-use crate::worker::frame::template;
+use crate::worker::template;
 
 /// Frames of the capture: enough that beginning it anew does not count.
 const FRAMES: u64 = 1024;

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::plan::Flow;
 use crate::process::BenchProcess;
 use crate::veth::{InterfaceProgram, Running, Task};
-use crate::worker::frame::template;
+use crate::worker::template;
 
 /// Time that it may take to read the description and open the interface.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -27,13 +27,16 @@ const IPV6_OFF: [&str; 2] =
 
 /// A network namespace with pairs of virtual interfaces, up and without addresses.
 #[derive(Debug)]
-pub(crate) struct Lab {
+pub struct Lab {
     namespace: OwnedFd,
 }
 
 impl Lab {
     /// A new namespace with these pairs.
-    pub(crate) fn create(pairs: &[[&str; 2]]) -> Result<Self, BenchError> {
+    ///
+    /// # Errors
+    /// [`BenchError`] where the kernel refuses, as it does to all but root.
+    pub fn create(pairs: &[[&str; 2]]) -> Result<Self, BenchError> {
         let lab = Self { namespace: new_namespace()? };
         in_namespace(&lab.namespace(), || {
             for setting in IPV6_OFF.iter().map(Path::new).filter(|setting| setting.exists()) {
@@ -54,7 +57,8 @@ impl Lab {
     }
 
     /// The namespace, for processes to be started in.
-    pub(crate) fn namespace(&self) -> Namespace {
+    #[must_use]
+    pub fn namespace(&self) -> Namespace {
         Namespace::File(format!("/proc/self/fd/{}", self.namespace.as_raw_fd()).into())
     }
 

@@ -17,7 +17,8 @@ const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 
 const UDP: [u8; 8] = [0, 9, 0, 9, 0, 0, 0, 0];
 
 /// A frame from station `from` to station `to`, filled with a pattern.
-pub(crate) fn template(from: u8, to: u8, slot_bytes: u32) -> Vec<u8> {
+#[must_use]
+pub fn template(from: u8, to: u8, slot_bytes: u32) -> Vec<u8> {
     let length = usize::try_from(slot_bytes).unwrap_or(usize::MAX).max(SEQUENCE.end);
     let mut frame: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
     let below = |header_bytes: usize| u16::try_from(length - header_bytes).unwrap_or(u16::MAX).to_be_bytes();

@@ -15,8 +15,11 @@ use crate::cycles;
 /// The only load of the plan.
 const LOAD: usize = 0;
 
-/// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP.
-pub(super) fn session(options: &WorkerOptions, port: Port) -> Result<Session, WorkerError> {
+/// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP, with the bursts of `options`.
+///
+/// # Errors
+/// [`WorkerError`] where there are no such frames, or where the session cannot be made as `session` says.
+pub fn session(options: &WorkerOptions, port: Port, session: SessionOptions) -> Result<Session, WorkerError> {
     let name = port.info().name.clone();
     let stream = StreamDefinition {
         size: Some(FrameSizeMix::Fixed(FrameSize::new(options.frame_bytes)?)),
@@ -25,9 +28,8 @@ pub(super) fn session(options: &WorkerOptions, port: Port) -> Result<Session, Wo
     };
     let plan =
         Plan { loads: vec![Load::new(&name, &[], vec![stream])], ports: vec![PlannedPort::new(&name)] };
-    let options =
-        SessionOptions { cpus: vec![options.cpu], burst: options.burst_frames, ..SessionOptions::default() };
-    Ok(Session::over(plan, vec![port], &options)?)
+    let session = SessionOptions { burst: options.burst_frames, ..session };
+    Ok(Session::over(plan, vec![port], &session)?)
 }
 
 /// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the session

@@ -21,7 +21,7 @@ pub(super) struct Orders {
 
 /// What a worker has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub struct Tally {
     /// Frames by direction.
     pub directions_frames: [u64; 2],
     /// Frames missing or out of order.

@@ -6,8 +6,11 @@ use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
 use super::meter::Tally;
 
 /// One turn of a role; the loop around it is [`super::run`]'s.
-pub(super) trait Turn {
+pub trait Turn {
     /// Does one burst in each of the role's directions and counts what it received.
+    ///
+    /// # Errors
+    /// The port has stopped working.
     fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError>;
 }
 
