@@ -6,7 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json'
+# What a person may set: make install PREFIX=/usr, make fuzz FUZZ_SECONDS=600, make bench BENCH_ARGS='--json',
+# make cost COST_ARGS='pipe switch'
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
@@ -15,6 +16,7 @@ FUZZ_SECONDS ?= 10
 SOAK_SECONDS ?= 3600
 LOOM_MAX_PREEMPTIONS ?= 3
 BENCH_ARGS ?=
+COST_ARGS ?=
 ADVISORIES ?=
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -71,6 +73,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory lab
+	@$(MAKE) --no-print-directory cost
 	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory loom
 	@$(MAKE) --no-print-directory miri
@@ -170,6 +173,12 @@ soak: build ## the soak that `make e2e` runs for a minute, for SOAK_SECONDS (360
 .PHONY: bench
 bench: build ## compare with the installed peers, side by side on the same cores; BENCH_ARGS go to `ringroad bench`
 	$(BIN)/ringroad bench $(BENCH_ARGS)
+
+# cargo's words about what it builds would stand in the JSON's way.
+.PHONY: cost
+cost: dpdk-szedata2 ## instructions that a frame costs on each path, beside its guard; COST_ARGS: paths, --json, --accept
+	@$(MAKE) --no-print-directory -C satellites/dpdk-szedata2 cost LIBRARY=$(SZE2_LIBRARY) BUILD=$(dir $(DPDK_PLUGIN))
+	@cargo bench --quiet -p ringroad-bench --bench cost $(LOCKED) -- $(COST_ARGS)
 
 .PHONY: port-names
 port-names: ## write the tables of docs/port-names.md anew from the catalogue of ports

@@ -10,6 +10,7 @@
 //! * `veth` is what contestants on network interfaces have in common: interfaces of each turn's own, one source, one ruler.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the JSON.
 //! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles for a frame.
+//! * [`cost`] counts instructions, which is no comparison with anybody.
 //! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores it.
 //!
 //! Conventions: a rate is frames per second *received* at the end of the path, never frames offered; a
@@ -18,6 +19,7 @@
 //! counted as zero.
 
 pub mod contestant;
+pub mod cost;
 pub mod cycles;
 mod error;
 pub mod facts;
@@ -35,7 +37,7 @@ pub mod session;
 mod sockets;
 mod stop;
 pub mod sze2;
-mod veth;
+pub mod veth;
 pub mod worker;
 
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};

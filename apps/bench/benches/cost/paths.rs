@@ -1,0 +1,203 @@
+//! The table of paths.
+
+use std::path::{Path, PathBuf};
+
+use ringroad_bench::cost::callgrind::{self, Counts};
+
+use crate::site::Card;
+use crate::{COUNTED, Failure, decision, generator, interface, switch, vhost_user, workers};
+
+/// Frames of a burst.
+pub(crate) const BURST: u32 = 32;
+/// Two bursts, from which the price of a call and that of a frame are told apart.
+pub(crate) const BURSTS: [u32; 2] = [BURST, 256];
+/// The object that `ringroad run` puts before the libraries of a program written for netmap.
+const NETMAP_OBJECT: &str = "libringroad_preload_netmap.so";
+
+/// A turn of a program: moves a burst, and adds its frames to those moved.
+pub(crate) type Turn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
+
+/// What runs under valgrind.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) need: Need,
+    /// The function within which callgrind counts.
+    pub(crate) counted: &'static str,
+    pub(crate) run: Run,
+}
+
+/// What a program is.
+pub(crate) enum Run {
+    /// This one, when this has made it ready to move bursts of so many frames.
+    Here(fn(u32) -> Result<Turn, Failure>),
+    /// One of the build, which takes frames of a card: its arguments are the card, the frames of a burst, and the frames
+    /// to move.
+    OfCard(&'static str),
+}
+
+/// What a program needs besides itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Nothing,
+    /// Network namespaces.
+    Root,
+    /// A daemon of its own.
+    Daemon,
+    /// The same, and the object for netmap programs before its libraries.
+    NetmapObject,
+}
+
+impl Need {
+    /// Why the program cannot run here, if so.
+    pub(crate) fn missing(self) -> Option<&'static str> {
+        match self {
+            Self::Root if !rustix::process::geteuid().is_root() => Some("needs root"),
+            _ => None,
+        }
+    }
+
+    /// Makes what is needed, in `folder`; what the program finds it by.
+    fn environment(self, folder: &Path) -> Result<Vec<(String, String)>, Failure> {
+        if !matches!(self, Self::Daemon | Self::NetmapObject) {
+            return Ok(Vec::new());
+        }
+        let socket = folder.join("ringroad.sock");
+        // It ends by itself, after the program.
+        ringroad::start_daemon(&socket, &["--on-demand"])?;
+        let mut environment = vec![("RINGROAD_SOCKET".to_owned(), socket.display().to_string())];
+        if self == Self::NetmapObject {
+            environment.push(("LD_PRELOAD".to_owned(), built(NETMAP_OBJECT)?.display().to_string()));
+        }
+        Ok(environment)
+    }
+}
+
+impl Program {
+    /// Counts it over `frames` frames; callgrind writes into `file`.
+    pub(crate) fn count(&self, burst: u32, frames: u64, file: &Path) -> Result<(u64, Counts), Failure> {
+        let folder = tempfile::Builder::new().prefix("rr-").tempdir()?;
+        let environment = self.need.environment(folder.path())?;
+        let [burst, frames] = [burst.to_string(), frames.to_string()];
+        let (program, words, _card) = match self.run {
+            Run::Here(_) => {
+                let words = vec!["count".to_owned(), self.name.to_owned(), burst, frames];
+                (std::env::current_exe()?, words, None)
+            }
+            Run::OfCard(program) => {
+                let path = folder.path().join("card");
+                let card = Card::feed(&path)?;
+                (built(program)?, vec![path.display().to_string(), burst, frames], Some(card))
+            }
+        };
+        Ok(callgrind::count(&program, &words, &environment, self.counted, file)?)
+    }
+}
+
+/// A file of the build, which is a folder or two above this program's.
+fn built(file: &str) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe()?;
+    let found = own.ancestors().skip(1).take(3).map(|folder| folder.join(file)).find(|file| file.is_file());
+    found.ok_or_else(|| format!("{file} is not above {}: make cost builds it", own.display()).into())
+}
+
+/// What a path's figure is made of.
+pub(crate) enum Formula {
+    /// What a frame costs.
+    PerFrame(Program),
+    /// What each frame of a call costs beyond a native program's.
+    FrameBeyond { ours: &'static Program, native: &'static Program },
+    /// What a call costs beyond a native program's, without its frames; there are `calls` for each burst.
+    CallBeyond { ours: &'static Program, native: &'static Program, calls: f64 },
+}
+
+impl Formula {
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        let (first, second) = match self {
+            Self::PerFrame(program) => (program, None),
+            Self::FrameBeyond { ours, native } | Self::CallBeyond { ours, native, .. } => {
+                (*ours, Some(*native))
+            }
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+/// A path.
+pub(crate) struct PathOf {
+    /// As in the file of budgets.
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) formula: Formula,
+}
+
+const fn frame(
+    name: &'static str,
+    need: Need,
+    set_up: fn(u32) -> Result<Turn, Failure>,
+    about: &'static str,
+) -> PathOf {
+    PathOf {
+        name,
+        about,
+        formula: Formula::PerFrame(Program { name, need, counted: COUNTED, run: Run::Here(set_up) }),
+    }
+}
+
+/// A program written for netmap is not changed to be counted: it calls the object's `ioctl` and nothing else of ours.
+static NETMAP: Program = Program {
+    name: "netmap",
+    need: Need::NetmapObject,
+    counted: "ioctl",
+    run: Run::Here(workers::netmap_syncs),
+};
+static NATIVE: Program =
+    Program { name: "native", need: Need::Daemon, counted: COUNTED, run: Run::Here(workers::native_syncs) };
+
+/// All paths, with frames of 64 bytes.
+pub(crate) static PATHS: &[PathOf] = &[
+    frame("null-copy", Need::Nothing, workers::null_copy, "null port, copied by a program, null port"),
+    frame("null-swap", Need::Nothing, workers::null_swap, "the same, the program exchanges buffers"),
+    frame("pipe", Need::Nothing, workers::pipe, "native pipe: written, sent, received and read"),
+    frame(
+        "switch",
+        Need::Nothing,
+        switch::shm,
+        "datapath alone: from a program's ring, switched, into another's",
+    ),
+    frame(
+        "switch-vhost-user",
+        Need::Nothing,
+        vhost_user::switch,
+        "the same between two vhost-user ports, split rings",
+    ),
+    frame("switch-1", Need::Nothing, decision::to_one, "switching alone, no bytes moved: to one port"),
+    frame("switch-4", Need::Nothing, decision::to_four, "to four ports in turn"),
+    frame("switch-flood-4", Need::Nothing, decision::flood, "to four ports each"),
+    frame("wire", Need::Nothing, switch::wire, "datapath alone: from a device into a program's ring"),
+    frame("generator", Need::Nothing, generator::unsigned, "generator into a null port"),
+    frame("generator-signed", Need::Nothing, generator::signed, "the same with signatures"),
+    frame("xdp-tx", Need::Root, interface::xdp_tx, "AF_XDP, sending: program, datapath and driver"),
+    frame("xdp-rx", Need::Root, interface::xdp_rx, "AF_XDP, receiving"),
+    frame("packet-tx", Need::Root, interface::packet_tx, "AF_PACKET, sending"),
+    frame("packet-rx", Need::Root, interface::packet_rx, "AF_PACKET, receiving"),
+    PathOf {
+        name: "szedata2-rx",
+        about: "DPDK's driver for SZE2 cards and its library, receiving with the copy",
+        formula: Formula::PerFrame(Program {
+            name: "szedata2-rx",
+            need: Need::Nothing,
+            counted: "szedata2_rx_burst",
+            run: Run::OfCard("dpdk-szedata2/cost-receive"),
+        }),
+    },
+    PathOf {
+        name: "netmap-call",
+        about: "the syncs of a netmap program on a pipe, by ioctl: each beyond a native program's",
+        formula: Formula::CallBeyond { ours: &NETMAP, native: &NATIVE, calls: 2.0 },
+    },
+    PathOf {
+        name: "netmap-frame",
+        about: "each frame of such a sync beyond a native program's",
+        formula: Formula::FrameBeyond { ours: &NETMAP, native: &NATIVE },
+    },
+];

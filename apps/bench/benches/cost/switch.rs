@@ -1,0 +1,32 @@
+//! The datapath between programs' rings and what is behind them, without what the programs do.
+
+use crate::paths::Turn;
+use crate::site::{Site, frame};
+use crate::{Failure, counted};
+
+/// Takes from one ring, learns, looks up, copies once, publishes in another ring.
+pub(crate) fn shm(burst: u32) -> Result<Turn, Failure> {
+    let mut site = Site::new();
+    let (mut a, mut b) = (site.attach_program("a")?, site.attach_program("b")?);
+    // So that the switch knows where the receiver is.
+    b.send(&frame(2, 1), 1)?;
+    site.step();
+    let to_b = frame(1, 2);
+    Ok(Box::new(move |moved| {
+        a.send(&to_b, burst)?;
+        counted(|| site.step());
+        *moved += b.receive(burst)?;
+        Ok(())
+    }))
+}
+
+/// Takes from a device, copies once, publishes in a ring.
+pub(crate) fn wire(burst: u32) -> Result<Turn, Failure> {
+    let mut site = Site::new();
+    let mut program = site.wire_device("null:size=60")?;
+    Ok(Box::new(move |moved| {
+        counted(|| site.step());
+        *moved += program.receive(burst)?;
+        Ok(())
+    }))
+}

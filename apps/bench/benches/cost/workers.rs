@@ -1,0 +1,82 @@
+//! What the benchmark's workers do, over null ports and pipes: program, rings, datapath and drivers, all in one thread.
+
+use std::time::Duration;
+
+use ringroad::{Embedded, OpenError, Port};
+use ringroad_bench::worker::{self, NetmapCalls, Role, Tally, WorkerOptions};
+
+use crate::paths::Turn;
+use crate::site::{fill, frame, take};
+use crate::{Failure, counted};
+
+/// Length of a frame, FCS included.
+const FRAME_BYTES: u32 = 64;
+
+/// The ends of a pipe.
+const PIPE: [&str; 2] = ["cost{1", "cost}1"];
+
+/// What a worker of this role gets.
+pub(crate) fn options(role: Role, ports: &[&str], burst: u32) -> WorkerOptions {
+    WorkerOptions {
+        role,
+        ports: ports.iter().map(|&port| port.into()).collect(),
+        frame_bytes: FRAME_BYTES,
+        burst_frames: burst,
+        cpu: 0,
+        interval: Duration::ZERO,
+    }
+}
+
+fn turns(
+    role: Role,
+    ports: [&str; 2],
+    burst: u32,
+    open: &dyn Fn(&str) -> Result<Port, OpenError>,
+) -> Result<Turn, Failure> {
+    let (mut role, _) = worker::turns(&options(role, &ports, burst), open)?;
+    let mut tally = Tally::default();
+    Ok(Box::new(move |moved| {
+        counted(|| role.turn(&mut tally))?;
+        *moved = tally.directions_frames.iter().sum();
+        match tally.lost_or_reordered_frames {
+            0 => Ok(()),
+            lost => Err(format!("{lost} frames were lost or came out of order").into()),
+        }
+    }))
+}
+
+/// Each null port has a region of its own: the program copies.
+pub(crate) fn null_copy(burst: u32) -> Result<Turn, Failure> {
+    turns(Role::Null, ["null:size=60", "null:size=60"], burst, &|name| Port::open(name))
+}
+
+/// Both have one region: the program exchanges buffers.
+pub(crate) fn null_swap(burst: u32) -> Result<Turn, Failure> {
+    let datapath = Embedded::new();
+    let ports = ["null:size=60", "null:size=60@share=null:size=60"];
+    turns(Role::Forward, ports, burst, &|name| datapath.open(name))
+}
+
+pub(crate) fn pipe(burst: u32) -> Result<Turn, Failure> {
+    let datapath = Embedded::new();
+    turns(Role::OneWay, PIPE, burst, &|name| datapath.open(name))
+}
+
+/// A netmap program on a pipe.
+pub(crate) fn netmap_syncs(burst: u32) -> Result<Turn, Failure> {
+    turns(Role::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
+}
+
+/// The calls of a native program on such a pipe, without what it does with its frames.
+pub(crate) fn native_syncs(burst: u32) -> Result<Turn, Failure> {
+    let [from, to] = PIPE;
+    let (mut from, mut to) = (Port::open(from)?, Port::open(to)?);
+    let frame = frame(1, 2);
+    Ok(Box::new(move |moved| {
+        fill(&mut from, &frame, burst);
+        counted(|| from.tx().sync())?;
+        counted(|| to.rx().sync())?;
+        *moved += take(&mut to, burst);
+        Ok(())
+    }))
+}

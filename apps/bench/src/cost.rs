@@ -1,0 +1,46 @@
+//! The count of instructions: what one frame costs on a path, and whether that is more than it was.
+//!
+//! A time on a shared machine says little about a change of some percent; the number of instructions says the same on
+//! every run. A *program* moves frames on one path in its own thread, and valgrind's callgrind counts it twice, over few
+//! frames and over many. The difference belongs to the frames between, so that the start, and the first round of each
+//! ring, cancel out.
+//!
+//! * [`callgrind`] runs a program under valgrind and reads what it counted;
+//! * [`budgets`] is the file of goals and guards, and the judgement;
+//! * [`report`] is the table and the JSON.
+//!
+//! The programs are the benchmark `cost` beside this library: they name drivers, which no library above them may.
+
+pub mod budgets;
+pub mod callgrind;
+pub mod report;
+
+use std::path::PathBuf;
+
+/// Why a path could not be counted or judged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// There is no valgrind.
+    #[error(
+        "running valgrind, which counts the instructions: {0}; install Debian's package valgrind (make packages)"
+    )]
+    Valgrind(std::io::Error),
+    /// The counted program failed.
+    #[error("counting {program}: {status}: {said}")]
+    Program {
+        program: String,
+        status: std::process::ExitStatus,
+        /// The last that it wrote.
+        said: String,
+    },
+    /// Its output is not as agreed.
+    #[error("counting {program}: {what}")]
+    Output { program: String, what: String },
+    /// A file cannot be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// The file of budgets is not as it should be.
+    #[error("{path}: {what}", path = path.display())]
+    Budgets { path: PathBuf, what: String },
+}

@@ -1,0 +1,134 @@
+//! Goals and guards: what a path should cost one day, and what it must not cost more than today.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::CostError;
+
+/// By how much a count may lie above its guard before the check fails, and below it before a lower guard is due.
+pub const TOLERANCE: f64 = 0.05;
+
+/// What stands at the head of the file.
+const HEAD: &str = "\
+# Instructions per frame, by path, which `make cost` compares with its counts; docs/performance.md says what a path is.
+# goal: what the path should cost one day. guard: what it cost when the guard was set; 5 % more fails.
+# `make cost COST_ARGS='--accept PATH'` sets the guard of a path to what it costs now.
+";
+
+/// What a path may cost, instructions per frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// What it should cost one day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<f64>,
+    /// What it cost when the guard was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<f64>,
+}
+
+/// What a count means beside its guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As it was.
+    Kept,
+    /// So much below the guard that this should be lowered.
+    Improved,
+    /// Above what the guard allows.
+    Exceeded,
+    /// There is no guard yet.
+    Unguarded,
+}
+
+impl Budget {
+    /// Judges a count.
+    #[must_use]
+    pub fn judge(&self, count: f64) -> Verdict {
+        match self.guard {
+            None => Verdict::Unguarded,
+            Some(guard) if count > guard * (1.0 + TOLERANCE) => Verdict::Exceeded,
+            Some(guard) if count < guard * (1.0 - TOLERANCE) => Verdict::Improved,
+            Some(_) => Verdict::Kept,
+        }
+    }
+}
+
+/// The budgets of all paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Budgets(pub BTreeMap<String, Budget>);
+
+impl Budgets {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`CostError`] where it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, CostError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| CostError::File { path: path.to_owned(), source })?;
+        let wrong =
+            |error: toml::de::Error| CostError::Budgets { path: path.to_owned(), what: error.to_string() };
+        toml::from_str(&text).map(Self).map_err(wrong)
+    }
+
+    /// Writes the file anew.
+    ///
+    /// # Errors
+    /// [`CostError`] where it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), CostError> {
+        let wrong =
+            |error: toml::ser::Error| CostError::Budgets { path: path.to_owned(), what: error.to_string() };
+        let text = format!("{HEAD}\n{}", toml::to_string(&self.0).map_err(wrong)?);
+        std::fs::write(path, text).map_err(|source| CostError::File { path: path.to_owned(), source })
+    }
+
+    /// The budget of a path; none yet for a new one.
+    #[must_use]
+    pub fn of(&self, path: &str) -> Budget {
+        self.0.get(path).copied().unwrap_or_default()
+    }
+
+    /// Sets the guard of a path to `count`, to a tenth of an instruction.
+    pub fn accept(&mut self, path: &str, count: f64) {
+        self.0.entry(path.into()).or_default().guard = Some((count * 10.0).round() / 10.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_judged_at_5_percent_to_either_side() {
+        let budget = Budget { goal: Some(1.0), guard: Some(100.0) };
+        let judged = [94.9, 95.1, 100.0, 104.9, 105.1].map(|count| budget.judge(count));
+        assert_eq!(
+            judged,
+            [Verdict::Improved, Verdict::Kept, Verdict::Kept, Verdict::Kept, Verdict::Exceeded]
+        );
+        assert_eq!(Budget::default().judge(1.0), Verdict::Unguarded);
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut budgets = Budgets::default();
+        budgets.0.insert("null-copy".into(), Budget { goal: Some(170.0), guard: None });
+        budgets.accept("null-copy", 400.04);
+        budgets.accept("wire", 10.0);
+        budgets.write(file.path()).unwrap();
+        assert_eq!(Budgets::read(file.path()).unwrap(), budgets);
+        assert_eq!(budgets.of("null-copy"), Budget { goal: Some(170.0), guard: Some(400.0) });
+        assert_eq!(budgets.of("unheard-of"), Budget::default());
+    }
+
+    #[test]
+    fn a_word_too_many_in_the_file_is_an_error_that_names_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[wire]\ngaurd = 3\n").unwrap();
+        let error = Budgets::read(file.path()).unwrap_err().to_string();
+        assert!(error.contains("gaurd"), "{error}");
+    }
+}

@@ -1,0 +1,157 @@
+//! What was counted, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+
+use super::budgets::{Budget, TOLERANCE, Verdict};
+use super::callgrind::Counts;
+
+/// Parts that the table names; the rest is one more.
+const NAMED_PARTS: usize = 5;
+
+/// A path and its count.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name in the file of budgets.
+    pub path: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Instructions per frame, or per call where the path says so.
+    pub instructions: f64,
+    #[serde(flatten)]
+    pub budget: Budget,
+    /// What the count means.
+    pub verdict: Verdict,
+    /// Instructions by part.
+    pub parts: BTreeMap<String, f64>,
+}
+
+/// A path that was not counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skipped {
+    pub path: &'static str,
+    /// What it needs.
+    pub why: &'static str,
+}
+
+/// All paths.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    pub paths: Vec<Row>,
+    pub skipped: Vec<Skipped>,
+}
+
+impl Row {
+    /// A path that costs `counts` beside its `budget`.
+    #[must_use]
+    pub fn new(path: &'static str, about: &'static str, counts: Counts, budget: Budget) -> Self {
+        let instructions = counts.total();
+        let verdict = budget.judge(instructions);
+        Self { path, about, instructions, budget, verdict, parts: counts.parts }
+    }
+
+    /// The greatest parts, in percent.
+    fn shares(&self) -> String {
+        let mut parts: Vec<(&str, f64)> = self
+            .parts
+            .iter()
+            .map(|(part, count)| (part.as_str(), 100.0 * count / self.instructions))
+            .collect();
+        parts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let rest: f64 = parts.iter().skip(NAMED_PARTS).map(|(_, share)| share).sum();
+        let named = parts.into_iter().take(NAMED_PARTS).chain([("others", rest)]);
+        let shown = named.filter(|(_, share)| *share >= 0.5);
+        shown.map(|(part, share)| format!("{part} {share:.0} %")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Report {
+    /// Whether every path that was counted has a guard, and costs no more than it allows.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.paths.iter().all(|row| matches!(row.verdict, Verdict::Kept | Verdict::Improved))
+    }
+
+    /// The table, and below it what is to be done.
+    #[must_use]
+    pub fn to_table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        table.set_header(["path", "instructions per frame", "guard", "goal", "share of the parts"]);
+        let number = |count: Option<f64>| count.map_or_else(|| "-".into(), |count| format!("{count:.1}"));
+        for row in &self.paths {
+            let Budget { goal, guard } = row.budget;
+            let counts = [Some(row.instructions), guard, goal].map(number);
+            table.add_row([row.path.to_owned()].into_iter().chain(counts).chain([row.shares()]));
+        }
+        for column in table.column_iter_mut().skip(1).take(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = format!("{table}\n");
+        for Skipped { path, why } in &self.skipped {
+            let _ = writeln!(text, "{path}: skipped: {why}");
+        }
+        let percent = 100.0 * TOLERANCE;
+        for row in &self.paths {
+            let (path, count, guard) = (row.path, row.instructions, row.budget.guard.unwrap_or_default());
+            let _ = match row.verdict {
+                Verdict::Kept => Ok(()),
+                Verdict::Exceeded => writeln!(
+                    text,
+                    "{path}: {count:.1} instructions are more than {percent} % above the guard of {guard:.1}"
+                ),
+                Verdict::Improved => writeln!(
+                    text,
+                    "{path}: {count:.1} instructions are more than {percent} % below the guard of {guard:.1}: lower it \
+                     with make cost COST_ARGS='--accept {path}'"
+                ),
+                Verdict::Unguarded => {
+                    writeln!(text, "{path}: no guard yet: set it with make cost COST_ARGS='--accept {path}'")
+                }
+            };
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(count: f64, guard: Option<f64>) -> Row {
+        let parts = BTreeMap::from([("ring".to_owned(), count * 0.75), ("std".to_owned(), count * 0.25)]);
+        Row::new("null-copy", "a path", Counts { parts }, Budget { goal: Some(50.0), guard })
+    }
+
+    #[test]
+    fn a_path_above_its_guard_is_named() {
+        let report = Report { paths: vec![row(106.0, Some(100.0))], skipped: Vec::new() };
+        assert!(!report.is_kept());
+        let table = report.to_table();
+        assert!(table.contains("ring 75 %, std 25 %"), "{table}");
+        assert!(
+            table.contains("null-copy: 106.0 instructions are more than 5 % above the guard of 100.0"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn an_improvement_asks_for_a_lower_guard_and_is_no_failure() {
+        let report = Report { paths: vec![row(90.0, Some(100.0))], skipped: Vec::new() };
+        assert!(report.is_kept());
+        let table = report.to_table();
+        assert!(table.contains("lower it with make cost COST_ARGS='--accept null-copy'"), "{table}");
+    }
+
+    #[test]
+    fn a_path_without_a_guard_is_a_failure_that_says_how_to_set_one() {
+        let report = Report { paths: vec![row(90.0, None)], skipped: Vec::new() };
+        assert!(!report.is_kept());
+        let table = report.to_table();
+        assert!(table.contains("null-copy: no guard yet: set it with make cost"), "{table}");
+    }
+}
