@@ -300,6 +300,20 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
+    /// Appends frames of one fragment each, at most [`Batch::single_room`].
+    #[inline]
+    pub fn push_all(&mut self, frames: impl ExactSizeIterator<Item = Fragment>) {
+        let frames = frames.take(self.single_room());
+        if self.is_single() {
+            let before = self.fragments.len();
+            self.fragments.extend(frames);
+            let new = self.fragments.get(before..).unwrap_or(&[]);
+            self.bytes += new.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+        } else {
+            frames.for_each(|fragment| self.push(fragment, true));
+        }
+    }
+
     /// Notes where the frames begin, once there is one of several fragments.
     fn note_head(&mut self, first: bool) {
         if self.is_single() {
@@ -355,6 +369,13 @@ impl Batch {
     #[must_use]
     pub fn frame_bytes(&self, frame: usize) -> usize {
         self.frame(frame).iter().map(Fragment::len).sum()
+    }
+
+    /// All fragments, in order.
+    #[inline]
+    #[must_use]
+    pub fn fragments(&self) -> &[Fragment] {
+        &self.fragments
     }
 
     /// Fragment number `fragment` of the batch.

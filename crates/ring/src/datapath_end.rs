@@ -422,13 +422,11 @@ impl RxPutEnd {
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
-    /// Copies frames of one slot each into the slots behind the next `ahead` ones to fill, of which `free` in all are known to be free. Stops before
-    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and
-    /// their bytes.
+    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before the first frame that has no
+    /// room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and their bytes.
     #[inline(never)]
     pub fn put_single<'frame>(
         &mut self,
-        ahead: u32,
         free: u32,
         mut frames: impl Iterator<Item = SharedBytes<'frame>>,
     ) -> (u32, u64) {
@@ -438,14 +436,14 @@ impl RxPutEnd {
         }
         let (slots, buffers) = (view.slot_count(), *view.buffers());
         let (mut put, mut bytes) = (0, 0);
-        while ahead + put < free {
-            let run = view.slots(advance(self.filled, ahead + put, slots), free - ahead - put);
+        while put < free {
+            let run = view.slots(advance(self.filled, put, slots), free - put);
             for (place, slot) in run.iter().enumerate() {
+                let Some(frame) = frames.next() else { return (put, bytes) };
                 if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
                     buffers.prefetch_write(soon.load_word().buffer());
                 }
                 let old = slot.load_word();
-                let Some(frame) = frames.next() else { return (put, bytes) };
                 if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
                     return (put, bytes);
                 }

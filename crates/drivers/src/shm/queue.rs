@@ -360,9 +360,13 @@ impl PortQueue for ShmQueue {
         let mut frames = frames;
         if header_bytes == 0 && !given && !self.stamps && batch.is_single() {
             // Nearly all frames are like that; what is left is for the loop below.
-            let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
             let bytes;
-            (used, bytes) = put.put_single(0, free, fragments.map(Fragment::bytes));
+            (used, bytes) = if frames.len() == batch.frames() {
+                put.put_single(free, batch.fragments().iter().map(Fragment::bytes))
+            } else {
+                let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
+                put.put_single(free, fragments.map(Fragment::bytes))
+            };
             (delivery.frames, delivery.bytes) = (used, bytes);
             frames = frames.get(used as usize..).unwrap_or(&[]);
         }
