@@ -9,13 +9,13 @@ use ringroad_drivers::catalogue::port_kind::DeviceName;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_drivers::catalogue::{forms, is_device, is_own_device, open_device, plan_device_in};
 use ringroad_drivers::device::{Device, DeviceError, Role};
-use ringroad_drivers::shm::ShmRegion;
+use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
 use crate::claims::Claim;
-use crate::port_entries::{Client, ClientId, DevicePort, Opened, Sizes, place};
+use crate::port_entries::{Client, ClientId, DevicePort, Opened, place};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
@@ -25,7 +25,7 @@ pub(crate) struct SwitchDevice {
     pub(crate) queues: Vec<QueueParts>,
     pub(crate) device: Device,
     pub(crate) home: Option<Arc<ShmRegion>>,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: PortShape,
 }
 
 /// A device that somebody has named: an interface stands in one namespace, while others may have one of its name.
@@ -88,27 +88,29 @@ impl Ports {
             None => None,
         };
         // The rings of a shared region come in as many pairs as it has.
-        let queues = shared.as_ref().map(|home| home.queues()).or(wish.queues);
+        let queues = shared.as_ref().map(|home| home.shape().queues).or(wish.queues);
         let failed = |error: DeviceError| device_refusal(&key, &error);
         let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
         let holder = format!("{key}, open in {client}");
         let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
-        if let Some(home) = shared.as_ref().filter(|home| home.queues() != plan.queues) {
+        if let Some(home) = shared.as_ref().filter(|home| home.shape().queues != plan.queues) {
             return Err(refuse(
                 ErrorKind::BadWish,
                 format!(
                     "{key} is to have {} queues in a region whose ports have {}",
                     plan.queues,
-                    home.queues()
+                    home.shape().queues
                 ),
                 "leave the number of queues out, or do not share",
             ));
         }
-        let wished = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
+        let wished = PortShape::of(&name.options, wish).for_device(&plan);
         let holding = self.quotas.hold(client, Demand::of_device(plan.queues))?;
         let home = match shared {
             Some(home) => home,
-            None => self.make_home(wished, plan.region_buffers, &self.quotas.memory_payer(client))?,
+            None => {
+                ShmRegion::create(wished, Some(&self.quotas.memory_payer(client))).map_err(region_refusal)?
+            }
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
         if let Some(claim) = claim {
@@ -141,12 +143,7 @@ impl Ports {
             switch: None,
             switch_index: None,
         };
-        let sizes = Sizes {
-            queues: reply.queue_count,
-            slots: shm.placement().slots,
-            buffer_bytes: region.geometry().buffer_bytes,
-            ..wished
-        };
+        let sizes = *home.shape();
         self.devices
             .insert(key, DevicePort { wire, device, sizes, owner: client.clone(), shm, _holding: holding });
         Ok(Opened::new(reply, region, events))
@@ -171,12 +168,12 @@ impl Ports {
         let failed = |error: DeviceError| device_refusal(text, &error);
         let plan = plan_device_in(netns.as_ref(), name, wish.queues).map_err(failed)?;
         let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
-        let sizes = Sizes { queues: plan.queues, ..Sizes::of(name, wish) };
+        let sizes = PortShape::of(&name.options, wish).for_device(&plan);
         let share = name.options.share.as_deref().or(share);
         let home = match share {
             Some(other) => Some(self.device_home(other)?),
             None if plan.region_buffers > 0 => {
-                Some(self.make_home(sizes, plan.region_buffers, &self.quotas.own_payer())?)
+                Some(ShmRegion::create(sizes, Some(&self.quotas.own_payer())).map_err(region_refusal)?)
             }
             None => None,
         };

@@ -3,16 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ringroad_control::message::{AttachedPort, OpenedPort, PortWish};
+use ringroad_control::message::{AttachedPort, OpenedPort};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::{QueueParts, Share, WireId};
-use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::QueueCounters;
-use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS};
-use ringroad_ring::region::{HugePages, Region};
+use ringroad_ring::region::Region;
 
 use crate::config::StaticPort;
 use crate::quotas::Holding;
@@ -68,7 +66,7 @@ pub struct SwitchPort {
     pub(crate) driver: &'static str,
     pub(crate) mode: String,
     pub(crate) origin: Origin,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: PortShape,
     pub(crate) owner: Option<Client>,
     pub(crate) shm: Option<ShmPort>,
     /// What the device keeps while it is in use.
@@ -95,8 +93,7 @@ impl SwitchPort {
 #[derive(Debug)]
 pub struct PipeEntry {
     pub(crate) pipe: Pipe,
-    pub(crate) events: Vec<QueueEvents>,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: PortShape,
     /// The user who made it, whose memory both ends lie in.
     pub(crate) uid: u32,
     pub(crate) owners: [Option<Client>; 2],
@@ -104,40 +101,12 @@ pub struct PipeEntry {
     pub(crate) _holding: Holding,
 }
 
-/// Sizes of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    pub(crate) queues: u16,
-    pub(crate) slots: u32,
-    pub(crate) buffer_bytes: u32,
-    pub(crate) extra_buffers: u32,
-    pub(crate) huge_pages: HugePages,
-}
-
-impl Sizes {
-    pub(crate) fn of(name: &PortName, wish: &PortWish) -> Self {
-        let options = &name.options;
-        Self {
-            queues: options.queues.or(wish.queues).unwrap_or(1),
-            slots: options.slots.or(wish.slots).unwrap_or(DEFAULT_SLOTS),
-            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
-            extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
-            huge_pages: wish.huge_pages,
-        }
-    }
-
-    pub(crate) fn shape(&self, device_buffers: u32) -> PortShape {
-        let Self { queues, slots, buffer_bytes, extra_buffers, .. } = *self;
-        PortShape { queues, slots, buffer_bytes, extra_buffers, device_buffers }
-    }
-}
-
 /// A device that a program has open.
 #[derive(Debug)]
 pub struct DevicePort {
     pub(crate) wire: WireId,
     pub(crate) device: Device,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: PortShape,
     pub(crate) owner: Client,
     pub(crate) shm: ShmPort,
     /// What it takes of the owner's share.

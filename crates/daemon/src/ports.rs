@@ -12,19 +12,16 @@ use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName, PortN
 use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion, UnboundQueue};
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_use::uses_of;
 use ringroad_ring::eventfd;
-use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::Region;
 
 use crate::claims::holder_of;
 use crate::devices::NamedDevice;
 use crate::permissions::{Permissions, Standing};
-use crate::port_entries::{
-    Client, ClientId, DevicePort, Opened, Origin, PipeEntry, Sizes, SwitchPort, place,
-};
+use crate::port_entries::{Client, ClientId, DevicePort, Opened, Origin, PipeEntry, SwitchPort, place};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
 use crate::whereabouts::Whereabouts;
@@ -102,7 +99,7 @@ impl Ports {
     /// The refusal to send.
     pub fn open(&mut self, named: &NamedDevice, wish: &PortWish, client: &Client) -> Result<Opened, Refusal> {
         let name = &named.name;
-        let sizes = Sizes::of(name, wish);
+        let sizes = PortShape::of(&name.options, wish);
         match &name.base {
             PortBase::Switch { switch, port } => self.open_on_switch(name, switch, port, sizes, client),
             PortBase::Pipe { parent, id, side } => {
@@ -117,7 +114,7 @@ impl Ports {
         name: &PortName,
         switch: &str,
         port: &str,
-        sizes: Sizes,
+        sizes: PortShape,
         client: &Client,
     ) -> Result<Opened, Refusal> {
         let key = name.base.to_string();
@@ -152,24 +149,21 @@ impl Ports {
         }
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
-            None => self.make_home(sizes, 0, &self.quotas.memory_payer(client))?,
+            None => {
+                ShmRegion::create(sizes, Some(&self.quotas.memory_payer(client))).map_err(region_refusal)?
+            }
         };
         // A persistent port is the share of whoever made it.
         let holding = match persistent {
             Some(_) => Holding::default(),
-            None => self.quotas.hold(client, Demand::of_port(home.queues()))?,
+            None => self.quotas.hold(client, Demand::of_port(home.shape().queues))?,
         };
         let (shm, queues) = place(&home, &key)?;
         // Whatever can fail is done before anybody sees the port.
         let events = shm.clone_events().map_err(region_refusal)?;
         let mode = mode_of(shm.region());
         // A port that shares a region has the sizes of that region.
-        let sizes = Sizes {
-            queues: shm.placement().tx_rings.len() as u16,
-            slots: shm.placement().slots,
-            buffer_bytes: shm.region().geometry().buffer_bytes,
-            ..sizes
-        };
+        let sizes = persistent.unwrap_or(*home.shape());
         let share = client.share();
         if persistent.is_some() {
             self.fabric.replace(switch, port, share, queues).map_err(fabric_refusal)?;
@@ -246,16 +240,6 @@ impl Ports {
         Ok(Arc::clone(shm.home()))
     }
 
-    /// A region for ports of these sizes, paid for by `payer`.
-    pub(crate) fn make_home(
-        &self,
-        sizes: Sizes,
-        device_buffers: u32,
-        payer: &Payer,
-    ) -> Result<Arc<ShmRegion>, Refusal> {
-        ShmRegion::create(sizes.shape(device_buffers), sizes.huge_pages, Some(payer)).map_err(region_refusal)
-    }
-
     /// Whether a client may have one more port on a switch.
     pub(crate) fn check_switch(&self, switch: &str, client: &Client) -> Result<(), Refusal> {
         let user = |port: &SwitchPort| port.owner.as_ref().map(|owner| owner.peer.uid);
@@ -295,7 +279,7 @@ impl Ports {
         name: &PortName,
         key: (String, String),
         side: PipeSide,
-        sizes: Sizes,
+        sizes: PortShape,
         client: &Client,
     ) -> Result<Opened, Refusal> {
         let full_name = name.base.to_string();
@@ -319,15 +303,7 @@ impl Ports {
         let Some(entry) = made.as_ref().or(known) else {
             return Err(refuse(ErrorKind::Internal, "the pipe vanished", ""));
         };
-        // The pair is crossed: what one end waits on, the other rings.
-        let mut events = Vec::with_capacity(entry.events.len());
-        for pair in &entry.events {
-            let pair = pair.try_clone().map_err(region_refusal)?;
-            events.push(match side {
-                PipeSide::Master => pair,
-                PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
-            });
-        }
+        let events = entry.pipe.clone_events(side).map_err(region_refusal)?;
         // From here on nothing fails: a pipe is seen when somebody has an end of it.
         self.pipes.extend(made.map(|made| (key.clone(), made)));
         let Some(entry) = self.pipes.get_mut(&key) else {
@@ -353,17 +329,12 @@ impl Ports {
     }
 
     /// A pipe that nobody has an end of yet.
-    fn make_pipe(&self, full_name: &str, sizes: Sizes, client: &Client) -> Result<PipeEntry, Refusal> {
+    fn make_pipe(&self, full_name: &str, sizes: PortShape, client: &Client) -> Result<PipeEntry, Refusal> {
         let queues = u64::from(sizes.queues);
         let holding = self.quotas.hold(client, Demand { pipes: 1, queues, ..Demand::default() })?;
         let payer = self.quotas.memory_payer(client);
-        let pipe = Pipe::create(full_name, sizes.shape(0), sizes.huge_pages, Some(&payer))
-            .map_err(region_refusal)?;
-        let events = (0..sizes.queues).map(|_| QueueEvents::new());
-        let events = events.collect::<Result<Vec<_>, _>>().map_err(|errno| {
-            refuse(ErrorKind::OutOfMemory, format!("making eventfds: {errno}"), "close some ports")
-        })?;
-        Ok(PipeEntry { pipe, events, sizes, uid: client.peer.uid, owners: [None, None], _holding: holding })
+        let pipe = Pipe::create(full_name, sizes, Some(&payer)).map_err(region_refusal)?;
+        Ok(PipeEntry { pipe, sizes, uid: client.peer.uid, owners: [None, None], _holding: holding })
     }
 
     /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
@@ -438,7 +409,7 @@ impl Ports {
                 "choose another name, or detach that one first",
             ));
         }
-        let sizes = Sizes::of(name, wish);
+        let sizes = PortShape::of(&name.options, wish);
         let mut entry = SwitchPort {
             switch: switch.to_owned(),
             port: port.to_owned(),
@@ -455,7 +426,7 @@ impl Ports {
         };
         let queues = match device {
             None => {
-                sizes.shape(0).geometry(1).map_err(|error| region_refusal(error.into()))?;
+                sizes.geometry(1).map_err(|error| region_refusal(error.into()))?;
                 unbound(sizes.queues)
             }
             Some(device) => {

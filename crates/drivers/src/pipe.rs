@@ -10,17 +10,19 @@ use ringroad_ring::control_block::Filled;
 use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::FIRST_BUFFER;
 use ringroad_ring::ledger::Payer;
-use ringroad_ring::region::{HugePages, Region, RegionError};
+use ringroad_ring::region::{Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port};
 
-use crate::shm::PortShape;
 use crate::shm::region::release;
+use crate::shm::{PortShape, QueueEvents};
 
-/// A pipe's region and the place of both ends in it.
+/// A pipe's region, the place of both ends in it, and their eventfds.
 #[derive(Debug)]
 pub struct Pipe {
     region: Arc<Region>,
     placements: [PortPlacement; 2],
+    /// As the master end has them.
+    events: Vec<QueueEvents>,
 }
 
 impl Drop for Pipe {
@@ -34,21 +36,16 @@ impl Pipe {
     ///
     /// # Errors
     /// [`RegionError`] where the sizes are out of range or memory is short.
-    pub fn create(
-        name: &str,
-        shape: PortShape,
-        huge_pages: HugePages,
-        payer: Option<&Payer>,
-    ) -> Result<Self, RegionError> {
+    pub fn create(name: &str, shape: PortShape, payer: Option<&Payer>) -> Result<Self, RegionError> {
         let geometry = shape.geometry(2)?;
-        let region = Arc::new(Region::create_for(payer, geometry, huge_pages)?);
+        let region = Arc::new(Region::create_for(payer, geometry, shape.huge_pages)?);
         let mut buffers = FIRST_BUFFER..geometry.buffers;
         let PortShape { queues, slots, extra_buffers, .. } = shape;
         let placements = [0, 1].map(|end| PortPlacement::of_port(end, queues, slots, extra_buffers));
         for placement in &placements {
             lay_out_port(&region, name, placement, &mut buffers)?;
         }
-        Ok(Self { region, placements })
+        Ok(Self { region, placements, events: QueueEvents::of_queues(queues)? })
     }
 
     /// The region of both ends.
@@ -75,5 +72,17 @@ impl Pipe {
             PipeSide::Master => &self.placements[0],
             PipeSide::Slave => &self.placements[1],
         }
+    }
+
+    /// Other handles on the eventfds of the end `side`. They are crossed: what one end waits on, the other rings.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn clone_events(&self, side: PipeSide) -> Result<Vec<QueueEvents>, RegionError> {
+        let crossed = |pair: QueueEvents| match side {
+            PipeSide::Master => pair,
+            PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
+        };
+        self.events.iter().map(|pair| pair.try_clone().map(crossed)).collect()
     }
 }

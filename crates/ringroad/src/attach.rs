@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use ringroad_control::Connection;
 use ringroad_control::connection::{DEFAULT_TIMEOUT, Introduction};
-use ringroad_control::message::{OpenedPort, PortKind, PortWish, Reply, Request};
-use ringroad_drivers::catalogue::port_name::PortName;
+use ringroad_control::message::{OpenedPort, PortKind, Reply, Request};
 use ringroad_drivers::shm::QueueEvents;
 use ringroad_ring::region::Region;
 
 use crate::daemon_start::ensure_daemon;
-use crate::embedded::{Sizes, pipe_queues, program_queues};
+use crate::embedded::{pipe_queues, program_queues};
 use crate::error::OpenError;
 use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
@@ -22,7 +21,6 @@ use crate::waiter::Binding;
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     pub(crate) text: String,
-    pub(crate) name: PortName,
     pub(crate) options: OpenOptions,
 }
 
@@ -36,8 +34,8 @@ pub(crate) struct Attachment {
 }
 
 /// Opens a port of the daemon.
-pub(crate) fn open(text: &str, name: PortName, options: &OpenOptions) -> Result<Port, OpenError> {
-    let opening = Opening { text: text.to_owned(), name, options: options.clone() };
+pub(crate) fn open(text: &str, options: &OpenOptions) -> Result<Port, OpenError> {
+    let opening = Opening { text: text.to_owned(), options: options.clone() };
     let attachment = meet(&opening, !options.no_start, DEFAULT_TIMEOUT)?.attach(&opening, 0)?;
     if options.reconnect {
         return crate::renewal::renewable(opening, attachment);
@@ -68,17 +66,9 @@ impl Met {
     /// Opens the port; `generation` counts how often that was done before.
     pub(crate) fn attach(self, opening: &Opening, generation: u64) -> Result<Attachment, OpenError> {
         let Self { mut connection, daemon } = self;
-        let Opening { text, name, options } = opening;
-        let sizes = Sizes::of(name, options);
-        let wish = PortWish {
-            queues: name.options.queues.or(options.queues),
-            slots: Some(sizes.slots),
-            buffer_bytes: Some(sizes.buffer_bytes),
-            extra_buffers: sizes.extra_buffers,
-            huge_pages: options.huge_pages,
-            ..PortWish::default()
-        };
-        let (reply, descriptors) = connection.request(&Request::Open { name: text.clone(), wish })?;
+        // The daemon reads the name's own wishes.
+        let request = Request::Open { name: opening.text.clone(), wish: opening.options.wish() };
+        let (reply, descriptors) = connection.request(&request)?;
         let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
         let (region, events) = take_descriptors(&opened, descriptors)?;
         opened.placement.check(&opened.geometry)?;

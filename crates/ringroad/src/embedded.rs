@@ -17,7 +17,7 @@ use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::eventfd;
-use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, PortPlacement};
+use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::ProgramEnd;
@@ -63,11 +63,10 @@ struct Inner {
     homes: Vec<(String, Weak<ShmRegion>)>,
 }
 
-/// A pipe and its eventfds, alive while an end is open.
+/// A pipe, alive while an end is open.
 #[derive(Debug)]
 struct PipeState {
     pipe: Pipe,
-    events: Vec<QueueEvents>,
     taken: Mutex<[bool; 2]>,
 }
 
@@ -194,20 +193,18 @@ impl Embedded {
         options: &OpenOptions,
         impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
-        let sizes = Sizes::of(name, options);
+        let shape = PortShape::of(&name.options, &options.wish());
         match &name.base {
-            PortBase::Switch { switch, port } => {
-                self.open_switch_port(name, switch, port, &sizes, options, impairment)
-            }
+            PortBase::Switch { switch, port } => self.open_switch_port(name, switch, port, shape, impairment),
             PortBase::Pipe { .. } if impairment.is_some() => Err(OpenError::NotHere {
                 name: name.base.to_string(),
                 place: "impaired",
                 why: "the frames of a pipe pass no datapath; use a port of a switch, such as vale0:a",
             }),
             PortBase::Pipe { parent, id, side } => {
-                self.open_pipe(name, &format!("{parent}/{id}"), *side, &sizes, options)
+                self.open_pipe(name, &format!("{parent}/{id}"), *side, shape)
             }
-            PortBase::Device(_) => self.open_device(name, &sizes, options, impairment),
+            PortBase::Device(_) => self.open_device(name, shape, options, impairment),
         }
     }
 
@@ -248,14 +245,13 @@ impl Embedded {
         name: &PortName,
         switch: &str,
         port: &str,
-        sizes: &Sizes,
-        options: &OpenOptions,
+        shape: PortShape,
         impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
         let full_name = name.base.to_string();
         let home = match &name.options.share {
             Some(other) => self.home_of(other)?,
-            None => make_home(sizes, 0, options)?,
+            None => ShmRegion::create(shape, None)?,
         };
         let (shm, queues) = place_shm(&home, &full_name, impairment)?;
         let index = {
@@ -287,22 +283,22 @@ impl Embedded {
     fn open_device(
         &self,
         name: &PortName,
-        sizes: &Sizes,
+        shape: PortShape,
         options: &OpenOptions,
         impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
         let shared = name.options.share.as_ref().map(|other| self.home_of(other)).transpose()?;
         // The rings of a shared region come in as many pairs as it has.
-        let queues = shared.as_ref().map(|home| home.queues()).or(options.queues);
+        let queues = shared.as_ref().map(|home| home.shape().queues).or(options.queues);
         let plan = plan_device(name, queues)?;
-        if shared.as_ref().is_some_and(|home| home.queues() != plan.queues) {
+        if shared.as_ref().is_some_and(|home| home.shape().queues != plan.queues) {
             const OTHERS: GeometryError =
                 GeometryError::Impossible("the ports of the shared region have another number of queues");
             return Err(OTHERS.into());
         }
         let home = match shared {
             Some(home) => home,
-            None => make_home(&Sizes { queues: plan.queues, ..*sizes }, plan.region_buffers, options)?,
+            None => ShmRegion::create(shape.for_device(&plan), None)?,
         };
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
         let full_name = name.base.to_string();
@@ -334,8 +330,7 @@ impl Embedded {
         name: &PortName,
         key: &str,
         side: PipeSide,
-        sizes: &Sizes,
-        options: &OpenOptions,
+        shape: PortShape,
     ) -> Result<Port, OpenError> {
         let state = {
             let mut inner = self.lock();
@@ -345,10 +340,8 @@ impl Embedded {
             match known {
                 Some(state) => state,
                 None => {
-                    let pipe =
-                        Pipe::create(&name.base.to_string(), sizes.shape(0), options.huge_pages, None)?;
-                    let events = make_events(sizes.queues)?;
-                    let state = Arc::new(PipeState { pipe, events, taken: Mutex::new([false; 2]) });
+                    let pipe = Pipe::create(&name.base.to_string(), shape, None)?;
+                    let state = Arc::new(PipeState { pipe, taken: Mutex::new([false; 2]) });
                     inner.pipes.push((key.to_owned(), Arc::downgrade(&state)));
                     state
                 }
@@ -366,15 +359,7 @@ impl Embedded {
             });
         }
         let binding = self.binding(Bound::Pipe(Arc::clone(&state), side));
-        // The pair is crossed: what one end waits on, the other rings.
-        let mut events = Vec::new();
-        for pair in &state.events {
-            let pair = pair.try_clone()?;
-            events.push(match side {
-                PipeSide::Master => pair,
-                PipeSide::Slave => QueueEvents { kick: pair.notify, notify: pair.kick },
-            });
-        }
+        let events = state.pipe.clone_events(side)?;
         let info = PortInfo {
             name: name.base.to_string(),
             driver: "pipe".into(),
@@ -402,41 +387,8 @@ impl Embedded {
     }
 }
 
-/// Sizes of a port: the name's own options first, then the program's, then the defaults.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) queues: u16,
-    pub(crate) slots: u32,
-    pub(crate) buffer_bytes: u32,
-    pub(crate) extra_buffers: u32,
-}
-
-impl Sizes {
-    pub(crate) fn of(name: &PortName, options: &OpenOptions) -> Self {
-        Self {
-            queues: name.options.queues.or(options.queues).unwrap_or(1),
-            slots: name.options.slots.or(options.slots).unwrap_or(DEFAULT_SLOTS),
-            buffer_bytes: name.options.buffer_bytes.or(options.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
-            extra_buffers: name.options.extra_buffers.unwrap_or(options.extra_buffers),
-        }
-    }
-
-    fn shape(&self, device_buffers: u32) -> PortShape {
-        let Self { queues, slots, buffer_bytes, extra_buffers } = *self;
-        PortShape { queues, slots, buffer_bytes, extra_buffers, device_buffers }
-    }
-}
-
 fn events_failed(source: std::io::Error) -> OpenError {
     OpenError::System { what: "making the queues' eventfds", source }
-}
-
-fn make_events(queues: u16) -> Result<Vec<QueueEvents>, OpenError> {
-    (0..queues).map(|_| QueueEvents::new().map_err(|errno| events_failed(errno.into()))).collect()
-}
-
-fn make_home(sizes: &Sizes, device_buffers: u32, options: &OpenOptions) -> Result<Arc<ShmRegion>, OpenError> {
-    Ok(ShmRegion::create(sizes.shape(device_buffers), options.huge_pages, None)?)
 }
 
 /// A port in `home`, and the datapath's side of it, with the impairment before it.

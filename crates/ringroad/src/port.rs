@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringroad_control::message::PortWish;
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_ring::region::HugePages;
 use serde::Serialize;
@@ -40,6 +41,14 @@ pub struct OpenOptions {
     /// A port that somebody detaches ends all the same, and so does one that the next daemon refuses for good. Ports without a daemon take no
     /// notice.
     pub reconnect: bool,
+}
+
+impl OpenOptions {
+    /// What is wished of the port itself, as the daemon is asked for it.
+    pub(crate) fn wish(&self) -> PortWish {
+        let Self { queues, slots, buffer_bytes, extra_buffers, huge_pages, .. } = *self;
+        PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() }
+    }
 }
 
 /// How often a port got over a daemon's end ([`OpenOptions::reconnect`]), and at what cost.
@@ -99,7 +108,7 @@ impl Port {
         if ringroad_drivers::catalogue::is_own_device(&parsed.base) {
             return crate::embedded::open_device_port(&parsed, options);
         }
-        crate::attach::open(name, parsed, options)
+        crate::attach::open(name, options)
     }
 
     pub(crate) fn new(info: PortInfo, queues: Vec<Queue>) -> Result<Self, OpenError> {

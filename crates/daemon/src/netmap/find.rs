@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ringroad_control::netmap::{ExternalMemory, PortSizes};
 use ringroad_drivers::catalogue::plan_device_in;
 use ringroad_drivers::catalogue::port_name::{PortName, check_plain_name};
+use ringroad_drivers::shm::PortShape;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
@@ -17,7 +18,7 @@ use super::port::{Kind, NetmapPort};
 use super::service::Service;
 use super::{Asker, Netmap};
 use crate::claims::holder_of;
-use crate::port_entries::{Client, ClientId, Origin, Sizes, SwitchPort};
+use crate::port_entries::{Client, ClientId, Origin, SwitchPort};
 use crate::ports::{NETMAP_DRIVER, Ports};
 use crate::quotas::{Demand, Holding};
 use crate::whereabouts::Whereabouts;
@@ -320,11 +321,12 @@ impl Netmap {
             driver: NETMAP_DRIVER,
             mode: "shared memory, 4 KiB pages".to_owned(),
             origin: Origin::Program,
-            sizes: Sizes {
+            sizes: PortShape {
                 queues: port.queues(),
                 slots: port.sizes.tx_slots.max(port.sizes.rx_slots),
                 buffer_bytes: port.memory.geometry().buffer_bytes,
                 extra_buffers: 0,
+                device_buffers: 0,
                 huge_pages: ringroad_ring::region::HugePages::Never,
             },
             // No connection in particular: several devices may be bound to it.

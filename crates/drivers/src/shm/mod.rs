@@ -38,6 +38,15 @@ impl QueueEvents {
         Ok(Self { kick: eventfd::create()?, notify: eventfd::create()? })
     }
 
+    /// A new pair for each of `queues` queues.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn of_queues(queues: u16) -> Result<Vec<Self>, RegionError> {
+        let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
+        (0..queues).map(|_| Self::new().map_err(failed)).collect()
+    }
+
     /// Another handle on the same pair.
     ///
     /// # Errors

@@ -2,14 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringroad_control::message::PortWish;
 use ringroad_port::counters::QueueCounters;
 use ringroad_ring::allocator::RegionAllocator;
-use ringroad_ring::geometry::{GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry};
+use ringroad_ring::geometry::{
+    DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry,
+};
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{HugePages, Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port, listed_extra_buffers};
 
 use super::{QueueEvents, ShmQueue};
+use crate::catalogue::port_name::PortOptions;
+use crate::device::DevicePlan;
 
 /// Ports that a region has room for where there is plenty of memory: others may come to share it.
 const PLACES: u32 = 4;
@@ -22,7 +27,7 @@ const LARGE_BYTES: u64 = 32 << 20;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// What each port in a region is like.
+/// What a port is like, and each port in a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortShape {
     /// Queues.
@@ -35,9 +40,30 @@ pub struct PortShape {
     pub extra_buffers: u32,
     /// Buffers that its device needs for itself.
     pub device_buffers: u32,
+    /// Pages of the region.
+    pub huge_pages: HugePages,
 }
 
 impl PortShape {
+    /// What a name asks for, else its program, else the defaults.
+    #[must_use]
+    pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
+        Self {
+            queues: options.queues.or(wish.queues).unwrap_or(1),
+            slots: options.slots.or(wish.slots).unwrap_or(DEFAULT_SLOTS),
+            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
+            extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
+            device_buffers: 0,
+            huge_pages: wish.huge_pages,
+        }
+    }
+
+    /// The same with the queues and buffers of the device that `plan` is for.
+    #[must_use]
+    pub fn for_device(self, plan: &DevicePlan) -> Self {
+        Self { queues: plan.queues, device_buffers: plan.region_buffers, ..self }
+    }
+
     /// The geometry of a region for `ports` of these.
     ///
     /// # Errors
@@ -83,17 +109,13 @@ impl ShmRegion {
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
-    pub fn create(
-        shape: PortShape,
-        huge_pages: HugePages,
-        payer: Option<&Payer>,
-    ) -> Result<Arc<Self>, RegionError> {
+    pub fn create(shape: PortShape, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
         let has_plenty = |bytes| payer.is_none_or(|payer| payer.has_plenty(bytes));
         let geometry = match shape.geometry(PLACES) {
             Ok(roomy) if has_plenty(roomy.total_bytes()) => roomy,
             _ => shape.geometry(1)?,
         };
-        Self::with(shape, geometry, huge_pages, payer)
+        Self::with(shape, geometry, payer)
     }
 
     /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB pages: programs map parts of it.
@@ -102,17 +124,23 @@ impl ShmRegion {
     /// [`RegionError`] where the geometry is not possible or memory is short.
     pub fn of_geometry(geometry: RegionGeometry, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
         let (slots, buffer_bytes) = (geometry.max_slots(), geometry.buffer_bytes);
-        let shape = PortShape { queues: 0, slots, buffer_bytes, extra_buffers: 0, device_buffers: 0 };
-        Self::with(shape, geometry, HugePages::Never, payer)
+        let shape = PortShape {
+            queues: 0,
+            slots,
+            buffer_bytes,
+            extra_buffers: 0,
+            device_buffers: 0,
+            huge_pages: HugePages::Never,
+        };
+        Self::with(shape, geometry, payer)
     }
 
     fn with(
         shape: PortShape,
         geometry: RegionGeometry,
-        huge_pages: HugePages,
         payer: Option<&Payer>,
     ) -> Result<Arc<Self>, RegionError> {
-        let region = Arc::new(Region::create_for(payer, geometry, huge_pages)?);
+        let region = Arc::new(Region::create_for(payer, geometry, shape.huge_pages)?);
         Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
@@ -133,16 +161,10 @@ impl ShmRegion {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues of each port in it.
+    /// What each port is like that is laid out in it ([`Self::place`]).
     #[must_use]
-    pub fn queues(&self) -> u16 {
-        self.shape.queues
-    }
-
-    /// Buffers that the device of one port can have.
-    #[must_use]
-    pub fn device_buffers(&self) -> u32 {
-        self.shape.device_buffers
+    pub fn shape(&self) -> &PortShape {
+        &self.shape
     }
 
     /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes with
@@ -159,10 +181,8 @@ impl ShmRegion {
     /// # Errors
     /// [`RegionError`] where the region is full.
     pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
-        let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
         let PortShape { queues, slots, extra_buffers, .. } = self.shape;
-        let events =
-            (0..queues).map(|_| QueueEvents::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let events = QueueEvents::of_queues(queues)?;
         let rings = 2 * u32::from(queues);
         let mut allocator = self.allocator();
         let buffers = rings * slots + extra_buffers;
@@ -220,8 +240,8 @@ impl ShmPort {
     ///
     /// # Errors
     /// As [`ShmRegion::create`].
-    pub fn create(name: &str, shape: PortShape, huge_pages: HugePages) -> Result<Self, RegionError> {
-        ShmRegion::create(shape, huge_pages, None)?.place(name)
+    pub fn create(name: &str, shape: PortShape) -> Result<Self, RegionError> {
+        ShmRegion::create(shape, None)?.place(name)
     }
 
     /// The datapath's side of queue number `queue`.
@@ -275,8 +295,14 @@ mod tests {
 
     use super::*;
 
-    const SHAPE: PortShape =
-        PortShape { queues: 1, slots: 64, buffer_bytes: 2048, extra_buffers: 0, device_buffers: 0 };
+    const SHAPE: PortShape = PortShape {
+        queues: 1,
+        slots: 64,
+        buffer_bytes: 2048,
+        extra_buffers: 0,
+        device_buffers: 0,
+        huge_pages: HugePages::Never,
+    };
 
     fn ledger(ports: u64) -> Arc<Ledger> {
         let total = ports * SHAPE.geometry(1).unwrap().total_bytes();
@@ -287,9 +313,9 @@ mod tests {
     fn a_region_has_room_for_others_only_while_there_is_plenty_of_memory() {
         let ledger = ledger(20);
         let payer = Payer::new(&ledger, 1, false);
-        let roomy = ShmRegion::create(SHAPE, HugePages::Never, Some(&payer)).unwrap();
+        let roomy = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
         let _ports: Vec<_> = (0..PLACES).map(|_| roomy.place("p").unwrap()).collect();
-        let tight = ShmRegion::create(SHAPE, HugePages::Never, Some(&payer)).unwrap();
+        let tight = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
         let _port = tight.place("p").unwrap();
         assert!(tight.place("p").unwrap_err().to_string().contains("no room for another port"));
         let counted = [&roomy, &tight].map(|home| home.region().mapped_bytes() as u64);
@@ -300,7 +326,7 @@ mod tests {
     fn memory_that_is_given_up_is_counted_no_more_when_the_kernel_has_it() {
         let shape = PortShape { buffer_bytes: 65_536, slots: 512, ..SHAPE };
         let ledger = Ledger::new(Limits { total: 1 << 32, user: 1 << 32, reserve: 0 });
-        let home = ShmRegion::create(shape, HugePages::Never, Some(&Payer::new(&ledger, 1, false))).unwrap();
+        let home = ShmRegion::create(shape, Some(&Payer::new(&ledger, 1, false))).unwrap();
         let bytes = home.region().mapped_bytes() as u64;
         assert!(bytes >= LARGE_BYTES && ledger.total() == bytes);
         rustix::fs::fallocate(&**home.region(), rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
