@@ -3,29 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringroad_control::message::{ErrorKind, OpenedPort, PortKind, PortWish};
-use ringroad_datapath::fabric::{FabricError, QueueParts};
+use ringroad_control::message::{ErrorKind, PortKind, PortWish};
+use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_drivers::catalogue::{forms, is_device, is_own_device, open_device, plan_device_in};
 use ringroad_drivers::device::{Device, DeviceError, Role};
+use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port_table::entry::Occupant;
+use ringroad_port_table::opening::device_home;
 use ringroad_ring::eventfd;
 use tracing::{info, warn};
 
 use crate::claims::Claim;
-use crate::port_entries::{Client, ClientId, DevicePort, Opened, place};
+use crate::port_entries::{Client, Opened};
 use crate::ports::Ports;
 use crate::quotas::Demand;
-use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal};
+use crate::refusal::{Refusal, device_refusal, refuse, region_refusal, table_refusal};
 
 /// What a device brings to a port of a switch.
 pub(crate) struct SwitchDevice {
-    pub(crate) queues: Vec<QueueParts>,
     pub(crate) device: Device,
     pub(crate) home: Option<Arc<ShmRegion>>,
-    pub(crate) sizes: PortShape,
+    pub(crate) shape: PortShape,
 }
 
 /// A device that somebody has named: an interface stands in one namespace, while others may have one of its name.
@@ -71,7 +73,7 @@ impl Ports {
             ));
         }
         let mut key = named.key();
-        if let Some(port) = self.devices.get(&key) {
+        if let Some(port) = self.table.devices().get(&key) {
             return Err(refuse(
                 ErrorKind::PortTaken,
                 format!("port {key} is in use by {}", port.owner),
@@ -82,7 +84,8 @@ impl Ports {
             // The other device is in the same namespace unless it is named otherwise.
             Some(other) => {
                 let beside = key_in(other, netns.as_ref());
-                let known = [&beside, other].into_iter().find(|key| self.devices.contains_key(*key));
+                let devices = self.table.devices();
+                let known = [&beside, other].into_iter().find(|key| devices.contains_key(*key));
                 Some(self.home_of(known.unwrap_or(other), client)?)
             }
             None => None,
@@ -93,25 +96,10 @@ impl Ports {
         let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
         let holder = format!("{key}, open in {client}");
         let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
-        if let Some(home) = shared.as_ref().filter(|home| home.shape().queues != plan.queues) {
-            return Err(refuse(
-                ErrorKind::BadWish,
-                format!(
-                    "{key} is to have {} queues in a region whose ports have {}",
-                    plan.queues,
-                    home.shape().queues
-                ),
-                "leave the number of queues out, or do not share",
-            ));
-        }
-        let wished = PortShape::of(&name.options, wish).for_device(&plan);
         let holding = self.quotas.hold(client, Demand::of_device(plan.queues))?;
-        let home = match shared {
-            Some(home) => home,
-            None => {
-                ShmRegion::create(wished, Some(&self.quotas.memory_payer(client))).map_err(region_refusal)?
-            }
-        };
+        let shape = PortShape::of(&name.options, wish);
+        let home = device_home(shared, &plan, shape, Some(&self.quotas.memory_payer(client)))
+            .map_err(|error| table_refusal(&key, error))?;
         let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
         if let Some(claim) = claim {
             claim.give_to(&mut device);
@@ -122,31 +110,16 @@ impl Ports {
             let made = DeviceName { kind: asked.kind, target: made.name.clone() };
             key = key_in(&made.to_string(), netns.as_ref());
         }
-        let (shm, queues) = place(&home, &key)?;
-        let events = shm.clone_events().map_err(region_refusal)?;
-        let device_queues = parts(&mut device);
-        let wire = self.fabric.wire(client.share(), queues, device_queues).map_err(fabric_refusal)?;
-        for note in &device.notes {
+        let (capabilities, notes) = (device.capabilities.clone(), device.notes.clone());
+        let side = self.table.open_device(key.clone(), device, &home, client.opener(holding));
+        let side = side.map_err(|error| table_refusal(&key, error))?;
+        for note in &notes {
             info!(port = %key, user = client.peer.uid, "{note}");
         }
-        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
-        let reply = OpenedPort {
-            name: key.clone(),
-            kind: PortKind::Device,
-            mode: device.capabilities.mode.clone(),
-            driver: Some(device.capabilities.driver.to_owned()),
-            notes: device.notes.clone(),
-            geometry: *region.geometry(),
-            queue_count: placement.tx_rings.len() as u16,
-            placement,
-            peer_placement: None,
-            switch: None,
-            switch_index: None,
-        };
-        let sizes = *home.shape();
-        self.devices
-            .insert(key, DevicePort { wire, device, sizes, owner: client.clone(), shm, _holding: holding });
-        Ok(Opened::new(reply, region, events))
+        let mut opened = Opened::new(&key, PortKind::Device, side);
+        (opened.reply.mode, opened.reply.notes) = (capabilities.mode, notes);
+        opened.reply.driver = Some(capabilities.driver.to_owned());
+        Ok(opened)
     }
 
     /// Opens a device for the port `key` of a switch.
@@ -168,12 +141,12 @@ impl Ports {
         let failed = |error: DeviceError| device_refusal(text, &error);
         let plan = plan_device_in(netns.as_ref(), name, wish.queues).map_err(failed)?;
         let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
-        let sizes = PortShape::of(&name.options, wish).for_device(&plan);
+        let shape = PortShape::of(&name.options, wish).for_device(&plan);
         let share = name.options.share.as_deref().or(share);
         let home = match share {
             Some(other) => Some(self.device_home(other)?),
             None if plan.region_buffers > 0 => {
-                Some(ShmRegion::create(sizes, Some(&self.quotas.own_payer())).map_err(region_refusal)?)
+                Some(ShmRegion::create(shape, Some(&self.quotas.own_payer())).map_err(region_refusal)?)
             }
             None => None,
         };
@@ -184,32 +157,32 @@ impl Ports {
         if let Some(peer) = &device.peer {
             peer.ring_at_changes(Arc::clone(&self.peer_changes));
         }
-        let queues = parts(&mut device);
-        Ok(SwitchDevice { queues, device, home, sizes })
+        Ok(SwitchDevice { device, home, shape })
     }
 
     /// The region of a device on a switch.
     fn device_home(&self, other: &str) -> Result<Arc<ShmRegion>, Refusal> {
-        let home = self.on_switches.get(other).and_then(|port| port.home.clone());
-        home.ok_or_else(|| {
-            refuse(
+        match self.table.occupant(other) {
+            Some(Occupant::Device { home: Some(home), .. }) => Ok(Arc::clone(home)),
+            _ => Err(refuse(
                 ErrorKind::NoSuchPort,
                 format!("{other} is no port with a device that has a region to share"),
                 "attach an interface served by AF_XDP first, and name it as vale0:eth0",
-            )
-        })
+            )),
+        }
     }
 
     /// Looks at all devices, and logs which have failed or recovered since the last look.
     pub(crate) fn watch_devices(&mut self) -> Result<(), FabricError> {
         let mut faults = BTreeMap::new();
-        for (key, port) in self.on_switches.iter().filter(|(_, port)| port.device.is_some()) {
-            faults
-                .extend(self.fabric.port_fault(&port.switch, &port.port)?.map(|fault| (key.clone(), fault)));
+        let fabric = self.table.fabric();
+        let on_switches = self.table.on_switches().iter();
+        for (key, port) in on_switches.filter(|(_, port)| port.occupant.device().is_some()) {
+            faults.extend(fabric.port_fault(&port.switch, &port.port)?.map(|fault| (key.clone(), fault)));
         }
-        self.fabric.end_wires()?;
-        for (key, port) in &self.devices {
-            faults.extend(self.fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
+        fabric.end_wires()?;
+        for (key, port) in self.table.devices() {
+            faults.extend(fabric.wire_fault(port.wire)?.map(|fault| (key.clone(), fault)));
         }
         for (port, fault) in &faults {
             if self.known_faults.get(port) != Some(fault) {
@@ -226,12 +199,14 @@ impl Ports {
     /// Looks at the peers of all devices: sends frames only to the queues that they use, and logs what has changed since the last look.
     pub(crate) fn follow_peers(&mut self) -> Result<(), FabricError> {
         eventfd::drain(&*self.peer_changes);
-        let mut peers = BTreeMap::new();
-        for (key, port) in &self.on_switches {
-            let Some(peer) = port.device.as_ref().and_then(|device| device.peer.as_ref()) else { continue };
-            let (now, before) = (peer.status(), self.known_peers.remove(key).unwrap_or_default());
+        let ports = self.table.on_switches().iter();
+        let peers = ports
+            .filter_map(|(key, port)| Some((key.clone(), port.occupant.device()?.peer.as_ref()?.status())));
+        let peers: BTreeMap<String, PeerStatus> = peers.collect();
+        for (key, now) in &peers {
+            let before = self.known_peers.remove(key).unwrap_or_default();
             if now.active_queues != before.active_queues {
-                self.fabric.use_queues(&port.switch, &port.port, now.active_queues)?;
+                self.table.use_queues(key, now.active_queues)?;
             }
             if now.connections != before.connections {
                 info!(visited = %key, "a peer has connected");
@@ -247,31 +222,8 @@ impl Ports {
             {
                 warn!(visited = %key, "no peer: {error}");
             }
-            peers.insert(key.clone(), now);
         }
         self.known_peers = peers;
         Ok(())
     }
-
-    /// Takes back the devices that a client had open.
-    pub(crate) fn close_devices(&mut self, client: ClientId) -> Result<(), FabricError> {
-        let keys: Vec<String> = self
-            .devices
-            .iter()
-            .filter(|(_, port)| port.owner.id == client)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in keys {
-            if let Some(port) = self.devices.remove(&key) {
-                port.shm.home().program_has_gone();
-                self.fabric.unwire(port.wire)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A device's queues, for the fabric.
-pub(crate) fn parts(device: &mut Device) -> Vec<QueueParts> {
-    std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }

@@ -3,6 +3,7 @@
 use ringroad_control::message::{ErrorKind, ErrorReply};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::device::DeviceError;
+use ringroad_port_table::error::TableError;
 use ringroad_ring::region::RegionError;
 
 use crate::quotas::refuse_memory;
@@ -33,6 +34,23 @@ pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
         _ => ErrorKind::Internal,
     };
     refuse(kind, error.to_string(), "")
+}
+
+/// `name` is that of the port.
+pub(crate) fn table_refusal(name: &str, error: TableError) -> Refusal {
+    match error {
+        TableError::Region(error) => region_refusal(error),
+        TableError::Fabric(error) => fabric_refusal(error),
+        error @ TableError::EndInUse(_) => {
+            refuse(ErrorKind::PortTaken, error.to_string(), "open the other end, or another pipe")
+        }
+        TableError::SharedQueues { asked, has } => refuse(
+            ErrorKind::BadWish,
+            format!("{name} is to have {asked} queues in a region whose ports have {has}"),
+            "leave the number of queues out, or do not share",
+        ),
+        error => refuse(ErrorKind::Internal, error.to_string(), ""),
+    }
 }
 
 pub(crate) fn device_refusal(name: &str, error: &DeviceError) -> Refusal {

@@ -25,9 +25,10 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
     let mut configured: Vec<(String, StaticPort)> = ports
-        .on_switches
+        .table
+        .on_switches()
         .iter()
-        .filter_map(|(name, port)| match &port.origin {
+        .filter_map(|(name, port)| match &port.kept.origin {
             Origin::Config(configured) => Some((name.clone(), configured.clone())),
             _ => None,
         })
@@ -35,7 +36,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     // An interface goes before its host stack's side, and takes that along.
     configured.sort_by_key(|(name, _)| ports.is_host_side(name));
     for (name, port) in configured {
-        if !wanted.contains(&port) && ports.on_switches.contains_key(&name) {
+        if !wanted.contains(&port) && ports.table.on_switches().contains_key(&name) {
             info!(port = %name, "removing a port that the configuration no longer has");
             match ports.detach(&name) {
                 Ok(owner) => applied.lost.extend(owner),
@@ -45,8 +46,8 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     }
     for port in wanted {
         let Ok(name) = port.name.parse::<PortName>() else { continue };
-        let exists = ports.on_switches.get(&name.base.to_string());
-        if exists.is_some_and(|exists| matches!(&exists.origin, Origin::Config(same) if same == port)) {
+        let exists = ports.table.on_switches().get(&name.base.to_string());
+        if exists.is_some_and(|exists| matches!(&exists.kept.origin, Origin::Config(same) if same == port)) {
             continue;
         }
         let wish = PortWish {

@@ -257,7 +257,7 @@ impl Server {
         info!(
             socket = %self.parts.socket.display(),
             workers = self.parts.config.workers.count,
-            ports = self.parts.ports.on_switches.len(),
+            ports = self.parts.ports.table.on_switches().len(),
             "ringroadd {} is ready", env!("CARGO_PKG_VERSION")
         );
         while !self.stopping {
@@ -312,7 +312,7 @@ impl Server {
     fn keep_time(&mut self, now: Instant) -> Result<(), ServerError> {
         if self.next_tick <= now {
             self.next_tick = now + tick_length(&self.parts.config);
-            self.parts.ports.fabric.tick();
+            self.parts.ports.table.fabric().tick();
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
             self.refill_spares();
@@ -878,7 +878,7 @@ impl Server {
             limits: self.parts.config.limits.clone(),
             ..new
         };
-        info!(ports = self.parts.ports.on_switches.len(), "configuration reloaded");
+        info!(ports = self.parts.ports.table.on_switches().len(), "configuration reloaded");
         Ok(if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) })
     }
 }

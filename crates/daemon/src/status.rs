@@ -16,11 +16,12 @@ use ringroad_drivers::nic::link_of;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
+use ringroad_port_table::entry::{DevicePort, Occupant, PipePort};
 use ringroad_ring::control_block::Filled;
 use ringroad_switch::MacEntry;
 
 use crate::netmap::Netmap;
-use crate::port_entries::{Client, DevicePort, Origin, PipeEntry};
+use crate::port_entries::{Client, Kept};
 use crate::ports::Ports;
 
 /// The counters of a port as they are reported.
@@ -166,7 +167,7 @@ impl<'a> Place<'a> {
 /// [`FabricError`] where a worker is gone.
 pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListReport, FabricError> {
     if place.is_none() {
-        ports.fabric.count_missed()?;
+        ports.table.fabric().count_missed()?;
     }
     let place = Place::parse(place);
     let mut page = Page::default();
@@ -174,7 +175,7 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
         list_switch_ports(ports, first, &mut page)?;
     }
     if let Some(first) = place.first_of(Section::Devices) {
-        let devices = ports.devices.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        let devices = ports.table.devices().range::<str, _>((Bound::Included(first), Bound::Unbounded));
         for (name, port) in devices {
             if !page.has_room(Section::Devices, name) {
                 break;
@@ -184,7 +185,7 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
     }
     if let Some(first) = place.first_of(Section::Pipes) {
         let (parent, id) = first.split_once('{').unwrap_or_default();
-        for ((parent, id), pipe) in ports.pipes.range((parent.to_owned(), id.to_owned())..) {
+        for ((parent, id), pipe) in ports.table.pipes().range((parent.to_owned(), id.to_owned())..) {
             if !page.has_room(Section::Pipes, &format!("{parent}{{{id}")) {
                 break;
             }
@@ -206,51 +207,58 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
 
 fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), FabricError> {
     let mut names = Vec::new();
-    for (name, port) in ports.on_switches.range::<str, _>((Bound::Included(first), Bound::Unbounded)) {
+    for (name, port) in ports.table.on_switches().range::<str, _>((Bound::Included(first), Bound::Unbounded))
+    {
         if !page.has_room(Section::OnSwitches, name) {
             break;
         }
-        let counters = ports.fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
+        let occupant = &port.occupant;
+        let counters = ports.table.fabric().port_counters(&port.switch, &port.port).unwrap_or_default();
         names.push((port.switch.as_str(), port.port.as_str()));
         page.push(PortReport {
             name: name.clone(),
-            kind: port.driver.to_owned(),
-            mode: port.mode.clone(),
+            kind: occupant.driver().to_owned(),
+            mode: occupant.mode().to_owned(),
             switch: Some(port.switch.clone()),
             index: Some(port.index),
-            persistent: port.origin != Origin::Program,
-            bound: port.owner.is_some() || port.driver != "shm",
-            owner: port.owner.as_ref().map(owner_report),
-            queues: port.sizes.queues,
-            slots: port.sizes.slots,
-            buffer_bytes: port.sizes.buffer_bytes,
+            persistent: port.is_persistent,
+            bound: !matches!(occupant, Occupant::Nobody),
+            owner: occupant.owner().map(owner_report),
+            queues: port.shape.queues,
+            slots: port.shape.slots,
+            buffer_bytes: port.shape.buffer_bytes,
             counters: counter_report(&counters),
             error: None,
-            notes: port.device.as_ref().map(|device| device.notes.clone()).unwrap_or_default(),
-            link: port.device.as_ref().and_then(link_report),
-            peer: port.device.as_ref().and_then(peer_report),
+            notes: occupant.notes().to_vec(),
+            link: occupant.device().and_then(link_report),
+            peer: occupant.device().and_then(peer_report),
         });
     }
-    let faults = ports.fabric.port_faults(&names)?;
+    let faults = ports.table.fabric().port_faults(&names)?;
     for (report, fault) in page.ports.iter_mut().zip(faults) {
         report.error = fault;
     }
     Ok(())
 }
 
-fn device_port_report(ports: &Ports, name: &str, port: &DevicePort) -> Result<PortReport, FabricError> {
-    let [program, device] = ports.fabric.wire_counters(port.wire).unwrap_or_default();
+fn device_port_report(
+    ports: &Ports,
+    name: &str,
+    port: &DevicePort<Client, Kept>,
+) -> Result<PortReport, FabricError> {
+    let [program, device] = ports.table.fabric().wire_counters(port.wire).unwrap_or_default();
+    let shape = port.shm.home().shape();
     Ok(PortReport {
         name: name.to_owned(),
         kind: port.device.capabilities.driver.to_owned(),
         mode: port.device.capabilities.mode.clone(),
         bound: true,
         owner: Some(owner_report(&port.owner)),
-        queues: port.sizes.queues,
-        slots: port.sizes.slots,
-        buffer_bytes: port.sizes.buffer_bytes,
+        queues: shape.queues,
+        slots: shape.slots,
+        buffer_bytes: shape.buffer_bytes,
         counters: wire_report(&program, &device),
-        error: ports.fabric.wire_fault(port.wire)?,
+        error: ports.table.fabric().wire_fault(port.wire)?,
         notes: port.device.notes.clone(),
         link: link_report(&port.device),
         peer: peer_report(&port.device),
@@ -258,7 +266,7 @@ fn device_port_report(ports: &Ports, name: &str, port: &DevicePort) -> Result<Po
     })
 }
 
-fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport {
+fn pipe_end_report(name: String, pipe: &PipePort<Client, Kept>, side: PipeSide) -> PortReport {
     let owner = pipe.owners[side as usize].as_ref();
     PortReport {
         name,
@@ -266,9 +274,9 @@ fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport
         mode: "frames pass between the programs, not through the daemon".to_owned(),
         bound: owner.is_some(),
         owner: owner.map(owner_report),
-        queues: pipe.sizes.queues,
-        slots: pipe.sizes.slots,
-        buffer_bytes: pipe.sizes.buffer_bytes,
+        queues: pipe.shape.queues,
+        slots: pipe.shape.slots,
+        buffer_bytes: pipe.shape.buffer_bytes,
         counters: filled_report(&pipe.pipe.filled(side.other()), &pipe.pipe.filled(side)),
         ..PortReport::default()
     }
@@ -277,10 +285,10 @@ fn pipe_end_report(name: String, pipe: &PipeEntry, side: PipeSide) -> PortReport
 /// All switches.
 #[must_use]
 pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
-    let names = ports.fabric.switch_names();
+    let names = ports.table.fabric().switch_names();
     names
         .filter_map(|name| {
-            let totals = ports.fabric.switch_totals(name)?;
+            let totals = ports.table.fabric().switch_totals(name)?;
             Some(SwitchReport {
                 name: name.to_owned(),
                 ports: totals.ports as u32,
@@ -296,7 +304,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
 #[must_use]
 pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
     use std::sync::atomic::Ordering::Relaxed;
-    let runners = ports.fabric.runners().iter();
+    let runners = ports.table.fabric().runners().iter();
     runners
         .filter_map(|runner| match runner {
             Runner::Thread(worker) => Some(worker),
@@ -339,9 +347,9 @@ pub fn mac_table(
     after: Option<&str>,
     tick_s: f64,
 ) -> Option<Vec<MacEntryReport>> {
-    let entries = address_page(ports.fabric.mac_table(switch)?, after);
+    let entries = address_page(ports.table.fabric().mac_table(switch)?, after);
     let mut names: BTreeMap<u8, String> = BTreeMap::new();
-    let name_of = |port: PortIndex| match ports.fabric.port_name(switch, port) {
+    let name_of = |port: PortIndex| match ports.table.fabric().port_name(switch, port) {
         Some(name) => format!("{switch}:{name}"),
         None => format!("{switch}: index {}", port.0),
     };
@@ -377,6 +385,7 @@ mod tests {
 
     use super::*;
     use crate::config::Limits;
+    use crate::port_entries::Origin;
     use crate::ports::{Attachment, ServedBy};
     use crate::quotas::Quotas;
     use crate::whereabouts::Whereabouts;

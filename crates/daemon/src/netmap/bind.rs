@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Pools, Register, RingService};
+use ringroad_port_table::entry::SwitchPlace;
 use ringroad_ring::geometry::MAX_EXTRA_BUFFERS;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{lay_out_interface, list_extra_buffers};
@@ -13,6 +14,7 @@ use super::failure::{Failure, fail};
 use super::find::Wish;
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
+use super::service::Service;
 use super::{Answer, Asker, Binding, Netmap};
 use crate::ports::Ports;
 use crate::quotas::Demand;
@@ -166,10 +168,13 @@ impl Netmap {
         self.devices.get_mut(&device).ok_or_else(gone)?.binding = Some(binding);
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         port.show_users()?;
-        if let (Some(index), Kind::Ephemeral { switch, port: name }) =
-            (port.serve(&mut ports.fabric)?, port.kind.clone())
-        {
-            Self::enter_on_switch(ports, asker, port, &switch, &name, index);
+        match &port.kind {
+            Kind::Ephemeral { switch, port: name } if port.is_unserved() => {
+                let place = SwitchPlace { switch, port: name };
+                Self::enter_on_switch(&mut ports.table, asker, port, place, port.queue_parts()?)?;
+                port.service = Service::Switch;
+            }
+            _ => port.serve(ports.table.fabric_mut())?,
         }
         self.show_monitors(key, ports)
     }
@@ -292,7 +297,7 @@ impl Netmap {
         if let Some(port) = self.ports.get_mut(&key) {
             // Sides of an interface close as nobody uses them. Any other port is served while somebody has it, and reaped then.
             if !is_unused || matches!(port.kind, Kind::Interface { .. }) {
-                done.push(port.serve(&mut ports.fabric).map(drop));
+                done.push(port.serve(ports.table.fabric_mut()));
             }
             port.take_back_interface(binding.interface, binding.bound.extra_buffers);
         }

@@ -3,23 +3,26 @@
 use std::sync::Arc;
 
 use ringroad_control::netmap::{ExternalMemory, PortSizes};
+use ringroad_datapath::fabric::QueueParts;
 use ringroad_drivers::catalogue::plan_device_in;
 use ringroad_drivers::catalogue::port_name::{PortName, check_plain_name};
 use ringroad_drivers::shm::PortShape;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::opening::Opener;
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
+use ringroad_ring::region::HugePages;
 use rustix::io::Errno;
 
 use super::failure::{Failure, fail};
 use super::memory::{MemoryRegion, global_geometry, private_geometry};
 use super::name::{Base, Name, PipeEnd, PortKey};
 use super::port::{Kind, NetmapPort};
-use super::service::Service;
 use super::{Asker, Netmap};
 use crate::claims::holder_of;
-use crate::port_entries::{Client, ClientId, Origin, SwitchPort};
-use crate::ports::{NETMAP_DRIVER, Ports};
+use crate::port_entries::{Client, ClientId, PortTable};
+use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
 use crate::whereabouts::Whereabouts;
 
@@ -160,7 +163,7 @@ impl Netmap {
         wish: &Wish,
     ) -> Result<(), Failure> {
         asker.check_free(key, false)?;
-        if ports.on_switches.contains_key(&key.to_string()) {
+        if ports.table.occupant(&key.to_string()).is_some() {
             return Err(fail(
                 Errno::BUSY,
                 format!("{key} is a port of the daemon, or of a program that is no netmap program"),
@@ -305,39 +308,25 @@ impl Netmap {
         self.memory.private(&payer, geometry)
     }
 
-    /// Shows an ephemeral port among those of the switches.
+    /// Puts a port on a switch; returns its index there.
     pub(crate) fn enter_on_switch(
-        ports: &mut Ports,
+        table: &mut PortTable,
         asker: Asker<'_>,
         port: &NetmapPort,
-        switch: &str,
-        name: &str,
-        index: u8,
-    ) {
-        let entry = SwitchPort {
-            switch: switch.to_owned(),
-            port: name.to_owned(),
-            index,
-            driver: NETMAP_DRIVER,
-            mode: "shared memory, 4 KiB pages".to_owned(),
-            origin: Origin::Program,
-            sizes: PortShape {
-                queues: port.queues(),
-                slots: port.sizes.tx_slots.max(port.sizes.rx_slots),
-                buffer_bytes: port.memory.geometry().buffer_bytes,
-                extra_buffers: 0,
-                device_buffers: 0,
-                huge_pages: ringroad_ring::region::HugePages::Never,
-            },
-            // No connection in particular: several devices may be bound to it.
-            owner: Some(Client { id: ClientId::MAX, ..asker.client.clone() }),
-            shm: None,
-            device: None,
-            home: None,
-            // The netmap port holds it.
-            _holding: Holding::default(),
+        place: SwitchPlace<'_>,
+        queues: Vec<QueueParts>,
+    ) -> Result<u32, Failure> {
+        let shape = PortShape {
+            queues: port.queues(),
+            slots: port.sizes.tx_slots.max(port.sizes.rx_slots),
+            buffer_bytes: port.memory.geometry().buffer_bytes,
+            huge_pages: HugePages::Never,
+            ..PortShape::DEFAULT
         };
-        ports.on_switches.insert(format!("{switch}:{name}"), entry);
+        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its maker's share.
+        let anybody = Client { id: ClientId::MAX, ..asker.client.clone() };
+        let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
+        Ok(table.attach_netmap(place, shape, opener, queues)?.index.into())
     }
 
     /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only there for it.
@@ -362,18 +351,10 @@ impl Netmap {
                 self.reap(&parent, ports)
             }
             Kind::Monitor { parent, .. } => self.leave_parent(key, &parent, ports),
-            Kind::Ephemeral { switch, port: name } => {
-                // One that only has pipes never came onto the switch, and another program's may be there in its place.
-                if matches!(port.service, Service::Switch) {
-                    ports.on_switches.remove(&format!("{switch}:{name}"));
-                }
-                let retired = self.retire(key, ports);
-                if !stays {
-                    self.ports.remove(key);
-                }
-                retired
-            }
-            Kind::Persistent { automatic: true, .. } | Kind::Interface { .. } | Kind::Null => {
+            Kind::Persistent { automatic: true, .. }
+            | Kind::Ephemeral { .. }
+            | Kind::Interface { .. }
+            | Kind::Null => {
                 let retired = self.retire(key, ports);
                 if !stays {
                     self.ports.remove(key);
@@ -386,7 +367,7 @@ impl Netmap {
     /// Takes the rings of a port that nobody has bound out of the datapath and gives them back.
     fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
-        let ended = port.end_service(&mut ports.fabric);
+        let ended = port.end_service(&mut ports.table);
         port.take_back();
         port.events.clear();
         port.states.clear();

@@ -188,7 +188,7 @@ impl Netmap {
             .collect();
         named.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         named.into_iter().map(|(name, key, port)| {
-            (name, port.report(key, self.user_of(port), self.peer_of(port), &ports.fabric))
+            (name, port.report(key, self.user_of(port), self.peer_of(port), ports.table.fabric()))
         })
     }
 

@@ -155,7 +155,7 @@ impl Netmap {
             }
         }
         // No worker goes on with the old ones.
-        ports.fabric.settle()?;
+        ports.table.fabric().settle()?;
         Ok(())
     }
 

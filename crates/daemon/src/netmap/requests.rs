@@ -7,6 +7,8 @@ use ringroad_control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad_datapath::fabric::QueueParts;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions, check_plain_name};
 use ringroad_drivers::patch::PatchQueue;
+use ringroad_port_table::entry::Occupant;
+use ringroad_port_table::opening::unbound;
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
 use rustix::io::Errno;
 
@@ -19,7 +21,7 @@ use super::port::{Kind, NetmapPort};
 use super::service::Service;
 use super::{Asker, Netmap};
 use crate::port_entries::Origin;
-use crate::ports::{Attachment, NETMAP_DRIVER, Ports, ServedBy, unbound};
+use crate::ports::{Attachment, Ports, ServedBy};
 use crate::quotas::Demand;
 
 /// Index that stands for "no port".
@@ -150,7 +152,7 @@ impl Netmap {
 
     /// Numbers of the switches that exist, kept for as long as each exists.
     fn number_switches(&mut self, ports: &Ports) {
-        let existing: BTreeSet<&str> = ports.fabric.switch_names().collect();
+        let existing: BTreeSet<&str> = ports.table.fabric().switch_names().collect();
         self.switch_numbers.retain(|switch, _| existing.contains(switch.as_str()));
         for switch in existing {
             if !self.switch_numbers.contains_key(switch) {
@@ -173,7 +175,7 @@ impl Netmap {
             let (switch, port) = Name::of_vale(name)?;
             let absent = || fail(Errno::NOENT, format!("there is no switch {switch}"));
             let switch_index = *self.switch_numbers.get(&switch).ok_or_else(absent)?;
-            let found = ports.on_switches.get(&format!("{switch}:{port}"));
+            let found = ports.table.on_switches().get(&format!("{switch}:{port}"));
             let port_index = found.map_or(NO_PORT, |port| u32::from(port.index));
             return Ok(NetmapReply::Listed { name: name.to_owned(), switch_index, port_index });
         }
@@ -182,7 +184,8 @@ impl Netmap {
             let least = if switch_index == first_switch { first_port } else { 0 };
             let of_switch = format!("{switch}:");
             let of_switch = ports
-                .on_switches
+                .table
+                .on_switches()
                 .range(of_switch.clone()..)
                 .take_while(|(key, _)| key.starts_with(&of_switch));
             let (port_index, name) = of_switch
@@ -206,7 +209,7 @@ impl Netmap {
     ) -> Result<NetmapReply, Failure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
-        if ports.on_switches.contains_key(&key) {
+        if ports.table.occupant(&key).is_some() {
             return Err(fail(Errno::BUSY, format!("{key} is attached already")));
         }
         if interface_exists(&port, asker.place) {
@@ -233,7 +236,7 @@ impl Netmap {
         // `vale-ctl -a` and `-h` say which of the two is meant.
         let attachment = Attachment { served_by: ServedBy::Namesake, host, take: true, wish: &wish };
         ports.attach(&full, attachment, asker.place, Origin::Command)?;
-        let index = ports.on_switches.get(&key).map_or(NO_PORT, |port| u32::from(port.index));
+        let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
     }
 
@@ -248,17 +251,15 @@ impl Netmap {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
-        port.end_service(&mut ports.fabric)?;
-        let attached = ports.fabric.attach(switch, name, port.share(), unbound(port.queues()));
-        if attached.is_err() {
-            port.serve(&mut ports.fabric)?;
-        }
-        let index = attached?.0;
-        if let Kind::Persistent { switch: on, .. } = &mut port.kind {
+        port.end_service(&mut ports.table)?;
+        let queues = unbound(port.queues());
+        let entered = Self::enter_on_switch(&mut ports.table, asker, port, port.place_on(switch), queues);
+        if entered.is_err() {
+            port.serve(ports.table.fabric_mut())?;
+        } else if let Kind::Persistent { switch: on, .. } = &mut port.kind {
             *on = Some(switch.to_owned());
         }
-        Self::enter_on_switch(ports, asker, port, switch, name, index);
-        Ok(NetmapReply::PortIndex(u32::from(index)))
+        entered.map(NetmapReply::PortIndex)
     }
 
     /// Puts a persistent port that is on a switch on a second one: from then on it joins the two and serves no program.
@@ -276,24 +277,23 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{name} is on no switch")));
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
-        let index = ports.fabric.attach(second, name, port.share(), other)?.0;
-        if let Err(error) = ports.fabric.replace(&first, name, port.share(), one) {
-            ports.fabric.detach(second, name)?;
+        let place = port.place_on(second);
+        let index = Self::enter_on_switch(&mut ports.table, asker, port, place, other)?;
+        if let Err(error) = ports.table.fabric_mut().replace(&first, name, port.share(), one) {
+            ports.table.detach(&place.to_string())?;
             return Err(error.into());
         }
         port.joins = Some(second.to_owned());
-        Self::enter_on_switch(ports, asker, port, second, name, index);
-        Ok(NetmapReply::PortIndex(u32::from(index)))
+        Ok(NetmapReply::PortIndex(index))
     }
 
     /// Undoes [`Self::join`].
     fn part(&mut self, ports: &mut Ports, second: &str, name: &str) -> Result<(), Failure> {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else { return Ok(()) };
         port.joins = None;
-        ports.on_switches.remove(&format!("{second}:{name}"));
-        ports.fabric.detach(second, name)?;
+        ports.table.detach(&port.place_on(second).to_string())?;
         if let Kind::Persistent { switch: Some(first), .. } = &port.kind {
-            ports.fabric.replace(first, name, port.share(), unbound(port.queues()))?;
+            ports.table.fabric_mut().replace(first, name, port.share(), unbound(port.queues()))?;
         }
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Netmap {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
         let absent = || fail(Errno::NXIO, format!("there is no port {key}"));
-        let index = u32::from(ports.on_switches.get(&key).ok_or_else(absent)?.index);
+        let index = u32::from(ports.table.on_switches().get(&key).ok_or_else(absent)?.index);
         if self.polled.contains_key(&key) {
             return Err(fail(Errno::BUSY, format!("polling is enabled on {key}")));
         }
@@ -316,16 +316,15 @@ impl Netmap {
                     format!("{port} is on another switch too: take it off there first"),
                 ));
             }
-            ports.fabric.detach(&switch, &port)?;
-            ports.on_switches.remove(&key);
+            ports.table.detach(&key)?;
             if let Some(own) = self.ports.get_mut(&own) {
                 own.service = Service::None;
                 if let Kind::Persistent { switch: on, .. } = &mut own.kind {
                     *on = None;
                 }
-                own.serve(&mut ports.fabric)?;
+                own.serve(ports.table.fabric_mut())?;
             }
-        } else if ports.on_switches.get(&key).is_some_and(|port| port.driver != NETMAP_DRIVER) {
+        } else if !matches!(ports.table.occupant(&key), Some(Occupant::Netmap { .. })) {
             ports.detach(&key)?;
         }
         Ok(NetmapReply::PortIndex(index))
@@ -366,7 +365,7 @@ impl Netmap {
     ) -> Result<NetmapReply, Failure> {
         let key = PortKey::Persistent(name.to_owned());
         let Some(port) = self.ports.get(&key) else {
-            let exists = interface_exists(name, asker.place) || ports.on_switches.contains_key(name);
+            let exists = interface_exists(name, asker.place) || ports.table.occupant(name).is_some();
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
             return Err(fail(errno, format!("{name:?} is no persistent port")));
         };
@@ -386,12 +385,10 @@ impl Netmap {
     fn polling_candidate(&self, ports: &Ports, name: &str) -> Result<String, Failure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
-        match ports.on_switches.get(&key) {
+        match ports.table.occupant(&key) {
             None => Err(fail(Errno::NXIO, format!("there is no port {key}"))),
-            Some(entry) if entry.device.is_none() => {
-                Err(fail(Errno::OPNOTSUPP, format!("{key} is no interface")))
-            }
-            Some(_) => Ok(key),
+            Some(Occupant::Device { .. }) => Ok(key),
+            Some(_) => Err(fail(Errno::OPNOTSUPP, format!("{key} is no interface"))),
         }
     }
 
@@ -408,7 +405,7 @@ impl Netmap {
             return Err(fail(Errno::FAULT, format!("polling is enabled on {key}")));
         }
         let online = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let rings = ports.on_switches.get(&key).map_or(0, |port| u32::from(port.sizes.queues));
+        let rings = ports.table.on_switches().get(&key).map_or(0, |port| u32::from(port.shape.queues));
         let last = first_cpu.checked_add(cpus);
         let fits = match mode {
             1 => cpus == 1,
@@ -428,13 +425,13 @@ impl Netmap {
 
     /// Forgets the polling of attachments that are gone.
     pub(crate) fn forget_detached(&mut self, ports: &Ports) {
-        self.polled.retain(|key, _| ports.on_switches.contains_key(key));
+        self.polled.retain(|key, _| ports.table.occupant(key).is_some());
         self.apply_polling(ports);
     }
 
     /// The workers poll while any attachment is to be polled.
     fn apply_polling(&self, ports: &Ports) {
-        ports.fabric.keep_awake(!self.polled.is_empty());
+        ports.table.fabric().keep_awake(!self.polled.is_empty());
     }
 }
 

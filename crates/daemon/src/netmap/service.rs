@@ -9,6 +9,8 @@ use ringroad_drivers::catalogue::{open_device, plan_device, plan_device_in};
 use ringroad_drivers::device::{Device, Role};
 use ringroad_drivers::shm::{ShmQueue, Watch};
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::opening::{take_queues, unbound};
 use ringroad_ring::datapath_end::{RxPutEnd, SlotRule, TxTakeEnd};
 use ringroad_ring::layout::Direction;
 use rustix::io::Errno;
@@ -17,8 +19,7 @@ use tracing::info;
 use super::failure::{Failure, fail};
 use super::port::{Kind, NetmapPort, offset_mask};
 use crate::claims::Claim;
-use crate::devices::parts;
-use crate::ports::unbound;
+use crate::port_entries::PortTable;
 
 /// What serves a port.
 #[derive(Debug, Default)]
@@ -102,25 +103,28 @@ impl NetmapPort {
         Share::Program { user: self.memory.uid, program: self.memory.id.into() }
     }
 
+    /// Its place on a switch that it is put on by its own name.
+    pub(crate) fn place_on<'a>(&'a self, switch: &'a str) -> SwitchPlace<'a> {
+        SwitchPlace { switch, port: &self.name }
+    }
+
     /// The datapath's side of the queues that are not the host's.
     pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, Failure> {
         (0..self.queues()).map(|queue| self.queue(queue)).collect()
     }
 
-    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which switch. Returns the index on
-    /// a switch where the port has just come onto one.
-    pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<Option<u8>, Failure> {
+    /// Whether it has rings that nothing serves.
+    pub(crate) fn is_unserved(&self) -> bool {
+        matches!(self.service, Service::None) && !self.rings.is_empty()
+    }
+
+    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which switch. An ephemeral port
+    /// comes onto its switch with its first binding, and stays as it is here.
+    pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
         match self.kind.clone() {
-            Kind::Ephemeral { switch, port } => {
-                if matches!(self.service, Service::None) && !self.rings.is_empty() {
-                    let index = fabric.attach(&switch, &port, self.share(), self.queue_parts()?)?;
-                    self.service = Service::Switch;
-                    return Ok(Some(index.0));
-                }
-            }
             Kind::Persistent { switch: None, .. } => {
-                if matches!(self.service, Service::None) && !self.rings.is_empty() {
-                    let drains = parts(&mut open_drain(self.queues())?);
+                if self.is_unserved() {
+                    let drains = take_queues(&mut open_drain(self.queues())?);
                     self.service = Service::Drain(fabric.wire(self.share(), self.queue_parts()?, drains)?);
                 }
             }
@@ -133,9 +137,9 @@ impl NetmapPort {
                 }
             }
             Kind::Interface { interface, netns } => self.serve_interface(fabric, &interface, &netns)?,
-            Kind::Pipe { .. } | Kind::Monitor { .. } | Kind::Null => {}
+            Kind::Ephemeral { .. } | Kind::Pipe { .. } | Kind::Monitor { .. } | Kind::Null => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Opens and closes the two sides of an interface as its rings are bound or not.
@@ -196,7 +200,7 @@ impl NetmapPort {
                 for note in &device.notes {
                     info!(visited = %self.name, "{note}");
                 }
-                let queues = parts(&mut device);
+                let queues = take_queues(&mut device);
                 let host = name.base.device().and_then(DeviceName::interface);
                 let host = matches!(host, Some((_, InterfaceUse::HostStack)));
                 let own = match host {
@@ -215,12 +219,13 @@ impl NetmapPort {
     }
 
     /// Takes the port out of the datapath.
-    pub(crate) fn end_service(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
+    pub(crate) fn end_service(&mut self, table: &mut PortTable) -> Result<(), Failure> {
+        let fabric = table.fabric_mut();
         match std::mem::take(&mut self.service) {
             Service::None => {}
             Service::Switch => match &self.kind {
                 Kind::Ephemeral { switch, port } => {
-                    fabric.detach(switch, port)?;
+                    table.detach(&SwitchPlace { switch, port }.to_string())?;
                 }
                 Kind::Persistent { switch: Some(switch), .. } => {
                     fabric.replace(switch, &self.name, self.share(), unbound(self.queues()))?;

@@ -275,7 +275,7 @@ fn a_binding_that_fails_leaves_nothing() {
     let mut site = Site::new(&[("vale0:a[{]*", FRIEND)]);
     assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
     assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
-    assert!(site.ports.on_switches.is_empty());
+    assert!(site.ports.is_empty());
     // The device is as good as new.
     let badge = site.device(OWNER).unwrap();
     let mut bind = |register| site.ask(OWNER, Some(badge), NetmapRequest::Register(register));
@@ -298,7 +298,7 @@ fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
     assert_eq!(site.register(OWNER, wrong_ring).unwrap_err(), Errno::INVAL);
     assert!(!has_rings(&site) && site.ports.is_empty());
     let (port, _) = site.bind(OWNER, "vale0:a").unwrap();
-    assert!(has_rings(&site) && site.ports.on_switches.contains_key("vale0:a"));
+    assert!(has_rings(&site) && site.ports.table.occupant("vale0:a").is_some());
     site.close(pipe);
     site.close(port);
     assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
@@ -313,9 +313,9 @@ fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
     let opened = site.ports.open(&named, &Default::default(), &client);
     opened.unwrap();
     site.close(pipe);
-    assert!(site.ports.on_switches.contains_key("vale0:a"));
+    assert!(site.ports.table.occupant("vale0:a").is_some());
     site.ports.close_client(client.id).unwrap();
-    assert!(site.ports.is_empty() && site.ports.fabric.switch_names().next().is_none());
+    assert!(site.ports.is_empty() && site.ports.table.fabric().switch_names().next().is_none());
 }
 
 #[test]

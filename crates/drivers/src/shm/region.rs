@@ -45,16 +45,26 @@ pub struct PortShape {
 }
 
 impl PortShape {
+    /// What a port is like for which nobody has wishes.
+    pub const DEFAULT: Self = Self {
+        queues: 1,
+        slots: DEFAULT_SLOTS,
+        buffer_bytes: DEFAULT_BUFFER_BYTES,
+        extra_buffers: 0,
+        device_buffers: 0,
+        huge_pages: HugePages::Auto,
+    };
+
     /// What a name asks for, else its program, else the defaults.
     #[must_use]
     pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
         Self {
-            queues: options.queues.or(wish.queues).unwrap_or(1),
-            slots: options.slots.or(wish.slots).unwrap_or(DEFAULT_SLOTS),
-            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(DEFAULT_BUFFER_BYTES),
+            queues: options.queues.or(wish.queues).unwrap_or(Self::DEFAULT.queues),
+            slots: options.slots.or(wish.slots).unwrap_or(Self::DEFAULT.slots),
+            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(Self::DEFAULT.buffer_bytes),
             extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
-            device_buffers: 0,
             huge_pages: wish.huge_pages,
+            ..Self::DEFAULT
         }
     }
 
@@ -124,14 +134,8 @@ impl ShmRegion {
     /// [`RegionError`] where the geometry is not possible or memory is short.
     pub fn of_geometry(geometry: RegionGeometry, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
         let (slots, buffer_bytes) = (geometry.max_slots(), geometry.buffer_bytes);
-        let shape = PortShape {
-            queues: 0,
-            slots,
-            buffer_bytes,
-            extra_buffers: 0,
-            device_buffers: 0,
-            huge_pages: HugePages::Never,
-        };
+        let huge_pages = HugePages::Never;
+        let shape = PortShape { queues: 0, slots, buffer_bytes, huge_pages, ..PortShape::DEFAULT };
         Self::with(shape, geometry, payer)
     }
 
@@ -295,14 +299,7 @@ mod tests {
 
     use super::*;
 
-    const SHAPE: PortShape = PortShape {
-        queues: 1,
-        slots: 64,
-        buffer_bytes: 2048,
-        extra_buffers: 0,
-        device_buffers: 0,
-        huge_pages: HugePages::Never,
-    };
+    const SHAPE: PortShape = PortShape { slots: 64, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
 
     fn ledger(ports: u64) -> Arc<Ledger> {
         let total = ports * SHAPE.geometry(1).unwrap().total_bytes();

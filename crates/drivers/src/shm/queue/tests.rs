@@ -11,14 +11,7 @@ use super::*;
 const SLOTS: u32 = 64;
 
 fn site() -> (ShmPort, ShmQueue, ProgramEnd) {
-    let shape = PortShape {
-        queues: 1,
-        slots: SLOTS,
-        buffer_bytes: 2048,
-        extra_buffers: 0,
-        device_buffers: 0,
-        huge_pages: HugePages::Never,
-    };
+    let shape = PortShape { slots: SLOTS, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
     let port = ShmPort::create("p", shape).unwrap();
     let queue = port.queue(0, Arc::default()).unwrap();
     let ring = RingView::new(port.region(), port.placement().tx_rings[0], SLOTS).unwrap();

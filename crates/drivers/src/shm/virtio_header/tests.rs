@@ -30,14 +30,8 @@ struct Site {
 impl Site {
     fn new(header_bytes: u32) -> Self {
         let (slots, buffer_bytes) = (SLOTS, BUFFER_BYTES as u32);
-        let shape = PortShape {
-            queues: 1,
-            slots,
-            buffer_bytes,
-            extra_buffers: 0,
-            device_buffers: 0,
-            huge_pages: HugePages::Never,
-        };
+        let huge_pages = HugePages::Never;
+        let shape = PortShape { slots, buffer_bytes, huge_pages, ..PortShape::DEFAULT };
         let port = ShmPort::create("p", shape).unwrap();
         let state = Arc::<QueueState>::default();
         state.set_header_bytes(header_bytes);

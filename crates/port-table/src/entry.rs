@@ -1,0 +1,163 @@
+//! What the table keeps of each port. `O` tells who has a port open, `K` is what the callers keep with a port from its making to
+//! its end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::WireId;
+use ringroad_drivers::device::Device;
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
+use ringroad_ring::region::Region;
+
+/// A place on a switch: `vale0:a`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwitchPlace<'a> {
+    pub switch: &'a str,
+    pub port: &'a str,
+}
+
+impl fmt::Display for SwitchPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.switch, self.port)
+    }
+}
+
+/// A port on a switch.
+#[derive(Debug)]
+pub struct SwitchPort<O, K> {
+    pub switch: String,
+    pub port: String,
+    /// Its index on the switch.
+    pub index: u8,
+    pub shape: PortShape,
+    pub occupant: Occupant<O>,
+    /// Whether it stays when its program goes.
+    pub is_persistent: bool,
+    pub kept: K,
+}
+
+impl<O, K> SwitchPort<O, K> {
+    /// One that is on no switch yet, and goes with its program.
+    pub(crate) fn new(place: SwitchPlace<'_>, shape: PortShape, occupant: Occupant<O>, kept: K) -> Self {
+        let (switch, port) = (place.switch.to_owned(), place.port.to_owned());
+        Self { switch, port, index: 0, shape, occupant, is_persistent: false, kept }
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn place(&self) -> SwitchPlace<'_> {
+        SwitchPlace { switch: &self.switch, port: &self.port }
+    }
+}
+
+/// A device that a program has open: wired to the program's rings.
+#[derive(Debug)]
+pub struct DevicePort<O, K> {
+    pub wire: WireId,
+    pub device: Device,
+    pub shm: ShmPort,
+    pub owner: O,
+    pub kept: K,
+}
+
+/// A pipe with its two ends, at least one of which somebody has open.
+#[derive(Debug)]
+pub struct PipePort<O, K> {
+    pub pipe: Pipe,
+    pub shape: PortShape,
+    /// Who has the master's end, and who the slave's.
+    pub owners: [Option<O>; 2],
+    pub kept: K,
+}
+
+/// Who works a port of a switch.
+#[derive(Debug)]
+pub enum Occupant<O> {
+    /// Nobody: the port waits for a program.
+    Nobody,
+    /// A program at its rings.
+    Program {
+        /// Where the rings are.
+        shm: ShmPort,
+        /// Whose program.
+        owner: O,
+    },
+    /// A device.
+    Device {
+        /// The device, whose queues are in the datapath.
+        device: Box<Device>,
+        /// The region of its buffers, where it has one.
+        home: Option<Arc<ShmRegion>>,
+    },
+    /// Programs at netmap's rings, which the netmap service keeps.
+    Netmap {
+        /// Who came first.
+        owner: O,
+    },
+}
+
+impl<O> Occupant<O> {
+    /// The program, or the first of several, if there is one.
+    #[must_use]
+    pub fn owner(&self) -> Option<&O> {
+        match self {
+            Self::Program { owner, .. } | Self::Netmap { owner } => Some(owner),
+            Self::Nobody | Self::Device { .. } => None,
+        }
+    }
+
+    /// The device, if there is one.
+    #[must_use]
+    pub fn device(&self) -> Option<&Device> {
+        match self {
+            Self::Device { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The region that the table keeps for it, if there is one.
+    #[must_use]
+    pub fn home(&self) -> Option<&Arc<ShmRegion>> {
+        match self {
+            Self::Program { shm, .. } => Some(shm.home()),
+            Self::Device { home, .. } => home.as_ref(),
+            Self::Nobody | Self::Netmap { .. } => None,
+        }
+    }
+
+    /// Name of the driver, for people.
+    #[must_use]
+    pub fn driver(&self) -> &'static str {
+        match self {
+            Self::Nobody | Self::Program { .. } => "shm",
+            Self::Device { device, .. } => device.capabilities.driver,
+            Self::Netmap { .. } => "netmap",
+        }
+    }
+
+    /// The mechanism in use, in words for people.
+    #[must_use]
+    pub fn mode(&self) -> &str {
+        match self {
+            Self::Nobody => "waits for a program",
+            Self::Program { shm, .. } => pages(shm.region()),
+            Self::Device { device, .. } => &device.capabilities.mode,
+            Self::Netmap { .. } => SMALL_PAGES,
+        }
+    }
+
+    /// What people should know of it.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        self.device().map_or(&[], |device| &device.notes)
+    }
+}
+
+const SMALL_PAGES: &str = "shared memory, 4 KiB pages";
+
+/// The pages of a region, in words for people.
+#[must_use]
+pub fn pages(region: &Region) -> &'static str {
+    if region.is_huge() { "shared memory, 2 MiB pages" } else { SMALL_PAGES }
+}

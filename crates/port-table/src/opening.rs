@@ -1,0 +1,112 @@
+//! A port that is opened: what its program brings, what the program is given, and what the datapath is given.
+
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::catalogue::port_name::PipeSide;
+use ringroad_drivers::device::{Device, DevicePlan};
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_port::counters::QueueCounters;
+use ringroad_port::port_queue::PortQueue;
+use ringroad_ring::geometry::PortPlacement;
+use ringroad_ring::ledger::Payer;
+use ringroad_ring::region::{Region, RegionError};
+
+use crate::error::TableError;
+
+/// Puts another queue before one that joins the datapath, with the same account.
+pub type Wrap<'a> = &'a mut dyn FnMut(Box<dyn PortQueue>, Arc<QueueCounters>) -> Box<dyn PortQueue>;
+
+/// Who opens a port.
+pub struct Opener<'a, O, K> {
+    pub owner: O,
+    /// What is kept with the port, where this makes it.
+    pub kept: K,
+    /// In whose share of the workers' time it is served.
+    pub share: Share,
+    /// What stands before its queues in the datapath, if anything does.
+    pub wrap: Option<Wrap<'a>>,
+}
+
+/// A port as its program takes it up.
+#[derive(Debug)]
+pub struct ProgramSide {
+    /// The memory that it lies in.
+    pub region: Arc<Region>,
+    /// Where it lies there.
+    pub placement: PortPlacement,
+    /// For a pipe's end: where the other end lies.
+    pub peer: Option<PortPlacement>,
+    /// The eventfds of each queue.
+    pub events: Vec<QueueEvents>,
+}
+
+impl ProgramSide {
+    pub(crate) fn of(shm: &ShmPort) -> Result<Self, RegionError> {
+        Ok(Self {
+            region: Arc::clone(shm.region()),
+            placement: shm.placement().clone(),
+            peer: None,
+            events: shm.clone_events()?,
+        })
+    }
+
+    pub(crate) fn of_pipe(pipe: &Pipe, side: PipeSide) -> Result<Self, RegionError> {
+        Ok(Self {
+            region: Arc::clone(pipe.region()),
+            placement: pipe.placement(side).clone(),
+            peer: Some(pipe.placement(side.other()).clone()),
+            events: pipe.clone_events(side)?,
+        })
+    }
+}
+
+/// The queues of a port that nobody has open.
+#[must_use]
+pub fn unbound(queues: u16) -> Vec<QueueParts> {
+    (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
+}
+
+/// A device's queues, which it has no more then.
+#[must_use]
+pub fn take_queues(device: &mut Device) -> Vec<QueueParts> {
+    std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
+}
+
+/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues and buffers
+/// of the device.
+///
+/// # Errors
+/// [`TableError::SharedQueues`], [`TableError::Region`].
+pub fn device_home(
+    shared: Option<Arc<ShmRegion>>,
+    plan: &DevicePlan,
+    shape: PortShape,
+    payer: Option<&Payer>,
+) -> Result<Arc<ShmRegion>, TableError> {
+    match shared {
+        Some(home) if home.shape().queues == plan.queues => Ok(home),
+        Some(home) => Err(TableError::SharedQueues { asked: plan.queues, has: home.shape().queues }),
+        None => Ok(ShmRegion::create(shape.for_device(plan), payer)?),
+    }
+}
+
+/// A port laid out in `home`, and the datapath's side of it.
+pub(crate) fn lay_out(
+    home: &Arc<ShmRegion>,
+    name: &str,
+    mut wrap: Option<Wrap<'_>>,
+) -> Result<(ShmPort, Vec<QueueParts>), RegionError> {
+    let shm = home.place(name)?;
+    let mut queues = Vec::new();
+    for queue in 0..home.shape().queues {
+        let counters = Arc::<QueueCounters>::default();
+        let mut port: Box<dyn PortQueue> = Box::new(shm.queue(queue, Arc::clone(&counters))?);
+        if let Some(wrap) = &mut wrap {
+            port = wrap(port, Arc::clone(&counters));
+        }
+        queues.push(QueueParts { port, counters });
+    }
+    Ok((shm, queues))
+}

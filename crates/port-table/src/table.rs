@@ -1,0 +1,293 @@
+//! All ports of a datapath, and every way in which they come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase};
+use ringroad_drivers::device::Device;
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
+use ringroad_ring::ledger::Payer;
+use ringroad_ring::region::{Region, RegionError};
+
+use crate::entry::{DevicePort, Occupant, PipePort, SwitchPlace, SwitchPort};
+use crate::error::TableError;
+use crate::opening::{Opener, ProgramSide, lay_out, take_queues, unbound};
+
+/// All ports of a datapath. Whatever can fail is done before anybody sees a port.
+#[derive(Debug)]
+pub struct Table<O, K> {
+    fabric: Fabric,
+    on_switches: BTreeMap<String, SwitchPort<O, K>>,
+    pipes: BTreeMap<(String, String), PipePort<O, K>>,
+    devices: BTreeMap<String, DevicePort<O, K>>,
+}
+
+impl<O, K> Table<O, K> {
+    /// No ports on `fabric`.
+    #[must_use]
+    pub fn new(fabric: Fabric) -> Self {
+        Self { fabric, on_switches: BTreeMap::new(), pipes: BTreeMap::new(), devices: BTreeMap::new() }
+    }
+
+    /// The datapath.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table alone.
+    pub fn fabric_mut(&mut self) -> &mut Fabric {
+        &mut self.fabric
+    }
+
+    /// The ports on switches, by full name.
+    #[must_use]
+    pub fn on_switches(&self) -> &BTreeMap<String, SwitchPort<O, K>> {
+        &self.on_switches
+    }
+
+    /// The pipes, by the name before the brace and the identifier behind it.
+    #[must_use]
+    pub fn pipes(&self) -> &BTreeMap<(String, String), PipePort<O, K>> {
+        &self.pipes
+    }
+
+    /// The devices that programs have open, by name.
+    #[must_use]
+    pub fn devices(&self) -> &BTreeMap<String, DevicePort<O, K>> {
+        &self.devices
+    }
+
+    /// Whether there is no port.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.on_switches.is_empty() && self.pipes.is_empty() && self.devices.is_empty()
+    }
+
+    /// Who works the port `key` of a switch; `None` where there is no such port.
+    #[must_use]
+    pub fn occupant(&self, key: &str) -> Option<&Occupant<O>> {
+        self.on_switches.get(key).map(|port| &port.occupant)
+    }
+
+    /// Who has the port `key` open, on a switch or a device.
+    #[must_use]
+    pub fn owner(&self, key: &str) -> Option<&O> {
+        let on_switch = self.occupant(key).and_then(Occupant::owner);
+        on_switch.or_else(|| self.devices.get(key).map(|port| &port.owner))
+    }
+
+    /// The ports whose rings programs have in regions of the table, with their full names: on switches, then devices.
+    pub fn programs(&self) -> impl Iterator<Item = (&str, &ShmPort, &O)> {
+        let on_switches = self.on_switches.iter().filter_map(|(key, port)| match &port.occupant {
+            Occupant::Program { shm, owner } => Some((key.as_str(), shm, owner)),
+            _ => None,
+        });
+        on_switches.chain(self.devices.iter().map(|(key, port)| (key.as_str(), &port.shm, &port.owner)))
+    }
+
+    /// The regions that ports lie in. One that ports share comes several times.
+    pub fn regions(&self) -> impl Iterator<Item = &Arc<Region>> {
+        let on_switches = self.on_switches.values().filter_map(|port| port.occupant.home());
+        let devices = self.devices.values().map(|port| port.shm.home());
+        on_switches
+            .chain(devices)
+            .map(|home| home.region())
+            .chain(self.pipes.values().map(|pipe| pipe.pipe.region()))
+    }
+
+    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits for a program.
+    ///
+    /// # Errors
+    /// [`TableError`]; [`FabricError::PortTaken`] where the port is somebody's.
+    pub fn open(
+        &mut self,
+        place: SwitchPlace<'_>,
+        home: &Arc<ShmRegion>,
+        opener: Opener<'_, O, K>,
+    ) -> Result<ProgramSide, TableError> {
+        let key = place.to_string();
+        let Opener { owner, kept, share, wrap } = opener;
+        if !matches!(self.occupant(&key), None | Some(Occupant::Nobody)) {
+            return Err(FabricError::PortTaken(key).into());
+        }
+        let (shm, queues) = lay_out(home, &key, wrap)?;
+        let side = ProgramSide::of(&shm)?;
+        let occupant = Occupant::Program { shm, owner };
+        match self.on_switches.get_mut(&key) {
+            Some(waiting) => {
+                self.fabric.replace(place.switch, place.port, share, queues)?;
+                waiting.occupant = occupant;
+            }
+            None => {
+                let port = SwitchPort::new(place, *home.shape(), occupant, kept);
+                self.enter(port, share, queues)?;
+            }
+        }
+        Ok(side)
+    }
+
+    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for programs to open.
+    ///
+    /// # Errors
+    /// [`TableError`].
+    pub fn attach(
+        &mut self,
+        place: SwitchPlace<'_>,
+        device: Option<(Device, Option<Arc<ShmRegion>>)>,
+        shape: PortShape,
+        kept: K,
+    ) -> Result<&SwitchPort<O, K>, TableError> {
+        let (queues, occupant) = match device {
+            None => {
+                shape.geometry(1).map_err(RegionError::from)?;
+                (unbound(shape.queues), Occupant::Nobody)
+            }
+            Some((mut device, home)) => {
+                (take_queues(&mut device), Occupant::Device { device: Box::new(device), home })
+            }
+        };
+        let port = SwitchPort::new(place, shape, occupant, kept);
+        Ok(self.enter(SwitchPort { is_persistent: true, ..port }, Share::Own, queues)?)
+    }
+
+    /// Puts a port of netmap programs on a switch, with the datapath's side of its rings.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    pub fn attach_netmap(
+        &mut self,
+        place: SwitchPlace<'_>,
+        shape: PortShape,
+        opener: Opener<'_, O, K>,
+        queues: Vec<QueueParts>,
+    ) -> Result<&SwitchPort<O, K>, FabricError> {
+        let Opener { owner, kept, share, .. } = opener;
+        self.enter(SwitchPort::new(place, shape, Occupant::Netmap { owner }, kept), share, queues)
+    }
+
+    fn enter(
+        &mut self,
+        mut port: SwitchPort<O, K>,
+        share: Share,
+        queues: Vec<QueueParts>,
+    ) -> Result<&SwitchPort<O, K>, FabricError> {
+        port.index = self.fabric.attach(&port.switch, &port.port, share, queues)?.0;
+        Ok(self.on_switches.entry(port.place().to_string()).insert_entry(port).into_mut())
+    }
+
+    /// Sends frames only to the first `count` queues of a port of a switch, as [`Fabric::use_queues`].
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn use_queues(&mut self, key: &str, count: u16) -> Result<(), FabricError> {
+        let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
+        self.fabric.use_queues(&port.switch, &port.port, count)
+    }
+
+    /// Takes a port off its switch, whoever has it.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn detach(&mut self, key: &str) -> Result<SwitchPort<O, K>, FabricError> {
+        let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
+        self.fabric.detach(&port.switch, &port.port)?;
+        self.on_switches.remove(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))
+    }
+
+    /// Wires a device to the rings of a program, which lie in `home` ([`crate::opening::device_home`]).
+    ///
+    /// # Errors
+    /// [`TableError`]; [`FabricError::PortTaken`] where there is a device of that name.
+    pub fn open_device(
+        &mut self,
+        key: String,
+        mut device: Device,
+        home: &Arc<ShmRegion>,
+        opener: Opener<'_, O, K>,
+    ) -> Result<ProgramSide, TableError> {
+        if self.devices.contains_key(&key) {
+            return Err(FabricError::PortTaken(key).into());
+        }
+        let Opener { owner, kept, share, wrap } = opener;
+        let (shm, queues) = lay_out(home, &key, wrap)?;
+        let side = ProgramSide::of(&shm)?;
+        let wire = self.fabric.wire(share, queues, take_queues(&mut device))?;
+        self.devices.insert(key, DevicePort { wire, device, shm, owner, kept });
+        Ok(side)
+    }
+
+    /// Opens an end of a pipe, which comes into being with its first end, in memory that `payer` reserves.
+    ///
+    /// # Errors
+    /// [`TableError`].
+    pub fn open_pipe(
+        &mut self,
+        pipe: (&str, &str),
+        side: PipeSide,
+        shape: PortShape,
+        payer: Option<&Payer>,
+        owner: O,
+        kept: K,
+    ) -> Result<ProgramSide, TableError> {
+        let key = (pipe.0.to_owned(), pipe.1.to_owned());
+        let name = PortBase::Pipe { parent: key.0.clone(), id: key.1.clone(), side }.to_string();
+        let mut port = match self.pipes.remove(&key) {
+            Some(known) => known,
+            None => PipePort { pipe: Pipe::create(&name, shape, payer)?, shape, owners: [None, None], kept },
+        };
+        let end = &mut port.owners[side as usize];
+        let opened = match end {
+            Some(_) => Err(TableError::EndInUse(name)),
+            None => ProgramSide::of_pipe(&port.pipe, side).map_err(TableError::from),
+        };
+        if opened.is_ok() {
+            *end = Some(owner);
+        }
+        // A pipe is there as long as somebody has an end of it.
+        if port.owners.iter().any(Option::is_some) {
+            self.pipes.insert(key, port);
+        }
+        opened
+    }
+
+    /// Takes back everything that the programs of an owner had open, which have gone by themselves.
+    ///
+    /// # Errors
+    /// A worker that is gone; everything is taken back all the same.
+    pub fn close_all_of(&mut self, is_owner: impl Fn(&O) -> bool) -> Result<(), FabricError> {
+        let fabric = &mut self.fabric;
+        let mut done = Vec::new();
+        self.on_switches.retain(|_, port| {
+            let Occupant::Program { shm, owner } = &port.occupant else { return true };
+            if !is_owner(owner) {
+                return true;
+            }
+            shm.home().program_has_gone();
+            done.push(match port.is_persistent {
+                true => fabric.replace(&port.switch, &port.port, Share::Own, unbound(port.shape.queues)),
+                false => fabric.detach(&port.switch, &port.port).map(drop),
+            });
+            // Its place in the region is free before the next port there is looked at.
+            port.occupant = Occupant::Nobody;
+            port.is_persistent
+        });
+        for (_, port) in self.devices.extract_if(.., |_, port| is_owner(&port.owner)) {
+            port.shm.home().program_has_gone();
+            done.push(fabric.unwire(port.wire));
+        }
+        self.pipes.retain(|_, port| {
+            for end in &mut port.owners {
+                end.take_if(|owner| is_owner(owner));
+            }
+            let is_open = port.owners.iter().any(Option::is_some);
+            if !is_open {
+                port.pipe.region().discard_at_end();
+            }
+            is_open
+        });
+        done.into_iter().collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! Ports come, are used, and go, in a datapath that the tests step.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex};
+
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortName};
+use ringroad_drivers::catalogue::{open_device, plan_device};
+use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::shm::{PortShape, ShmRegion};
+use ringroad_ring::layout::Direction;
+use ringroad_ring::ledger::{Ledger, Limits, Payer};
+use ringroad_ring::program_end::ProgramEnd;
+use ringroad_ring::region::{HugePages, RegionError};
+use ringroad_ring::ring_view::RingView;
+use ringroad_switch::MacTableConfig;
+
+use crate::entry::{Occupant, SwitchPlace};
+use crate::error::TableError;
+use crate::opening::{Opener, ProgramSide, device_home};
+use crate::table::Table;
+
+const SHAPE: PortShape = PortShape { slots: 64, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
+const A: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "a" };
+const B: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "b" };
+
+struct Site {
+    table: Table<u32, &'static str>,
+    engine: Arc<Mutex<Engine>>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
+        Self { table: Table::new(fabric), engine }
+    }
+
+    fn home(&self) -> Arc<ShmRegion> {
+        ShmRegion::create(SHAPE, None).unwrap()
+    }
+
+    fn open(&mut self, place: SwitchPlace<'_>, owner: u32) -> Result<ProgramSide, TableError> {
+        let home = self.home();
+        self.table.open(place, &home, opener(owner))
+    }
+
+    fn pipe(&mut self, side: PipeSide, owner: u32) -> Result<ProgramSide, TableError> {
+        self.table.open_pipe(("x", "1"), side, SHAPE, None, owner, "pipe")
+    }
+
+    fn close(&mut self, owner: u32) {
+        self.table.close_all_of(|&other| other == owner).unwrap();
+    }
+
+    fn step(&self) {
+        self.engine.lock().unwrap().step();
+    }
+
+    fn received(&self, place: SwitchPlace<'_>) -> u64 {
+        self.table.fabric().port_counters(place.switch, place.port).unwrap().received_frames
+    }
+
+    fn is_empty(&self) -> bool {
+        self.table.is_empty() && self.table.fabric().switch_names().next().is_none()
+    }
+}
+
+fn opener(owner: u32) -> Opener<'static, u32, &'static str> {
+    Opener { owner, kept: "made by a program", share: Share::Own, wrap: None }
+}
+
+fn end(side: &ProgramSide, direction: Direction) -> ProgramEnd {
+    let ring = match direction {
+        Direction::Tx => side.placement.tx_rings[0],
+        Direction::Rx => side.placement.rx_rings[0],
+    };
+    ProgramEnd::take_up(RingView::new(&side.region, ring, side.placement.slots).unwrap(), direction)
+}
+
+/// Sends a frame to all others.
+fn send(side: &ProgramSide) {
+    let mut tx = end(side, Direction::Tx);
+    tx.window().buffer(0).write(&[0xff; 6]);
+    tx.window_mut().set(0, 60, 0);
+    tx.window_mut().advance(1);
+    tx.sync().unwrap();
+}
+
+fn available(side: &ProgramSide) -> u32 {
+    let mut rx = end(side, Direction::Rx);
+    rx.sync().unwrap();
+    rx.window().available()
+}
+
+fn device(name: &str) -> (Device, Arc<ShmRegion>) {
+    let name: PortName = name.parse().unwrap();
+    let plan = plan_device(&name, None).unwrap();
+    let home = device_home(None, &plan, SHAPE, None).unwrap();
+    (open_device(&name, plan, Role::Program, Some(&home)).unwrap(), home)
+}
+
+/// Another handle on a port's memory, for which the table is not asked.
+fn memory_of(side: &ProgramSide) -> File {
+    File::from(side.region.as_fd().try_clone_to_owned().unwrap())
+}
+
+fn blocks(memory: &File) -> u64 {
+    memory.metadata().unwrap().blocks()
+}
+
+fn is_taken(result: Result<ProgramSide, TableError>) -> bool {
+    matches!(result, Err(TableError::Fabric(FabricError::PortTaken(_))))
+}
+
+#[test]
+fn frames_pass_between_ports_that_programs_opened_and_the_switch_goes_with_them() {
+    let mut site = Site::new();
+    let (a, b) = (site.open(A, 1).unwrap(), site.open(B, 2).unwrap());
+    send(&a);
+    site.step();
+    assert_eq!((site.received(A), available(&b)), (1, 1));
+    assert!(is_taken(site.open(A, 3)), "a port has one program");
+    site.close(1);
+    assert!(site.table.occupant("vale0:a").is_none() && site.table.owner("vale0:b") == Some(&2));
+    site.close(2);
+    assert!(site.is_empty());
+}
+
+#[test]
+fn a_port_may_lie_in_anothers_region_which_is_discarded_with_the_last() {
+    let mut site = Site::new();
+    let a = site.open(A, 1).unwrap();
+    let (_, shm, _) = site.table.programs().find(|(key, ..)| *key == "vale0:a").unwrap();
+    let home = Arc::clone(shm.home());
+    let b = site.table.open(B, &home, opener(1)).unwrap();
+    drop(home);
+    assert_eq!(a.region.id(), b.region.id());
+    assert_ne!(a.placement.tx_rings, b.placement.tx_rings);
+    assert_eq!(site.table.regions().count(), 2);
+    let memory = memory_of(&a);
+    drop((a, b));
+    assert!(blocks(&memory) > 0);
+    site.close(1);
+    assert!(site.is_empty());
+    assert_eq!(blocks(&memory), 0, "a handle that a program kept leads to nothing");
+}
+
+#[test]
+fn the_ends_of_a_pipe_are_each_others_far_end() {
+    let mut site = Site::new();
+    let (master, slave) = (site.pipe(PipeSide::Master, 1).unwrap(), site.pipe(PipeSide::Slave, 2).unwrap());
+    assert_eq!(master.peer.as_ref(), Some(&slave.placement));
+    assert_eq!(slave.peer.as_ref(), Some(&master.placement));
+    let clone = |event: &dyn AsFd| File::from(event.as_fd().try_clone_to_owned().unwrap());
+    for (one, other) in [(&master, &slave), (&slave, &master)] {
+        clone(&one.events[0].kick).write_all(&7_u64.to_ne_bytes()).unwrap();
+        let mut number = [0; 8];
+        clone(&other.events[0].notify).read_exact(&mut number).unwrap();
+        assert_eq!(u64::from_ne_bytes(number), 7, "what one end rings, the other waits on");
+    }
+}
+
+#[test]
+fn an_end_of_a_pipe_is_opened_once_and_the_pipe_goes_with_its_last_end() {
+    let mut site = Site::new();
+    let master = site.pipe(PipeSide::Master, 1).unwrap();
+    let refused = site.pipe(PipeSide::Master, 2).unwrap_err();
+    assert!(matches!(refused, TableError::EndInUse(name) if name == "x{1"));
+    let slave = site.pipe(PipeSide::Slave, 2).unwrap();
+    site.close(1);
+    let again = site.pipe(PipeSide::Master, 3).unwrap();
+    assert_eq!(again.region.id(), slave.region.id(), "the other end holds the pipe");
+    let memory = memory_of(&master);
+    drop((master, slave, again));
+    site.close(3);
+    assert!(blocks(&memory) > 0);
+    site.close(2);
+    assert!(site.is_empty());
+    assert_eq!(blocks(&memory), 0);
+}
+
+#[test]
+fn a_persistent_port_outlives_its_programs_and_keeps_its_place_and_account() {
+    let mut site = Site::new();
+    let waiting = site.table.attach(A, None, SHAPE, "attached").unwrap();
+    assert_eq!((waiting.occupant.mode(), waiting.is_persistent), ("waits for a program", true));
+    for owner in 1..=2 {
+        let side = site.open(A, owner).unwrap();
+        assert_eq!(site.table.occupant("vale0:a").unwrap().mode(), "shared memory, 4 KiB pages");
+        assert!(is_taken(site.open(A, 9)));
+        send(&side);
+        site.step();
+        assert_eq!(site.received(A), u64::from(owner));
+        site.close(owner);
+        let port = &site.table.on_switches()["vale0:a"];
+        assert!(matches!(port.occupant, Occupant::Nobody), "{port:?}");
+        assert_eq!((port.index, port.kept, port.occupant.driver()), (0, "attached", "shm"));
+    }
+    assert_eq!(site.table.detach("vale0:a").unwrap().kept, "attached");
+    assert!(site.is_empty());
+}
+
+#[test]
+fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
+    let mut site = Site::new();
+    let (null, home) = device("null:size=60");
+    let side = site.table.open_device("null:".into(), null, &home, opener(1)).unwrap();
+    site.step();
+    assert!(available(&side) > 0);
+    let (second, home) = device("null:size=60");
+    assert!(is_taken(site.table.open_device("null:".into(), second, &home, opener(2))));
+    assert_eq!(site.table.owner("null:"), Some(&1));
+    site.close(1);
+    assert!(site.is_empty());
+
+    let (null, _) = device("null:size=60");
+    let attached = site.table.attach(A, Some((null, None)), SHAPE, "attached").unwrap();
+    assert_eq!((attached.occupant.driver(), attached.occupant.owner()), ("null", None));
+    assert!(is_taken(site.open(A, 1)), "a device is no port that waits");
+    let sink = site.open(B, 1).unwrap();
+    site.step();
+    assert!(available(&sink) > 0);
+    assert!(site.table.detach("vale0:a").unwrap().occupant.device().is_some());
+    site.close(1);
+    assert!(site.is_empty());
+}
+
+#[test]
+fn ports_of_netmap_programs_belong_to_their_keeper() {
+    let mut site = Site::new();
+    let home = site.home();
+    let shm = home.place("vale0:a").unwrap();
+    let queue = || vec![QueueParts::new(Box::new(shm.queue(0, Arc::default()).unwrap()))];
+    let entered = site.table.attach_netmap(A, SHAPE, opener(1), queue()).unwrap();
+    assert_eq!((entered.occupant.driver(), entered.index), ("netmap", 0));
+    site.close(1);
+    assert!(is_taken(site.open(A, 1)), "its owner's connections say nothing of it");
+    site.table.detach("vale0:a").unwrap();
+    assert!(site.is_empty());
+}
+
+#[test]
+fn what_cannot_be_opened_leaves_nothing() {
+    let mut site = Site::new();
+    let ledger =
+        Ledger::new(Limits { total: SHAPE.geometry(1).unwrap().total_bytes(), user: u64::MAX, reserve: 0 });
+    let payer = Payer::new(&ledger, 1, false);
+    let full = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
+    let place = full.place("somebody's").unwrap();
+    let refused = site.table.open(A, &full, opener(1));
+    assert!(matches!(refused, Err(TableError::Region(RegionError::Geometry(_)))), "{refused:?}");
+    let (null, _) = device("null:size=60");
+    assert!(site.table.open_device("null:".into(), null, &full, opener(1)).is_err());
+    let refused = site.table.open_pipe(("x", "1"), PipeSide::Slave, SHAPE, Some(&payer), 1, "pipe");
+    assert!(matches!(refused, Err(TableError::Region(RegionError::Limit { .. }))), "{refused:?}");
+    let endless = PortShape { slots: 1 << 20, ..SHAPE };
+    assert!(site.table.attach(A, None, endless, "attached").is_err());
+    assert!(site.is_empty());
+
+    // A port that waits goes on waiting, and one that exists is not made again.
+    site.table.attach(A, None, SHAPE, "attached").unwrap();
+    assert!(site.table.open(A, &full, opener(1)).is_err());
+    assert!(matches!(site.table.occupant("vale0:a"), Some(Occupant::Nobody)));
+    let again = site.table.attach(A, None, SHAPE, "again");
+    assert!(matches!(again, Err(TableError::Fabric(FabricError::PortTaken(_)))), "{again:?}");
+    assert_eq!(site.table.on_switches()["vale0:a"].kept, "attached");
+    drop((place, full));
+    assert_eq!(ledger.total(), 0);
+}
+
+#[test]
+fn a_device_in_a_shared_region_has_as_many_queues_as_its_ports() {
+    let site = Site::new();
+    let plan = plan_device(&"null:@queues=2".parse().unwrap(), None).unwrap();
+    let refused = device_home(Some(site.home()), &plan, SHAPE, None);
+    assert!(matches!(refused, Err(TableError::SharedQueues { asked: 2, has: 1 })), "{refused:?}");
+    assert_eq!(device_home(None, &plan, SHAPE, None).unwrap().shape().queues, 2);
+}
