@@ -8,10 +8,11 @@ use ringroad_control::Connection;
 use ringroad_control::connection::{DEFAULT_TIMEOUT, Introduction};
 use ringroad_control::message::{OpenedPort, PortKind, Reply, Request};
 use ringroad_drivers::shm::QueueEvents;
+use ringroad_port_table::opening::ProgramSide;
 use ringroad_ring::region::Region;
 
 use crate::daemon_start::ensure_daemon;
-use crate::embedded::{pipe_queues, program_queues};
+use crate::embedded::take_up;
 use crate::error::OpenError;
 use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
@@ -70,16 +71,9 @@ impl Met {
         let request = Request::Open { name: opening.text.clone(), wish: opening.options.wish() };
         let (reply, descriptors) = connection.request(&request)?;
         let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
-        let (region, events) = take_descriptors(&opened, descriptors)?;
-        opened.placement.check(&opened.geometry)?;
+        let side = program_side(&opened, descriptors)?;
         let binding = Arc::new(Binding::new(Some(connection), None, generation));
-        let queues = match (&opened.kind, &opened.peer_placement) {
-            (PortKind::PipeEnd, Some(peer)) => {
-                peer.check(&opened.geometry)?;
-                pipe_queues(&region, &opened.placement, peer, events, &binding)?
-            }
-            _ => program_queues(&region, &opened.placement, events, &binding, None)?,
-        };
+        let queues = take_up(side, &binding, None)?;
         let driver = match opened.kind {
             PortKind::PipeEnd => "pipe",
             PortKind::Device => opened.driver.as_deref().unwrap_or("device"),
@@ -95,11 +89,8 @@ impl Met {
     }
 }
 
-/// The region's memfd, then kick and notify of each queue.
-fn take_descriptors(
-    opened: &OpenedPort,
-    descriptors: Vec<OwnedFd>,
-) -> Result<(Arc<Region>, Vec<QueueEvents>), OpenError> {
+/// What the daemon gave, checked. The descriptors: the region's memfd, then kick and notify of each queue.
+fn program_side(opened: &OpenedPort, descriptors: Vec<OwnedFd>) -> Result<ProgramSide, OpenError> {
     if descriptors.len() != 1 + 2 * opened.placement.tx_rings.len() {
         return Err(OpenError::UnexpectedReply);
     }
@@ -110,7 +101,11 @@ fn take_descriptors(
     while let (Some(kick), Some(notify)) = (descriptors.next(), descriptors.next()) {
         events.push(QueueEvents { kick, notify });
     }
-    Ok((region, events))
+    let peer = opened.peer_placement.clone().filter(|_| opened.kind == PortKind::PipeEnd);
+    for placement in std::iter::once(&opened.placement).chain(&peer) {
+        placement.check(&opened.geometry)?;
+    }
+    Ok(ProgramSide { region, placement: opened.placement.clone(), peer, events })
 }
 
 fn program_name() -> String {

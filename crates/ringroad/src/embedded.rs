@@ -1,23 +1,25 @@
 //! Embedded mode: the daemon's datapath inside the program, stepped by `sync` itself or on a thread of its own.
 
-use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share, WireId};
+use ringroad_datapath::fabric::{Fabric, FabricError, Share};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
 use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::Role;
-use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
+use ringroad_drivers::shm::{PortShape, QueueEvents, ShmRegion};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
 use ringroad_port::port_queue::PortQueue;
+use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::error::TableError;
+use ringroad_port_table::opening::{Opener, ProgramSide, Wrap, device_home};
+use ringroad_port_table::table::Table;
 use ringroad_ring::eventfd;
-use ringroad_ring::geometry::{GeometryError, PortPlacement};
+use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::ProgramEnd;
@@ -55,57 +57,25 @@ pub struct EmbeddedThread {
 
 #[derive(Debug)]
 struct Inner {
-    fabric: Fabric,
+    /// Each port has an owner of its own.
+    table: Table<u64, ()>,
+    last_owner: u64,
     /// The engine where ports step it; none on a thread.
     stepped: Option<Arc<Stepped>>,
-    pipes: Vec<(String, Weak<PipeState>)>,
-    /// Regions of switch ports, for those that come to share them.
-    homes: Vec<(String, Weak<ShmRegion>)>,
-}
-
-/// A pipe, alive while an end is open.
-#[derive(Debug)]
-struct PipeState {
-    pipe: Pipe,
-    taken: Mutex<[bool; 2]>,
 }
 
 /// Ends an embedded port when its last ring goes.
 #[derive(Debug)]
 pub(crate) struct EmbeddedBinding {
     inner: Arc<Mutex<Inner>>,
-    what: Bound,
-}
-
-#[derive(Debug)]
-enum Bound {
-    Switch {
-        switch: String,
-        port: String,
-        /// Holds the place in the region until the port has left the switch.
-        _shm: ShmPort,
-    },
-    Wire {
-        wire: WireId,
-        /// Holds the place in the region, and what the device keeps, until the queues have gone.
-        _shm: ShmPort,
-        _device: Option<Box<dyn Any + Send + Sync>>,
-    },
-    Pipe(Arc<PipeState>, PipeSide),
+    owner: u64,
 }
 
 impl Drop for EmbeddedBinding {
     fn drop(&mut self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         // The worker of an embedded datapath lives as long as this lock's owner, so nothing can fail here that matters.
-        let _ = match &self.what {
-            Bound::Switch { switch, port, .. } => inner.fabric.detach(switch, port).map(|_| ()),
-            Bound::Wire { wire, .. } => inner.fabric.unwire(*wire),
-            Bound::Pipe(state, side) => {
-                state.taken.lock().unwrap_or_else(PoisonError::into_inner)[*side as usize] = false;
-                Ok(())
-            }
-        };
+        let _ = inner.table.close_all_of(|&owner| owner == self.owner);
     }
 }
 
@@ -120,14 +90,7 @@ impl Embedded {
     #[must_use]
     pub fn new() -> Self {
         let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
-        Self {
-            inner: Arc::new(Mutex::new(Inner {
-                fabric,
-                stepped: Some(Arc::new(Stepped::new(engine))),
-                pipes: Vec::new(),
-                homes: Vec::new(),
-            })),
-        }
+        Self::of(fabric, Some(Arc::new(Stepped::new(engine))))
     }
 
     /// A datapath on a thread of its own, which sleeps when there is nothing to do.
@@ -137,15 +100,12 @@ impl Embedded {
     pub fn on_thread(thread: &EmbeddedThread) -> Result<Self, OpenError> {
         let worker =
             WorkerConfig { index: 0, cpu: thread.cpu, spin: Duration::from_micros(50), busy: thread.busy };
-        let fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0))?;
-        Ok(Self {
-            inner: Arc::new(Mutex::new(Inner {
-                fabric,
-                stepped: None,
-                pipes: Vec::new(),
-                homes: Vec::new(),
-            })),
-        })
+        Ok(Self::of(Fabric::threaded(vec![worker], MacTableConfig::new(0))?, None))
+    }
+
+    fn of(fabric: Fabric, stepped: Option<Arc<Stepped>>) -> Self {
+        let inner = Inner { table: Table::new(fabric), last_owner: 0, stepped };
+        Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// Opens a port.
@@ -193,18 +153,24 @@ impl Embedded {
         options: &OpenOptions,
         impairment: Option<&mut Impairment>,
     ) -> Result<Port, OpenError> {
+        let mut wrap = impairment.map(|impairment| {
+            |port: Box<dyn PortQueue>, counters: Arc<QueueCounters>| -> Box<dyn PortQueue> {
+                Box::new(impairment.wrap(port, counters))
+            }
+        });
+        let wrap = wrap.as_mut().map(|wrap| wrap as Wrap<'_>);
         let shape = PortShape::of(&name.options, &options.wish());
         match &name.base {
-            PortBase::Switch { switch, port } => self.open_switch_port(name, switch, port, shape, impairment),
-            PortBase::Pipe { .. } if impairment.is_some() => Err(OpenError::NotHere {
+            PortBase::Switch { switch, port } => {
+                self.open_switch_port(name, SwitchPlace { switch, port }, shape, wrap)
+            }
+            PortBase::Pipe { .. } if wrap.is_some() => Err(OpenError::NotHere {
                 name: name.base.to_string(),
                 place: "impaired",
                 why: "the frames of a pipe pass no datapath; use a port of a switch, such as vale0:a",
             }),
-            PortBase::Pipe { parent, id, side } => {
-                self.open_pipe(name, &format!("{parent}/{id}"), *side, shape)
-            }
-            PortBase::Device(_) => self.open_device(name, shape, options, impairment),
+            PortBase::Pipe { parent, id, side } => self.open_pipe(name, (parent, id), *side, shape),
+            PortBase::Device(_) => self.open_device(name, shape, options, wrap),
         }
     }
 
@@ -216,68 +182,64 @@ impl Embedded {
 
     /// Moves the switches' ageing clock on by one tick.
     pub fn tick(&self) {
-        self.lock().fabric.tick();
+        self.lock().table.fabric().tick();
     }
 
     /// What the ports of a switch have done in all, those that left included.
     #[must_use]
     pub fn switch_counters(&self, switch: &str) -> Option<CounterSnapshot> {
-        self.lock().fabric.switch_totals(switch).map(|totals| totals.totals)
+        self.lock().table.fabric().switch_totals(switch).map(|totals| totals.totals)
     }
 
     /// What one port has done.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
-        self.lock().fabric.port_counters(switch, port)
+        self.lock().table.fabric().port_counters(switch, port)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn binding(&self, what: Bound) -> Arc<Binding> {
-        let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), what };
-        Arc::new(Binding::new(None, Some(embedded), 0))
+    /// Opens a port in the table for an owner of its own, whose binding ends it.
+    fn enter<T>(
+        &self,
+        open: impl FnOnce(&mut Table<u64, ()>, u64) -> Result<T, TableError>,
+    ) -> Result<(T, Arc<Binding>), OpenError> {
+        let (opened, owner) = {
+            let inner = &mut *self.lock();
+            inner.last_owner += 1;
+            (open(&mut inner.table, inner.last_owner)?, inner.last_owner)
+        };
+        let embedded = EmbeddedBinding { inner: Arc::clone(&self.inner), owner };
+        Ok((opened, Arc::new(Binding::new(None, Some(embedded), 0))))
     }
 
     fn open_switch_port(
         &self,
         name: &PortName,
-        switch: &str,
-        port: &str,
+        place: SwitchPlace<'_>,
         shape: PortShape,
-        impairment: Option<&mut Impairment>,
+        wrap: Option<Wrap<'_>>,
     ) -> Result<Port, OpenError> {
-        let full_name = name.base.to_string();
         let home = match &name.options.share {
             Some(other) => self.home_of(other)?,
             None => ShmRegion::create(shape, None)?,
         };
-        let (shm, queues) = place_shm(&home, &full_name, impairment)?;
-        let index = {
-            let mut inner = self.lock();
-            let index = inner.fabric.attach(switch, port, ALL, queues)?;
-            inner.homes.retain(|(_, home)| home.strong_count() > 0);
-            inner.homes.push((full_name, Arc::downgrade(&home)));
-            index
-        };
-        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
-        let events = shm.clone_events()?;
-        let binding =
-            self.binding(Bound::Switch { switch: switch.to_owned(), port: port.to_owned(), _shm: shm });
-        let info = PortInfo {
-            name: name.base.to_string(),
-            driver: "shm".into(),
-            mode: "embedded".into(),
-            switch_index: Some(index.0),
-        };
-        self.program_port(info, &region, &placement, events, &binding, None)
+        let key = place.to_string();
+        let ((side, switch_index), binding) = self.enter(|table, owner| {
+            let side = table.open(place, &home, opener(owner, wrap))?;
+            Ok((side, table.on_switches().get(&key).map(|port| port.index)))
+        })?;
+        let info = PortInfo { name: key, driver: "shm".into(), mode: "embedded".into(), switch_index };
+        self.program_port(info, side, &binding, None)
     }
 
     fn home_of(&self, port: &str) -> Result<Arc<ShmRegion>, OpenError> {
         let inner = self.lock();
-        let known = inner.homes.iter().find(|(name, _)| name == port).and_then(|(_, home)| home.upgrade());
-        known.ok_or_else(|| FabricError::NoSuchPort(port.to_owned()).into())
+        let known = inner.table.programs().find(|(key, ..)| *key == port);
+        let home = known.map(|(_, shm, _)| Arc::clone(shm.home()));
+        home.ok_or_else(|| FabricError::NoSuchPort(port.to_owned()).into())
     }
 
     fn open_device(
@@ -285,129 +247,73 @@ impl Embedded {
         name: &PortName,
         shape: PortShape,
         options: &OpenOptions,
-        impairment: Option<&mut Impairment>,
+        wrap: Option<Wrap<'_>>,
     ) -> Result<Port, OpenError> {
         let shared = name.options.share.as_ref().map(|other| self.home_of(other)).transpose()?;
         // The rings of a shared region come in as many pairs as it has.
         let queues = shared.as_ref().map(|home| home.shape().queues).or(options.queues);
         let plan = plan_device(name, queues)?;
-        if shared.as_ref().is_some_and(|home| home.shape().queues != plan.queues) {
-            const OTHERS: GeometryError =
-                GeometryError::Impossible("the ports of the shared region have another number of queues");
-            return Err(OTHERS.into());
-        }
-        let home = match shared {
-            Some(home) => home,
-            None => ShmRegion::create(shape.for_device(&plan), None)?,
-        };
+        let home = device_home(shared, &plan, shape, None)?;
         let mut device = open_device(name, plan, Role::Program, Some(&home))?;
-        let full_name = name.base.to_string();
-        let (shm, queues) = place_shm(&home, &full_name, impairment)?;
         let wakes = device_wakes(&mut device.queues)?;
-        let device_queues = std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect();
-        let (wire, places) = {
-            let mut inner = self.lock();
-            inner.homes.retain(|(_, home)| home.strong_count() > 0);
-            inner.homes.push((full_name.clone(), Arc::downgrade(&home)));
-            let wire = inner.fabric.wire(ALL, queues, device_queues)?;
-            (wire, inner.fabric.second_queues(wire))
-        };
-        let ends = places.into_iter().zip(wakes).map(|(queue, wake)| DeviceEnd { place: queue.place, wake });
+        let full_name = name.base.to_string();
         let info = PortInfo {
-            name: full_name,
+            name: full_name.clone(),
             driver: device.capabilities.driver.into(),
             mode: device.capabilities.mode.clone(),
             switch_index: None,
         };
-        let (region, placement) = (Arc::clone(shm.region()), shm.placement().clone());
-        let events = shm.clone_events()?;
-        let binding = self.binding(Bound::Wire { wire, _shm: shm, _device: device.keep });
-        self.program_port(info, &region, &placement, events, &binding, Some(ends.collect()))
+        let ((side, places), binding) = self.enter(|table, owner| {
+            // Each open of a device is another device.
+            let key = match table.devices().contains_key(&full_name) {
+                true => format!("{full_name} ({owner})"),
+                false => full_name,
+            };
+            let side = table.open_device(key.clone(), device, &home, opener(owner, wrap))?;
+            let wire = table.devices().get(&key).map(|port| port.wire);
+            Ok((side, wire.map(|wire| table.fabric().second_queues(wire)).unwrap_or_default()))
+        })?;
+        let ends = places.into_iter().zip(wakes).map(|(queue, wake)| DeviceEnd { place: queue.place, wake });
+        self.program_port(info, side, &binding, Some(ends.collect()))
     }
 
     fn open_pipe(
         &self,
         name: &PortName,
-        key: &str,
-        side: PipeSide,
+        pipe: (&str, &str),
+        end: PipeSide,
         shape: PortShape,
     ) -> Result<Port, OpenError> {
-        let state = {
-            let mut inner = self.lock();
-            inner.pipes.retain(|(_, pipe)| pipe.strong_count() > 0);
-            let known =
-                inner.pipes.iter().find(|(known, _)| known == key).and_then(|(_, pipe)| pipe.upgrade());
-            match known {
-                Some(state) => state,
-                None => {
-                    let pipe = Pipe::create(&name.base.to_string(), shape, None)?;
-                    let state = Arc::new(PipeState { pipe, taken: Mutex::new([false; 2]) });
-                    inner.pipes.push((key.to_owned(), Arc::downgrade(&state)));
-                    state
-                }
-            }
-        };
-        let taken = std::mem::replace(
-            &mut state.taken.lock().unwrap_or_else(PoisonError::into_inner)[side as usize],
-            true,
-        );
-        if taken {
-            return Err(OpenError::NotHere {
-                name: name.base.to_string(),
-                place: "twice",
-                why: "this end of the pipe is open already",
-            });
-        }
-        let binding = self.binding(Bound::Pipe(Arc::clone(&state), side));
-        let events = state.pipe.clone_events(side)?;
+        let (side, binding) =
+            self.enter(|table, owner| table.open_pipe(pipe, end, shape, None, owner, ()))?;
         let info = PortInfo {
             name: name.base.to_string(),
             driver: "pipe".into(),
             mode: "embedded".into(),
             switch_index: None,
         };
-        let (own, peer) = (state.pipe.placement(side), state.pipe.placement(side.other()));
-        let queues = pipe_queues(state.pipe.region(), own, peer, events, &binding)?;
-        Port::new(info, queues)
+        self.program_port(info, side, &binding, None)
     }
 
     fn program_port(
         &self,
         info: PortInfo,
-        region: &Arc<Region>,
-        placement: &PortPlacement,
-        events: Vec<QueueEvents>,
+        side: ProgramSide,
         binding: &Arc<Binding>,
         device: Option<Vec<DeviceEnd>>,
     ) -> Result<Port, OpenError> {
         let stepped = self.lock().stepped.clone();
         let here = stepped.map(|stepped| Here { stepped, device });
-        let queues = program_queues(region, placement, events, binding, here)?;
-        Port::new(info, queues)
+        Port::new(info, take_up(side, binding, here)?)
     }
+}
+
+fn opener(owner: u64, wrap: Option<Wrap<'_>>) -> Opener<'_, u64, ()> {
+    Opener { owner, kept: (), share: ALL, wrap }
 }
 
 fn events_failed(source: std::io::Error) -> OpenError {
     OpenError::System { what: "making the queues' eventfds", source }
-}
-
-/// A port in `home`, and the datapath's side of it, with the impairment before it.
-fn place_shm(
-    home: &Arc<ShmRegion>,
-    name: &str,
-    mut impairment: Option<&mut Impairment>,
-) -> Result<(ShmPort, Vec<QueueParts>), OpenError> {
-    let shm = home.place(name)?;
-    let mut queues = Vec::new();
-    for queue in 0..shm.placement().tx_rings.len() as u16 {
-        let counters = Arc::<QueueCounters>::default();
-        let mut port: Box<dyn PortQueue> = Box::new(shm.queue(queue, Arc::clone(&counters))?);
-        if let Some(impairment) = &mut impairment {
-            port = Box::new(impairment.wrap(port, Arc::clone(&counters)));
-        }
-        queues.push(QueueParts { port, counters });
-    }
-    Ok((shm, queues))
 }
 
 /// A device in an embedded datapath of its own, stepped by the port's syncs.
@@ -436,8 +342,20 @@ struct DeviceEnd {
     wake: Option<OwnedFd>,
 }
 
-/// The rings of a port whose other side is a datapath: elsewhere, or `here`.
-pub(crate) fn program_queues(
+/// The rings of a port: the other side is a datapath, elsewhere or `here`, or the other end of a pipe.
+pub(crate) fn take_up(
+    side: ProgramSide,
+    binding: &Arc<Binding>,
+    here: Option<Here>,
+) -> Result<Vec<Queue>, OpenError> {
+    let ProgramSide { region, placement, peer, events } = side;
+    match peer {
+        Some(peer) => pipe_queues(&region, &placement, &peer, events, binding),
+        None => program_queues(&region, &placement, events, binding, here),
+    }
+}
+
+fn program_queues(
     region: &Arc<Region>,
     placement: &PortPlacement,
     events: Vec<QueueEvents>,
@@ -473,8 +391,7 @@ pub(crate) fn program_queues(
     Ok(queues)
 }
 
-/// The rings of a pipe's end.
-pub(crate) fn pipe_queues(
+fn pipe_queues(
     region: &Arc<Region>,
     own: &PortPlacement,
     peer: &PortPlacement,

@@ -5,6 +5,7 @@ use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_name::PortNameError;
 use ringroad_drivers::device::DeviceError;
 use ringroad_port::impairment::PlanError;
+use ringroad_port_table::error::TableError;
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;
 use ringroad_ring::violation::RingViolation;
@@ -60,6 +61,23 @@ pub enum OpenError {
     /// The daemon's answer does not fit the request.
     #[error("ringroadd answered an open request with something else; are library and daemon of one version?")]
     UnexpectedReply,
+}
+
+impl From<TableError> for OpenError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Region(error) => error.into(),
+            TableError::Fabric(error) => error.into(),
+            TableError::EndInUse(name) => {
+                Self::NotHere { name, place: "twice", why: "this end of the pipe is open already" }
+            }
+            TableError::SharedQueues { .. } => {
+                GeometryError::Impossible("the ports of the shared region have another number of queues")
+                    .into()
+            }
+            error => Self::System { what: "making a port", source: std::io::Error::other(error) },
+        }
+    }
 }
 
 /// Why a port that was open stopped working.
