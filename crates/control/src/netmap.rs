@@ -57,7 +57,7 @@ impl Badge {
     }
 }
 
-/// Sizes of a port, as wished (0: the daemon's choice) or as they are.
+/// Sizes of a port as netmap has them, each direction with its own, as wished (0: the daemon's choice) or as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortSizes {
     /// Slots of each tx ring.
