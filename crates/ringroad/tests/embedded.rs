@@ -393,6 +393,26 @@ fn a_device_in_a_shared_region_has_the_queues_of_that_region() {
 }
 
 #[test]
+fn each_open_of_a_device_is_another_device() {
+    let net = Embedded::new();
+    let mut ports = [(); 3].map(|()| net.open("null:size=60").unwrap());
+    for port in &mut ports {
+        port.sync().unwrap();
+        assert!(port.rx().available() > 0);
+    }
+}
+
+#[test]
+fn an_end_of_a_pipe_is_open_once_at_a_time() {
+    let net = Embedded::new();
+    let [master, _slave] = ["x{1", "x}1"].map(|name| net.open(name).unwrap());
+    let refused = net.open("x{1").unwrap_err().to_string();
+    assert!(refused.contains("open already"), "{refused}");
+    drop(master);
+    net.open("x{1").unwrap();
+}
+
+#[test]
 fn a_full_ring_lets_the_datapath_sleep_and_room_wakes_it() {
     let embedded = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
     let mut port = embedded.open("null:size=60@slots=8").unwrap();
