@@ -85,8 +85,8 @@ impl Site {
 
     fn program(&mut self, name: &str) -> Result<(QueueParts, ProgramRings), Failure> {
         let (slots, buffer_bytes) = (DEFAULT_SLOTS, DEFAULT_BUFFER_BYTES);
-        let shape = PortShape { queues: 1, slots, buffer_bytes, extra_buffers: 0, device_buffers: 0 };
-        let port = ShmPort::create(name, shape, HugePages::Never)?;
+        let shape = PortShape { slots, buffer_bytes, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
+        let port = ShmPort::create(name, shape)?;
         let counters = Arc::<QueueCounters>::default();
         let queue = QueueParts { port: Box::new(port.queue(0, Arc::clone(&counters))?), counters };
         let placement = port.placement();
