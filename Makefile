@@ -102,14 +102,14 @@ deny: $(CARGO_DENY) ## licences, sources, directions of dependency; ADVISORIES=1
 
 .PHONY: unit
 unit: ## the tests beside the code, and those in the documentation
-	cargo test --workspace --exclude ringroad-tests $(LOCKED)
+	cargo test --workspace --no-fail-fast --exclude ringroad-tests $(LOCKED)
 
 .PHONY: e2e
 e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests around the real binaries
 	cargo build --release -p ringroad --examples $(LOCKED)
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
-		cargo test -p ringroad-tests $(LOCKED)
+		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
 	$(IN_LAB) $(LAB)/bin/pytest tests/otg
 
 .PHONY: lab

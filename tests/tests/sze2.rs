@@ -218,5 +218,5 @@ fn programs_report_the_daemons_death() {
     site.daemon.signal(Signal::KILL);
     site.daemon.await_end();
     let (status, told) = dump.await_end();
-    assert!(!status.success() && told.contains("gone"), "{told}");
+    assert!(!status.success() && told.contains("has closed the connection"), "{told}");
 }

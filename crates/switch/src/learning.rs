@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
 use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_index::PortIndex;
 
@@ -70,8 +71,7 @@ impl Decide for Learning {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
         let Self { switch, headers, short } = self;
         headers.clear();
-        headers.extend((first..batch.frames()).map(|frame| {
-            let head = batch.head(frame);
+        let mut read = |frame: usize, head: Option<&Fragment>| {
             match head.and_then(|head| Some((head.ethernet_header()?, head.flags()))) {
                 Some(((start, end), flags)) => FrameHeader::from_words(start, end, flags),
                 None => {
@@ -79,7 +79,13 @@ impl Decide for Learning {
                     NO_HEADER
                 }
             }
-        }));
+        };
+        if batch.is_single() {
+            let heads = batch.fragments().iter().enumerate().skip(first);
+            headers.extend(heads.map(|(frame, head)| read(frame, Some(head))));
+        } else {
+            headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
+        }
         let fates = plan.fates_mut(first..batch.frames());
         classify(headers, from, &switch.table, &switch.ports, switch.now(), fates);
         for frame in short.drain(..) {
