@@ -371,6 +371,15 @@ impl Batch {
         self.frame(frame).iter().map(Fragment::len).sum()
     }
 
+    /// Whether `frames` are all frames of the batch, each once and in order.
+    #[inline]
+    #[must_use]
+    pub fn is_whole(&self, frames: &[u16]) -> bool {
+        // Without an early end, so that several are compared at once.
+        let differs = |differs, (&frame, place)| differs | (frame ^ place);
+        frames.len() == self.frames() && frames.iter().zip(0u16..).fold(0, differs) == 0
+    }
+
     /// All fragments, in order.
     #[inline]
     #[must_use]
@@ -393,5 +402,45 @@ impl Batch {
             return self.fragments.get(frame);
         }
         self.heads.get(frame).and_then(|&head| self.fragments.get(usize::from(head)))
+    }
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+
+    fn batch_of(frames: &[usize]) -> Batch {
+        let mut batch = Batch::new();
+        for &fragments in frames {
+            for fragment in 0..fragments {
+                // SAFETY: constants stay.
+                batch.push(unsafe { Fragment::from_private(&[0; 60], 0) }, fragment == 0);
+            }
+        }
+        batch
+    }
+
+    #[test]
+    fn frames_of_one_fragment_and_of_several_are_found_in_one_batch() {
+        let mut batch = batch_of(&[1, 1, 3, 1]);
+        assert!(!batch.is_single());
+        assert_eq!(
+            (0..5).map(|frame| batch.fragments_of(frame)).collect::<Vec<_>>(),
+            [0..1, 1..2, 2..5, 5..6, 0..0]
+        );
+        batch.truncate(2);
+        assert_eq!((batch.frames(), batch.fragments_of(1), batch.bytes()), (2, 1..2, 120));
+        batch.truncate(0);
+        assert!(batch.is_single() && batch.frames() == 0);
+    }
+
+    #[test]
+    fn a_list_with_a_frame_twice_is_not_the_whole_batch() {
+        let batch = batch_of(&[1, 1, 1]);
+        assert!(batch.is_whole(&[0, 1, 2]));
+        for frames in [&[0, 1][..], &[0, 1, 1], &[1, 0, 2], &[0, 1, 2, 3]] {
+            assert!(!batch.is_whole(frames), "{frames:?}");
+        }
     }
 }

@@ -71,13 +71,13 @@ impl Decide for Learning {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
         let Self { switch, headers, short } = self;
         headers.clear();
-        let mut read = |frame: usize, head: Option<&Fragment>| {
-            match head.and_then(|head| Some((head.ethernet_header()?, head.flags()))) {
-                Some(((start, end), flags)) => FrameHeader::from_words(start, end, flags),
-                None => {
-                    short.push(frame as u16);
-                    NO_HEADER
-                }
+        let mut read = |frame: usize, head: Option<&Fragment>| match head
+            .and_then(|head| Some((head.ethernet_header()?, head.flags())))
+        {
+            Some(((start, end), flags)) => FrameHeader::from_words(start, end, flags),
+            None => {
+                short.push(frame as u16);
+                NO_HEADER
             }
         };
         if batch.is_single() {

@@ -361,7 +361,7 @@ impl PortQueue for ShmQueue {
         if header_bytes == 0 && !given && !self.stamps && batch.is_single() {
             // Nearly all frames are like that; what is left is for the loop below.
             let bytes;
-            (used, bytes) = if frames.len() == batch.frames() {
+            (used, bytes) = if batch.is_whole(frames) {
                 put.put_single(free, batch.fragments().iter().map(Fragment::bytes))
             } else {
                 let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
