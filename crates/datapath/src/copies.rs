@@ -11,8 +11,8 @@ use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
-use crate::engine::{MAX_WORKERS, is_consumed, positions};
 use crate::exchange::Outbox;
+use crate::exchange::{MAX_WORKERS, is_consumed, positions};
 use crate::execution::{Executed, Executor, Job, Outlets, bytes_cost, finishing_factor};
 
 /// Entries of each exchange that are free when a batch begins.

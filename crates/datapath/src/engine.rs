@@ -4,7 +4,6 @@
 //! visible. Every frame received is delivered or dropped by cause then, or handed to another worker, which accounts for it. A worker makes
 //! [`Engine::turn`] after turn, in which one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +12,17 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Fate, Plan};
-use ringroad_port::port_queue::{Lend, PortQueue, QueueProperties, Sleep, Way};
+use ringroad_port::port_queue::{Lend, PortQueue, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::RegionId;
 use rustix::event::epoll;
 
 use crate::copies::{Copier, LEAST_ROOM};
-use crate::exchange::{Handoff, Inbox, Outbox};
+use crate::engine_queue::{EngineQueue, PendingRelease};
+use crate::exchange::{Handoff, Inbox, Outbox, is_consumed, positions};
 use crate::execution::{BYTES_PER_COST, Executed, Executor, Handed, Job, Origin, Outlets, finishing_factor};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
-use crate::rota::{OwnerId, Rota, TURN_COST};
-
-/// Most workers of one datapath.
-pub const MAX_WORKERS: usize = 16;
+use crate::rota::{Rota, TURN_COST};
 
 /// Which event of [`Engine::wake_set`] is the bell's.
 pub(crate) const BELL: u64 = u64::MAX;
@@ -34,103 +31,6 @@ pub(crate) const BELL: u64 = u64::MAX;
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 /// What waking a program costs.
 const KICK_COST: u64 = 8;
-
-/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
-#[derive(Debug)]
-struct PendingRelease {
-    slots: usize,
-    positions: [u64; MAX_WORKERS],
-    /// What [`ringroad_port::port_queue::Lend::returned`] of the wire's other end must reach.
-    lent: u64,
-}
-
-/// A queue in the engine.
-pub struct EngineQueue {
-    pub(crate) port: Box<dyn PortQueue>,
-    forwarding: Forwarding,
-    pub(crate) counters: Arc<QueueCounters>,
-    owner: OwnerId,
-    properties: QueueProperties,
-    /// Frames of which the taking alone costs a turn.
-    affordable: usize,
-    pending: VecDeque<PendingRelease>,
-    pub(crate) dirty: bool,
-    /// Whether it has announced its sleep by itself.
-    asleep: bool,
-}
-
-impl std::fmt::Debug for EngineQueue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EngineQueue").field("forwarding", &self.forwarding).finish_non_exhaustive()
-    }
-}
-
-impl EngineQueue {
-    /// A queue whose frames go where `forwarding` says, in the time of `owner`; `counters` is its account.
-    #[must_use]
-    pub fn new(
-        mut port: Box<dyn PortQueue>,
-        forwarding: Forwarding,
-        counters: Arc<QueueCounters>,
-        owner: OwnerId,
-    ) -> Self {
-        let mut properties = port.properties();
-        properties.frame_cost = properties.frame_cost.max(1);
-        Self {
-            port,
-            forwarding,
-            counters,
-            owner,
-            properties,
-            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.frame_cost)).max(1),
-            pending: VecDeque::new(),
-            dirty: false,
-            asleep: false,
-        }
-    }
-
-    /// What never changes of it.
-    #[must_use]
-    pub fn properties(&self) -> QueueProperties {
-        self.properties
-    }
-
-    /// Ends the driver's part and gives the account, to which nothing is added any more.
-    #[must_use]
-    pub fn close(self) -> Arc<QueueCounters> {
-        // What the driver held back is counted when it goes.
-        drop(self.port);
-        self.counters
-    }
-
-    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
-    /// the engine is about to sleep.
-    fn sleeps_alone(&self) -> bool {
-        self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
-    }
-
-    fn has_work(&mut self) -> bool {
-        match self.forwarding {
-            Forwarding::Hold => !self.pending.is_empty(),
-            _ => !self.pending.is_empty() || self.has_waiting(),
-        }
-    }
-
-    /// Whether frames wait, or may wait that nothing would tell of.
-    fn has_waiting(&mut self) -> bool {
-        self.port.sleeper().is_none_or(Sleep::has_waiting)
-    }
-
-    fn prepare_sleep(&mut self, sleeping: bool) {
-        if let Some(sleeper) = self.port.sleeper() {
-            sleeper.prepare_sleep(sleeping);
-        }
-    }
-
-    fn wake_descriptor(&mut self) -> Option<BorrowedFd<'_>> {
-        self.port.sleeper()?.wake_descriptor()
-    }
-}
 
 /// One worker's share of the datapath.
 #[derive(Debug)]
@@ -398,7 +298,7 @@ impl Engine {
         if !is_consumed(self.rota.handed_before(&turn), &self.outboxes) {
             return frames;
         }
-        let positions = positions(&self.outboxes);
+        let before = positions(&self.outboxes);
         while let Some((place, from)) = self.rota.next(&mut turn) {
             let served = self.serve(place, from, TURN_COST);
             frames += served.frames;
@@ -412,7 +312,7 @@ impl Engine {
             }
         }
         if !self.outboxes.is_empty() {
-            self.rota.note_handed(&turn, positions, self::positions(&self.outboxes));
+            self.rota.note_handed(&turn, before, positions(&self.outboxes));
         }
         frames
     }
@@ -839,21 +739,6 @@ fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option
         return;
     }
     source.pending.push_back(PendingRelease { slots, positions: positions(outboxes), lent });
-}
-
-/// Up to where something was handed over to each worker.
-pub(crate) fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
-    let mut positions = [0; MAX_WORKERS];
-    for (position, outbox) in positions.iter_mut().zip(outboxes) {
-        *position = outbox.as_ref().map_or(0, Outbox::position);
-    }
-    positions
-}
-
-/// Whether all workers are done with what was handed over to them before `positions`.
-pub(crate) fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
-    let mut pairs = positions.iter().zip(outboxes);
-    pairs.all(|(&position, outbox)| outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position))
 }
 
 /// Releases what other workers, and the one to whom slots were lent, are done with.

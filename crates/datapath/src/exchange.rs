@@ -17,6 +17,8 @@ use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
 
 use crate::forwarding::SwitchId;
 
+/// Most workers of one datapath.
+pub const MAX_WORKERS: usize = 16;
 /// Entries of an exchange ring.
 pub const EXCHANGE_ENTRIES: usize = 2048;
 
@@ -252,4 +254,19 @@ impl Inbox {
     pub fn consume(&mut self) {
         self.shared.consumed.store(self.read, Ordering::Release);
     }
+}
+
+/// Up to where something was handed over to each worker.
+pub(crate) fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
+    let mut positions = [0; MAX_WORKERS];
+    for (position, outbox) in positions.iter_mut().zip(outboxes) {
+        *position = outbox.as_ref().map_or(0, Outbox::position);
+    }
+    positions
+}
+
+/// Whether all workers are done with what was handed over to them before `positions`.
+pub(crate) fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
+    let mut pairs = positions.iter().zip(outboxes);
+    pairs.all(|(&position, outbox)| outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position))
 }

@@ -9,7 +9,8 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::plan::{Fate, Plan, SetId};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
-use crate::engine::{EngineQueue, MAX_WORKERS};
+use crate::engine_queue::EngineQueue;
+use crate::exchange::MAX_WORKERS;
 use crate::exchange::{Handoff, Inbox, Outbox, Target};
 use crate::finishing::Finisher;
 use crate::forwarding::{QueueRef, SwitchId, SwitchView, Topology};

@@ -13,7 +13,9 @@ use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
 use ringroad_switch::{LearningSwitch, MacEntry, MacTable, MacTableConfig, MacTableError};
 
-use crate::engine::{Engine, EngineQueue, MAX_WORKERS};
+use crate::engine::Engine;
+use crate::engine_queue::EngineQueue;
+use crate::exchange::MAX_WORKERS;
 use crate::exchange::{Doorbell, exchange};
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use crate::rota::OwnerId;

@@ -2,6 +2,7 @@
 //! neither a driver nor why a frame goes where it goes.
 //!
 //! - [`engine`]: one worker's share of the ports and one step of its work; embedded programs step it themselves.
+//! - [`engine_queue`]: a queue in an engine, with its account and the slots that others still borrow.
 //! - [`forwarding`]: where the frames of a queue go (a switch, a wire, nowhere) and the map from a switch's ports to queues.
 //! - `execution`: a plan executed; `copies`: one in which frames leave as several copies or with other heads.
 //! - [`grouping`]: a batch's fates turned into one list of frames per destination.
@@ -13,6 +14,7 @@
 
 mod copies;
 pub mod engine;
+pub mod engine_queue;
 pub mod exchange;
 mod execution;
 pub mod fabric;

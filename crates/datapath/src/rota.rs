@@ -8,7 +8,7 @@
 
 use ringroad_port::batch::Batch;
 
-use crate::engine::MAX_WORKERS;
+use crate::exchange::MAX_WORKERS;
 
 /// What a user may spend in a turn. One is about a short frame's copy, 50 to 100 ns.
 pub const TURN_COST: u64 = 1024;
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_of_an_owner_comes_in_turn_also_where_others_leave_sleep_and_wake() {
+    fn every_queue_of_an_owner_has_its_turn_while_others_come_and_go() {
         let mut rota = Rota::default();
         for place in 0..100 {
             rota.insert(place, OwnerId { user: u64::from(place % 3), program: place % 2 });

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use common::{BROADCAST, Far, Near, station, user};
-use ringroad_datapath::engine::{Engine, EngineQueue};
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, Handoff, Target, exchange};
 use ringroad_datapath::fabric::{Fabric, Share};
 use ringroad_datapath::forwarding::{Forwarding, SwitchId};
@@ -123,7 +124,7 @@ fn handoff(target: Target) -> Handoff {
 }
 
 #[test]
-fn what_another_worker_handed_over_goes_to_the_port_it_was_for_and_not_to_the_next_at_its_place() {
+fn a_handed_over_frame_never_reaches_a_later_port_at_the_same_place() {
     let (mut engine, mut outbox) = engine_with_neighbour();
     let queue = |far: &Arc<Far>| {
         EngineQueue::new(

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use common::{BROADCAST, Far, Near, station, user};
-use ringroad_datapath::engine::{Engine, EngineQueue};
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
@@ -102,7 +103,7 @@ fn so_do_thousands_of_queues_with_nothing_in_them() {
 }
 
 #[test]
-fn floods_for_ports_of_another_worker_do_not_pile_up_before_a_bystanders_frame() {
+fn floods_for_another_worker_do_not_delay_a_bystanders_frame() {
     let bells = [Doorbell::new().unwrap(), Doorbell::new().unwrap()].map(Arc::new);
     let (outbox, inbox) = exchange(Arc::clone(&bells[1]));
     let [mut source, mut taker] = [Engine::new(0), Engine::new(1)];

@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use ringroad_datapath::engine::{Engine, EngineQueue};
+use ringroad_datapath::engine::Engine;
+use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
 use ringroad_datapath::rota::OwnerId;

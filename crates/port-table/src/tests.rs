@@ -117,7 +117,7 @@ fn is_taken(result: Result<ProgramSide, TableError>) -> bool {
 }
 
 #[test]
-fn frames_pass_between_ports_that_programs_opened_and_the_switch_goes_with_them() {
+fn frames_pass_between_program_ports_and_the_switch_ends_with_them() {
     let mut site = Site::new();
     let (a, b) = (site.open(A, 1).unwrap(), site.open(B, 2).unwrap());
     send(&a);

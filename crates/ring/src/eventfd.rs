@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_eventfd_that_was_made_blocking_holds_nobody_up() {
+    fn a_full_blocking_eventfd_does_not_block_the_writer() {
         let event = hostile();
         ring(&event);
         drain(&event);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_for_the_privileged_is_there_when_the_others_have_taken_all_they_can() {
+    fn the_reserve_for_administrators_remains_when_users_took_all_they_can() {
         let ledger = Ledger::new(LIMITS);
         let _held = [1, 2].map(|user| Payer::new(&ledger, user, false).reserve(40).unwrap());
         let third = Payer::new(&ledger, 3, false);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_change_the_size_of_a_region() {
+    fn the_size_of_a_region_cannot_be_changed() {
         let region = Region::create(small(), HugePages::Never).unwrap();
         assert!(rustix::fs::ftruncate(&region, 0).is_err());
         assert!(rustix::fs::ftruncate(&region, 1 << 30).is_err());
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_counted_whole_as_long_as_somebody_has_it_mapped() {
+    fn a_region_is_counted_whole_as_long_as_it_is_mapped() {
         let ledger = Ledger::new(Limits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
         let payer = Payer::new(&ledger, 7, false);
         let region = Arc::new(Region::create_for(Some(&payer), small(), HugePages::Never).unwrap());

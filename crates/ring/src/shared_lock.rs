@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_told_of_whoever_was_turned_away_to_sleep() {
+    fn a_holder_learns_that_another_thread_waits() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
         assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
@@ -218,7 +218,7 @@ mod tests {
 
     /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to be had.
     #[test]
-    fn no_word_keeps_a_caller_or_stands_for_a_holder_that_does_not_live() {
+    fn no_lock_word_blocks_a_caller_or_names_a_dead_holder() {
         let words =
             (0..32).flat_map(|bit| [1 << bit, u32::MAX >> bit, u32::MAX << bit]).chain([0, 0x5555_5555]);
         for word in words {
@@ -333,7 +333,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_whoever_is_turned_away_from_a_locked_ring_is_woken() {
+    fn loom_a_thread_that_finds_a_ring_locked_is_woken() {
         loom::model(|| {
             let ring = Arc::new(LockedRing::default());
             let filled = Arc::clone(&ring);

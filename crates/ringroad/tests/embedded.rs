@@ -101,7 +101,7 @@ fn more_frames_than_a_batch_holds_all_arrive_and_all_slots_come_back() {
 }
 
 #[test]
-fn frames_too_short_for_ethernet_and_to_nobody_are_counted() {
+fn frames_too_short_and_frames_without_destination_are_counted() {
     let net = Embedded::new();
     let mut a = net.open("vale0:a").unwrap();
     send(&mut a, &[1; 13]);

@@ -359,7 +359,7 @@ fn frames_held_when_the_port_ends_are_accounted_for() {
 }
 
 #[test]
-fn each_queue_has_a_plan_of_its_own() {
+fn each_queue_has_its_own_plan() {
     let clock = Clock::manual();
     let net = Embedded::new();
     let options = OpenOptions { queues: Some(2), ..OpenOptions::default() };

@@ -99,7 +99,7 @@ fn when_the_contention_ends_each_address_settles_in_one_entry_where_it_is() {
 }
 
 #[test]
-fn two_workers_with_a_port_coming_and_going_send_only_to_ports_that_an_address_was_on() {
+fn two_workers_send_only_to_ports_that_an_address_was_on() {
     let table = crowded_table();
     let ports = PortSet::new();
     for index in 0..=253 {

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_taken_back_when_nobody_is_in_the_middle_of_filling_it() {
+    fn a_ring_is_taken_back_after_the_last_fill_has_ended() {
         use ringroad_ring::layout::Direction;
         use ringroad_ring::liveness::prove;
         use ringroad_ring::ring_view::{RingPlan, lay_out_ring};

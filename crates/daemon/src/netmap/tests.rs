@@ -213,7 +213,7 @@ fn an_administrator_puts_no_new_port_into_a_strangers_memory() {
 }
 
 #[test]
-fn each_user_has_a_memory_1_that_nobody_can_take() {
+fn each_user_has_a_memory_1_that_no_other_user_can_take() {
     let mut site = Site::new(&[]);
     let memory_1 = |name: &str| Register { mem_id: 1, ..plain(name) };
     let (_squatter, theirs) = site.register(STRANGER, memory_1("vale1:squat")).unwrap();

@@ -65,7 +65,7 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
 }
 
 #[test]
-fn frames_of_a_large_mtu_and_beyond_are_whole_and_longer_ones_are_refused_alone() {
+fn frames_of_a_large_mtu_pass_whole_and_longer_ones_are_refused() {
     over_each_ring(|pair| {
         // Too long for any slot: such frames come by way of the socket's queue.
         let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
@@ -237,7 +237,7 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
 }
 
 #[test]
-fn an_interface_that_vanishes_is_a_fault_and_wakes_nobody_again() {
+fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
     over_each_ring(|pair| {
         let wish = pair("rrp0", "rrp1", 1500);
         let mut queue = open_one(&wish);
@@ -314,7 +314,7 @@ fn with_two_hosts(pair: Pair, cut: bool, between: impl FnOnce(&Host, &Host) + Se
 }
 
 #[test]
-fn a_tcp_transfer_between_stacks_that_leave_checksums_and_cutting_to_their_cards_is_whole() {
+fn a_tcp_transfer_with_offloaded_checksums_and_segmentation_is_whole() {
     const TOTAL_BYTES: usize = 8 << 20;
     for pair in [pair, pair_for_blocks] {
         with_two_hosts(pair, true, |client, server| {

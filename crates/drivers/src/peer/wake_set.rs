@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_wakes_though_nobody_reads_the_eventfd() {
+    fn each_write_wakes_although_the_eventfd_is_not_read() {
         let set = WakeSet::new().unwrap();
         let event = eventfd::create().unwrap();
         set.add(event.as_fd()).unwrap();

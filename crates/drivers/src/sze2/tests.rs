@@ -133,7 +133,7 @@ fn what_is_too_much_is_lost_before_the_channel_and_counted() {
 }
 
 #[test]
-fn what_nobody_has_started_is_unclaimed() {
+fn channels_that_no_program_started_count_frames_as_unclaimed() {
     let mut site = Site::new("@channels=2,buffer=128K,block=4K");
     let frames = [frame(0, 60), frame(1, 60)];
     assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);

@@ -52,7 +52,7 @@ fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
 }
 
 #[test]
-fn each_frame_of_the_host_reaches_one_of_several_queues_and_each_queue_sends() {
+fn each_host_frame_reaches_one_queue_and_every_queue_sends() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&TapWish { queues: 3, ..wish("rrt%d") }).unwrap();
         assert_eq!((tap.name.as_str(), tap.queues.len()), ("rrt0", 3));
@@ -90,7 +90,7 @@ fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
 }
 
 #[test]
-fn a_deleted_interface_is_a_fault_and_wakes_nobody_again() {
+fn a_deleted_interface_is_a_fault_and_causes_no_more_wake_ups() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
         let queue = &mut tap.queues[0];

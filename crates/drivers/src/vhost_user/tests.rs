@@ -239,7 +239,7 @@ fn guests_that_merge_nothing_and_old_ones_have_the_short_header() {
 }
 
 #[test]
-fn what_a_guest_leaves_unfinished_is_said_and_given_only_to_guests_that_take_it() {
+fn unfinished_frames_go_only_to_guests_that_accept_them() {
     let unfinished = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0];
     let mut site = Site::with_guest(MODERN | NET_CSUM);
     site.send(0, &unfinished, &[1; 60]);
@@ -348,7 +348,7 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
 }
 
 #[test]
-fn memory_that_shrinks_stops_the_guest_and_nobody_else() {
+fn memory_that_shrinks_stops_its_guest_alone() {
     let mut site = Site::with_guest(MODERN);
     site.send(0, &[0; 12], &[1; 60]);
     ftruncate(&site.file, 0).unwrap();
@@ -377,7 +377,7 @@ fn memory_that_shrinks_stops_the_guest_and_nobody_else() {
 }
 
 #[test]
-fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
+fn a_ring_with_a_violation_stops_until_it_is_set_up_anew() {
     let mut site = Site::with_guest(MODERN);
     site.offer(TRANSMIT, 0, 60, 0, Some(1));
     assert_eq!(site.receive().frames(), 0);
@@ -394,7 +394,7 @@ fn a_ring_that_breaks_a_rule_stands_still_until_it_is_set_up_anew() {
 }
 
 #[test]
-fn a_guest_that_fills_its_call_eventfd_and_makes_it_blocking_holds_no_worker_up() {
+fn a_blocking_full_call_eventfd_of_a_guest_does_not_block_a_worker() {
     let mut site = Site::with_guest(MODERN);
     let call = &site.calls[TRANSMIT as usize];
     call.write(u64::MAX - 1).unwrap();

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_take_the_memory_away() {
+    fn the_memory_cannot_be_taken_away() {
         let memory = CardMemory::new(1, 64).unwrap();
         assert!(rustix::fs::ftruncate(&memory.file, 0).is_err());
     }

@@ -59,7 +59,7 @@ fn both_constructors_read_the_same_header() {
 }
 
 #[test]
-fn an_unknown_destination_is_flooded_and_a_learned_one_gets_its_frames_alone() {
+fn unknown_destinations_are_flooded_and_learned_ones_are_not() {
     let switch = Switch::new();
     assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Flood]);
     assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
@@ -160,7 +160,7 @@ fn an_address_that_moves_away_and_back_is_learned_again() {
 }
 
 #[test]
-fn a_source_that_was_forgotten_or_displaced_is_learned_again_by_its_next_batch() {
+fn a_forgotten_or_displaced_source_is_learned_again_by_its_next_batch() {
     let switch = Switch::new();
     let port = PortIndex(1);
     let rounds: [&dyn Fn(); 4] = [

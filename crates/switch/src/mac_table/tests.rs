@@ -169,7 +169,7 @@ fn entries_are_listed_with_port_and_age() {
 }
 
 #[test]
-fn of_two_entries_of_an_address_all_lookups_take_one_and_the_next_change_clears_the_other() {
+fn all_lookups_take_one_of_two_entries_until_a_change_clears_the_other() {
     for ways in [[0, 3], [2, 1]] {
         // As a race of two learners and a sweep may leave them.
         let table = table(4);

@@ -45,7 +45,7 @@ fn borrow(queue: &mut PacketQueue, batch: &mut Batch, count: usize) {
 }
 
 #[test]
-fn blocks_take_a_burst_of_many_times_as_many_frames_as_the_same_memory_has_slots() {
+fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
     in_own_namespace(|| {
         let wish = pair_for_blocks("rrp0", "rrp1", 1500);
         assert_eq!(wish.slots, 2048);

@@ -29,7 +29,7 @@ fn frames_of_all_lengths_pass_both_ways_unchanged() {
 }
 
 #[test]
-fn each_queue_is_a_ring_of_its_own_and_the_least_number_is_used() {
+fn each_queue_is_a_ring_and_the_smaller_count_is_used() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server,queues=2");
     let mut client = Port::open(&path, "role=client,queues=4");
@@ -144,7 +144,7 @@ fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
 }
 
 #[test]
-fn several_interfaces_share_a_socket_and_who_has_no_business_there_is_told_why() {
+fn interfaces_share_a_socket_and_a_wrong_peer_gets_the_reason() {
     let (_folder, path) = socket();
     let mut zero = Port::open(&path, "role=server,socket-mode=660");
     let mut seven = Port::open(&path, "role=server,id=7,secret=sesame");

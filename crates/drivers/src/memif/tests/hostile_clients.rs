@@ -126,7 +126,7 @@ fn honest(position: u16) -> Descriptor {
 }
 
 #[test]
-fn a_liar_in_shared_memory_is_told_and_the_next_client_is_served() {
+fn a_client_with_wrong_indexes_gets_the_reason_and_the_next_is_served() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let good = honest(0);
@@ -187,7 +187,7 @@ fn a_liar_about_empty_buffers_gets_nothing_and_the_frames_are_counted() {
 }
 
 #[test]
-fn an_unfinished_frame_waits_for_its_rest_and_keeps_nobody_awake() {
+fn an_incomplete_frame_waits_for_its_rest_and_lets_the_worker_sleep() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let liar = Liar::connected(&path);
@@ -295,7 +295,7 @@ fn messages_that_make_no_sense_are_answered_with_a_reason() {
 }
 
 #[test]
-fn a_client_that_fills_its_interrupt_and_makes_it_blocking_holds_no_worker_up() {
+fn a_blocking_full_interrupt_of_a_client_does_not_block_a_worker() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let liar = Liar::connected(&path);
@@ -312,7 +312,7 @@ fn a_client_that_fills_its_interrupt_and_makes_it_blocking_holds_no_worker_up() 
 }
 
 #[test]
-fn a_client_that_says_nothing_keeps_nobody_waiting() {
+fn a_silent_client_delays_no_other_client() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let _silent: Vec<Liar> = (0..8).map(|_| Liar::greeted(&path)).collect();

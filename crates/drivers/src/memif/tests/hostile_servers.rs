@@ -73,7 +73,7 @@ impl Liar {
 }
 
 #[test]
-fn a_liar_in_shared_memory_is_told_and_the_next_connection_is_a_fresh_one() {
+fn a_peer_with_wrong_indexes_gets_the_reason_and_may_connect_again() {
     let (_folder, path) = socket();
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");

@@ -94,7 +94,7 @@ fn a_frame_longer_than_was_expected_waits_for_room_to_be_made() {
 }
 
 #[test]
-fn each_broken_rule_is_told_and_what_came_before_it_is_lent() {
+fn each_violation_is_reported_and_earlier_frames_are_lent() {
     let full = BUFFER_BYTES as u32;
     let wrong: [(u32, u32, u16, RingFault); 7] = [
         (64, 100, 1, RingFault::NotItsOwn(64)),

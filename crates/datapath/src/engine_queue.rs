@@ -1,0 +1,110 @@
+//! A queue in an engine: the driver's part, its account, and the slots that others still borrow.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ringroad_port::batch::BATCH_FRAMES;
+use ringroad_port::counters::QueueCounters;
+use ringroad_port::port_queue::{PortQueue, QueueProperties, Sleep};
+
+use crate::exchange::MAX_WORKERS;
+use crate::forwarding::Forwarding;
+use crate::rota::{OwnerId, TURN_COST};
+
+/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
+#[derive(Debug)]
+pub(crate) struct PendingRelease {
+    pub(crate) slots: usize,
+    pub(crate) positions: [u64; MAX_WORKERS],
+    /// What [`ringroad_port::port_queue::Lend::returned`] of the wire's other end must reach.
+    pub(crate) lent: u64,
+}
+
+/// A queue in the engine.
+pub struct EngineQueue {
+    pub(crate) port: Box<dyn PortQueue>,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) counters: Arc<QueueCounters>,
+    pub(crate) owner: OwnerId,
+    pub(crate) properties: QueueProperties,
+    /// Frames of which the taking alone costs a turn.
+    pub(crate) affordable: usize,
+    pub(crate) pending: VecDeque<PendingRelease>,
+    pub(crate) dirty: bool,
+    /// Whether it has announced its sleep by itself.
+    pub(crate) asleep: bool,
+}
+
+impl std::fmt::Debug for EngineQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineQueue").field("forwarding", &self.forwarding).finish_non_exhaustive()
+    }
+}
+
+impl EngineQueue {
+    /// A queue whose frames go where `forwarding` says, in the time of `owner`; `counters` is its account.
+    #[must_use]
+    pub fn new(
+        mut port: Box<dyn PortQueue>,
+        forwarding: Forwarding,
+        counters: Arc<QueueCounters>,
+        owner: OwnerId,
+    ) -> Self {
+        let mut properties = port.properties();
+        properties.frame_cost = properties.frame_cost.max(1);
+        Self {
+            port,
+            forwarding,
+            counters,
+            owner,
+            properties,
+            affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.frame_cost)).max(1),
+            pending: VecDeque::new(),
+            dirty: false,
+            asleep: false,
+        }
+    }
+
+    /// What never changes of it.
+    #[must_use]
+    pub fn properties(&self) -> QueueProperties {
+        self.properties
+    }
+
+    /// Ends the driver's part and gives the account, to which nothing is added any more.
+    #[must_use]
+    pub fn close(self) -> Arc<QueueCounters> {
+        // What the driver held back is counted when it goes.
+        drop(self.port);
+        self.counters
+    }
+
+    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
+    /// the engine is about to sleep.
+    pub(crate) fn sleeps_alone(&self) -> bool {
+        self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
+    }
+
+    pub(crate) fn has_work(&mut self) -> bool {
+        match self.forwarding {
+            Forwarding::Hold => !self.pending.is_empty(),
+            _ => !self.pending.is_empty() || self.has_waiting(),
+        }
+    }
+
+    /// Whether frames wait, or may wait that nothing would tell of.
+    pub(crate) fn has_waiting(&mut self) -> bool {
+        self.port.sleeper().is_none_or(Sleep::has_waiting)
+    }
+
+    pub(crate) fn prepare_sleep(&mut self, sleeping: bool) {
+        if let Some(sleeper) = self.port.sleeper() {
+            sleeper.prepare_sleep(sleeping);
+        }
+    }
+
+    pub(crate) fn wake_descriptor(&mut self) -> Option<BorrowedFd<'_>> {
+        self.port.sleeper()?.wake_descriptor()
+    }
+}
