@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::{Device, Role};
-use ringroad_drivers::registry::{open_device, plan_device};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// A port that serves all of them, one after the other, and what steps it.
@@ -20,7 +20,10 @@ static PORT: LazyLock<String> = LazyLock::new(|| {
     std::thread::spawn(move || {
         let _keep = keep;
         loop {
-            queues.iter_mut().for_each(|queue| queue.prepare_sleep(false));
+            queues
+                .iter_mut()
+                .filter_map(|queue| queue.sleeper())
+                .for_each(|sleeper| sleeper.prepare_sleep(false));
             std::thread::yield_now();
         }
     });

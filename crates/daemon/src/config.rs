@@ -235,7 +235,7 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), String> {
-        let most = ringroad_datapath::engine::MAX_WORKERS;
+        let most = ringroad_datapath::exchange::MAX_WORKERS;
         if self.workers.count == 0 || usize::from(self.workers.count) > most {
             return Err(format!("workers.count is {}; choose from 1 to {most}", self.workers.count));
         }
