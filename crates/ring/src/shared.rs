@@ -221,6 +221,25 @@ impl<'ring> SharedBytes<'ring> {
         len
     }
 
+    /// The first `N` bytes, read once; `None` where there are fewer.
+    #[inline]
+    #[must_use]
+    pub fn read_array<const N: usize>(&self) -> Option<[u8; N]> {
+        // SAFETY: mapped for `N` bytes, checked before; an array has no alignment.
+        (self.len >= N).then(|| unsafe { self.start.cast::<[u8; N]>().read() })
+    }
+
+    /// Writes `from` to the start; whether it fits.
+    #[inline]
+    pub fn write_array<const N: usize>(&mut self, from: [u8; N]) -> bool {
+        if self.len < N {
+            return false;
+        }
+        // SAFETY: mapped for `N` bytes, just checked; an array has no alignment.
+        unsafe { self.start.cast::<[u8; N]>().write(from) };
+        true
+    }
+
     /// Copies `from` to the start, as much as fits; returns the number of bytes written.
     #[inline]
     pub fn write(&mut self, from: &[u8]) -> usize {

@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use crate::fault::RingFault;
-use crate::guest_memory::GuestMemory;
-use crate::layout::DESC_WRITE;
+use crate::guest_memory::{GuestMemory, LastRegion};
+use crate::layout::{DESC_INDIRECT, DESC_NEXT, DESC_WRITE};
 
 /// Most pieces of a buffer. A frame of 64 KiB in pages of 4 KiB has 18.
 pub const MAX_SEGMENTS: usize = 66;
@@ -74,6 +74,29 @@ impl Descriptor {
             last: (second >> 32) as u16,
             flags: (second >> 48) as u16,
         }
+    }
+
+    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; `None` where it is more, less or wrong, which
+    /// [`Pieces`] tells.
+    #[inline]
+    pub(crate) fn sole_piece(
+        self,
+        memory: &GuestMemory,
+        last: &mut LastRegion,
+        access: Access,
+    ) -> Option<Segment> {
+        let (direction, most) = match access {
+            Access::Read => (0, MAX_CHAIN_BYTES),
+            Access::Write => (DESC_WRITE, u32::MAX),
+        };
+        if self.flags & (DESC_NEXT | DESC_WRITE | DESC_INDIRECT) != direction
+            || self.bytes == 0
+            || self.bytes > most
+        {
+            return None;
+        }
+        let start = last.find(memory, self.address, self.bytes)?;
+        Some(Segment { start, bytes: self.bytes, guest: self.address })
     }
 }
 

@@ -112,11 +112,17 @@ impl DeviceRing {
         }
     }
 
+    /// Takes the next buffer if it is known to be available, has one descriptor and lies in one region, as nearly all do. `None` otherwise, and
+    /// nothing is taken: [`Self::take`] looks again, and tells what it is.
+    #[inline]
+    pub fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
+        either!(self, ring => ring.take_single(access))
+    }
+
     /// Takes the next buffer, and appends its pieces; `None` where none is available.
     ///
     /// # Errors
     /// [`RingFault`]; the ring is of no use any more.
-    #[inline]
     pub fn take(
         &mut self,
         access: Access,

@@ -104,17 +104,21 @@ impl GuestMemory {
     #[inline]
     #[must_use]
     pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
-        // A guest may have hundreds of regions, and others wait while one is looked for.
-        let behind = self.regions.partition_point(|region| region.place.guest <= address);
-        let region = self.regions.get(behind.checked_sub(1)?)?;
+        let region = self.region_of(address)?;
         let offset = address - region.place.guest;
-        if offset >= region.place.bytes {
-            return None;
-        }
         let together = (region.place.bytes - offset).min(u64::from(bytes));
         // SAFETY: the offset is within the mapping of `place.bytes` bytes.
         let start = unsafe { region.memory.start().add(offset as usize) };
         Some((start, together as u32))
+    }
+
+    /// The region that `address`, as the guest counts, lies in.
+    #[inline]
+    fn region_of(&self, address: u64) -> Option<&GuestRegion> {
+        // A guest may have hundreds of regions, and others wait while one is looked for.
+        let behind = self.regions.partition_point(|region| region.place.guest <= address);
+        let region = self.regions.get(behind.checked_sub(1)?)?;
+        region.place.reaches(address).then_some(region)
     }
 
     /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the first; `None` where they do not all lie in one region.
@@ -136,5 +140,47 @@ impl GuestMemory {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.regions.iter().any(|region| region.memory.is_lost())
+    }
+}
+
+/// The region of a memory in which a buffer was found last: nearly all lie in the same one, and need no search.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastRegion {
+    guest: u64,
+    bytes: u64,
+    start: NonNull<u8>,
+}
+
+impl LastRegion {
+    /// Before the first search.
+    pub(crate) const NONE: Self = Self { guest: 0, bytes: 0, start: NonNull::dangling() };
+
+    /// Where the `bytes` bytes at `address`, as the guest counts, are mapped; `None` where they do not all lie in this region.
+    #[inline]
+    pub(crate) fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
+        let offset = address.wrapping_sub(self.guest);
+        if offset >= self.bytes || self.bytes - offset < u64::from(bytes) {
+            return None;
+        }
+        // SAFETY: the offset is within the mapping, which lasts as long as the memory, beside which a ring keeps this.
+        Some(unsafe { self.start.add(offset as usize) })
+    }
+
+    /// As [`Self::at`], with a search of `memory`, always the same, where this is another region.
+    #[inline]
+    pub(crate) fn find(&mut self, memory: &GuestMemory, address: u64, bytes: u32) -> Option<NonNull<u8>> {
+        if let Some(start) = self.at(address, bytes) {
+            return Some(start);
+        }
+        self.search(memory, address);
+        self.at(address, bytes)
+    }
+
+    #[cold]
+    fn search(&mut self, memory: &GuestMemory, address: u64) {
+        if let Some(region) = memory.region_of(address) {
+            let (place, start) = (region.place, region.memory.start());
+            *self = Self { guest: place.guest, bytes: place.bytes, start };
+        }
     }
 }

@@ -9,7 +9,7 @@ use ringroad_ring::shared::prefetch_write;
 use crate::chain::{Access, ChainId, Descriptor, MAX_SEGMENTS, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
-use crate::guest_memory::GuestMemory;
+use crate::guest_memory::{GuestMemory, LastRegion};
 use crate::inflight::{Inflight, InflightPart};
 use crate::layout::{
     DESC_AVAIL, DESC_INDIRECT, DESC_NEXT, DESC_USED, DESC_WRITE, DESCRIPTOR_BYTES, EVENT_AT_DESCRIPTOR,
@@ -69,6 +69,7 @@ pub struct PackedDevice {
     next_used: Place,
     given: Vec<Given>,
     inflight: Option<InflightPart>,
+    last_region: LastRegion,
 }
 
 // SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
@@ -108,6 +109,7 @@ impl PackedDevice {
             next_used,
             given: Vec::with_capacity(entries.into()),
             inflight: None,
+            last_region: LastRegion::NONE,
         })
     }
 
@@ -161,6 +163,13 @@ impl PackedDevice {
     }
 
     #[inline]
+    pub(crate) fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
+        let descriptor = self.available_at(self.next_available)?;
+        let segment = descriptor.sole_piece(&self.memory, &mut self.last_region, access)?;
+        self.next_available.advance(1, self.entries);
+        Some((ChainId { id: descriptor.last, entries: 1 }, segment))
+    }
+
     pub(crate) fn take(
         &mut self,
         access: Access,
@@ -300,7 +309,8 @@ impl PackedDevice {
         place.advance(ahead, self.entries);
         let offset = DESCRIPTOR_BYTES * usize::from(place.index);
         let address = self.ring.word64(offset).load(Ordering::Relaxed);
-        if let Some((start, _)) = self.memory.at(address, 1) {
+        // A region that has to be searched for costs more than the hint is worth.
+        if let Some(start) = self.last_region.at(address, 1) {
             prefetch_write(start.as_ptr());
         }
     }

@@ -9,7 +9,7 @@ use ringroad_ring::shared::prefetch_write;
 use crate::chain::{Access, ChainId, Descriptor, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
-use crate::guest_memory::GuestMemory;
+use crate::guest_memory::{GuestMemory, LastRegion};
 use crate::inflight::{Inflight, InflightPart};
 use crate::layout::{
     AVAIL_NO_INTERRUPT, DESC_INDIRECT, DESC_NEXT, DESCRIPTOR_BYTES, MAX_RING_ENTRIES, USED_NO_NOTIFY,
@@ -43,6 +43,7 @@ pub struct SplitDevice {
     /// The used index that shows.
     shown_used: u16,
     inflight: Option<InflightPart>,
+    last_region: LastRegion,
 }
 
 // SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
@@ -95,6 +96,7 @@ impl SplitDevice {
             next_used,
             shown_used: next_used,
             inflight: None,
+            last_region: LastRegion::NONE,
         })
     }
 
@@ -152,6 +154,19 @@ impl SplitDevice {
     }
 
     #[inline]
+    pub(crate) fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
+        if self.known_available == self.next_available {
+            return None;
+        }
+        let head = self.head(self.next_available);
+        if head >= self.entries {
+            return None;
+        }
+        let segment = self.descriptor(head).sole_piece(&self.memory, &mut self.last_region, access)?;
+        self.next_available = self.next_available.wrapping_add(1);
+        Some((ChainId { id: head, entries: 1 }, segment))
+    }
+
     pub(crate) fn take(
         &mut self,
         access: Access,
@@ -259,8 +274,8 @@ impl SplitDevice {
         }
         let head = self.head(self.next_available.wrapping_add(ahead));
         if head < self.entries {
-            let descriptor = self.descriptor(head);
-            if let Some((start, _)) = self.memory.at(descriptor.address, 1) {
+            // A region that has to be searched for costs more than the hint is worth.
+            if let Some(start) = self.last_region.at(self.descriptor(head).address, 1) {
                 prefetch_write(start.as_ptr());
             }
         }

@@ -122,6 +122,7 @@ impl Vring {
         chains.clear();
         // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
         let room = batch.frame_room();
+        let singles = take_singles(&mut self.ring, room.min(BATCH_FRAMES), segments, chains);
         let mut fault = None;
         while chains.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
             let before = segments.len();
@@ -140,9 +141,15 @@ impl Vring {
                 }
             }
         }
-        let mut from = 0;
-        let mut accepted = 0;
-        for &(chain, end) in chains.iter() {
+        let mut accepted = push_singles(
+            batch,
+            segments.iter().zip(chains.iter()).take(singles),
+            self.header_bytes,
+            self.reads_offloads,
+            lent,
+        );
+        let mut from = accepted;
+        for &(chain, end) in chains.get(accepted..).unwrap_or(&[]) {
             let pieces = segments.get(from..end).unwrap_or(&[]);
             let Some(slots) = push_frame(batch, pieces, self.header_bytes, self.reads_offloads) else {
                 break;
@@ -178,7 +185,15 @@ impl Vring {
         for ahead in 0..PREFETCH_BUFFERS {
             self.ring.prefetch(ahead);
         }
-        for &frame in frames {
+        let mut done = 0;
+        if batch.is_single() && !batch.is_unfinished() && self.fault.is_none() && self.log.is_none() {
+            let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
+            let bytes;
+            (done, bytes) = put_singles(&mut self.ring, fragments, self.header_bytes);
+            delivery.frames += done as u32;
+            delivery.bytes += bytes;
+        }
+        for &frame in frames.get(done..).unwrap_or(&[]) {
             let number = usize::from(frame);
             self.ring.prefetch(PREFETCH_BUFFERS);
             match self.put(batch.frame(number), batch.meta(number).unfinished) {
@@ -279,6 +294,86 @@ impl Vring {
     }
 }
 
+/// Takes buffers of one piece each, up to `most`, and brings their first bytes nearer. Returns their number.
+#[inline(never)]
+fn take_singles(
+    ring: &mut DeviceRing,
+    most: usize,
+    segments: &mut Vec<Segment>,
+    chains: &mut Vec<(ChainId, usize)>,
+) -> usize {
+    // Looks how many there are; what is wrong with the ring is found again by who takes the rest.
+    if ring.has_available().is_err() {
+        return 0;
+    }
+    let taken = std::iter::from_fn(|| ring.take_single(Access::Read)).take(most);
+    for (number, (chain, segment)) in taken.enumerate() {
+        prefetch_read(segment.start.as_ptr());
+        segments.push(segment);
+        chains.push((chain, number + 1));
+    }
+    chains.len()
+}
+
+/// Appends frames of one piece each, up to the first that is not as nearly all are. Returns their number.
+#[inline(never)]
+fn push_singles<'a>(
+    batch: &mut Batch,
+    frames: impl Iterator<Item = (&'a Segment, &'a (ChainId, usize))>,
+    header_bytes: usize,
+    reads_offloads: bool,
+    lent: &mut VecDeque<Lent>,
+) -> usize {
+    let mut pushed = 0;
+    for (segment, &(chain, _)) in frames.take(batch.single_room()) {
+        if !(header_bytes + 1..=FRAGMENT_BYTES).contains(&(segment.bytes as usize)) {
+            break;
+        }
+        let bytes = bytes_of(segment);
+        if reads_offloads
+            && let Some(header) = bytes.read_array::<VIRTIO_HEADER_BYTES>()
+            && !Unfinished::from_header(&header).is_nothing()
+        {
+            break;
+        }
+        // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
+        batch.push(unsafe { Fragment::new(&bytes.skip(header_bytes), 0) }, true);
+        lent.push_back((chain, 1));
+        pushed += 1;
+    }
+    pushed
+}
+
+/// Writes frames of one fragment each into buffers of one piece each, up to the first that cannot be written like that. Returns their number and
+/// the sum of their lengths, bytes.
+#[inline(never)]
+fn put_singles<'a>(
+    ring: &mut DeviceRing,
+    fragments: impl Iterator<Item = &'a Fragment>,
+    header_bytes: usize,
+) -> (usize, u64) {
+    let header = Unfinished::default().to_long_header(1);
+    let (mut count, mut total) = (0, 0);
+    for fragment in fragments {
+        ring.prefetch(PREFETCH_BUFFERS);
+        let Some((chain, segment)) = ring.take_single(Access::Write) else { break };
+        let written = header_bytes + fragment.len();
+        if written > segment.bytes as usize {
+            ring.put_back(chain);
+            break;
+        }
+        let mut bytes = bytes_of(&segment);
+        if header_bytes != NET_HEADER_BYTES || !bytes.write_array(header) {
+            bytes.write(header.get(..header_bytes).unwrap_or(&[]));
+        }
+        bytes.skip(header_bytes).copy_from(&fragment.bytes());
+        ring.give_back(chain, written as u32);
+        count += 1;
+        total += fragment.len() as u64;
+    }
+    (count, total)
+}
+
 /// Appends the frame in `pieces` behind its header. Returns the slots that it takes; `None` where the batch has no room.
 #[inline]
 fn push_frame(
@@ -289,15 +384,6 @@ fn push_frame(
 ) -> Option<u16> {
     if !batch.has_room(pieces.len().max(1)) {
         return None;
-    }
-    if !reads_offloads
-        && let [piece] = pieces
-        && (header_bytes + 1..=FRAGMENT_BYTES).contains(&(piece.bytes as usize))
-    {
-        // As most guests send: in one piece, with nothing to read in its header.
-        // SAFETY: as below.
-        batch.push(unsafe { Fragment::new(&bytes_of(piece).skip(header_bytes), 0) }, true);
-        return Some(1);
     }
     let mut header = [0; NET_HEADER_BYTES];
     let mut read = 0;
