@@ -237,8 +237,7 @@ impl Unfinished {
 #[must_use]
 pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     let half = |at: usize| u16::from_ne_bytes([start[at], start[at + 1]]);
-    let whole =
-        |at: usize| u32::from_ne_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+    let whole = |at: usize| u32::from_ne_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
     if [start[12], start[13], start[14] & 0xf] != [8, 0, 5] {
         return false;
     }

@@ -128,10 +128,7 @@ impl<R: Ring> Receiver<R> {
                     return;
                 }
             }
-            if !batch.has_room(1) || !self.has_place() {
-                return;
-            }
-            let Some(frame) = self.ring.take(self.long_lent < LONG_FRAMES) else { return };
+            let Some(frame) = self.take_singles(batch) else { return };
             self.lent.push_back(Lent { is_long: frame.is_copied, ..Lent::default() });
             let place = if frame.is_copied { self.take_long() } else { self.take_whole(&frame) };
             match place {
@@ -140,6 +137,39 @@ impl<R: Ring> Receiver<R> {
             }
             self.hand_back();
         }
+    }
+
+    /// Borrows frames that are given as they lie in the ring, as nearly all are. Returns the first that is anything else; `None` where there is
+    /// none, or no room.
+    #[inline(never)]
+    fn take_singles(&mut self, batch: &mut Batch) -> Option<Frame> {
+        let copied_too = self.long_lent < LONG_FRAMES;
+        let room = batch.single_room().min(self.lent.capacity() - self.lent.len());
+        for _ in 0..room {
+            let frame = self.ring.take(copied_too)?;
+            let offloads_and_bytes = frame.range.start.saturating_sub(VIRTIO_HEADER_BYTES)..frame.range.end;
+            let Some((offloads, bytes)) = self.ring.memory().slice(offloads_and_bytes).split_first_chunk()
+            else {
+                return Some(frame);
+            };
+            let is_whole = bytes.len() == frame.len && (1..=MAX_FRAGMENT_BYTES).contains(&bytes.len());
+            let offloads: &[u8; VIRTIO_HEADER_BYTES] = offloads;
+            if !is_whole
+                || frame.is_copied
+                || frame.tag.is_some()
+                || !Unfinished::from_header(offloads).is_nothing()
+            {
+                return Some(frame);
+            }
+            // SAFETY: as in `give`.
+            batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
+            if self.timestamps {
+                batch.describe(FrameMeta { timestamp_ns: frame.timestamp_ns, ..FrameMeta::default() });
+            }
+            self.longest_bytes = self.longest_bytes.max(bytes.len());
+            self.lent.push_back(Lent { fragments: 1, ..Lent::default() });
+        }
+        None
     }
 
     /// The frame in the ring, unless a part of it is missing.

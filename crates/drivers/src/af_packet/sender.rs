@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 
@@ -27,6 +28,30 @@ const PATIENCE: u32 = 4;
 /// What the kernel charges the sender of a frame of so many bytes, about.
 fn charge(frame_bytes: usize) -> usize {
     (frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES
+}
+
+/// Of a frame that is not there.
+const NO_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// Where a fragment lies.
+#[inline]
+fn part(fragment: &Fragment) -> libc::iovec {
+    libc::iovec { iov_base: fragment.bytes().as_ptr().cast(), iov_len: fragment.len() }
+}
+
+/// A frame of `count` parts.
+#[inline]
+fn message(parts: *mut libc::iovec, count: usize) -> libc::mmsghdr {
+    let msg_hdr = libc::msghdr {
+        msg_name: std::ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: parts,
+        msg_iovlen: count as _,
+        msg_control: std::ptr::null_mut(),
+        msg_controllen: 0,
+        msg_flags: 0,
+    };
+    libc::mmsghdr { msg_hdr, msg_len: 0 }
 }
 
 /// Sends frames on one interface.
@@ -87,10 +112,26 @@ impl Sender {
     pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], is_running: impl Fn() -> bool) -> Delivery {
         let mut delivery = Delivery::default();
         for some in frames.chunks(BATCH_FRAMES) {
-            self.prepare(batch, some);
+            if batch.is_single() {
+                self.prepare_singles(batch, some);
+            } else {
+                self.prepare(batch, some);
+            }
             self.send_prepared(batch, some, &is_running, &mut delivery);
         }
         delivery
+    }
+
+    /// As [`Self::prepare`], where each frame is one fragment.
+    #[inline(never)]
+    fn prepare_singles(&mut self, batch: &Batch, frames: &[u16]) {
+        self.messages.clear();
+        self.parts.clear();
+        let fragments = frames.iter().map(|&frame| batch.fragment(frame.into()));
+        self.parts.extend(fragments.map(|fragment| fragment.map_or(NO_PART, part)));
+        // The list of parts does not move any more.
+        let first = self.parts.as_mut_ptr();
+        self.messages.extend((0..frames.len()).map(|place| message(first.wrapping_add(place), 1)));
     }
 
     fn prepare(&mut self, batch: &Batch, frames: &[u16]) {
@@ -98,8 +139,7 @@ impl Sender {
         self.messages.clear();
         for &frame in frames {
             for fragment in batch.frame(usize::from(frame)) {
-                let iov_base = fragment.bytes().as_ptr().cast();
-                self.parts.push(libc::iovec { iov_base, iov_len: fragment.len() });
+                self.parts.push(part(fragment));
             }
         }
         // Pointers to parts are taken only now that the list does not move any more.
@@ -108,18 +148,7 @@ impl Sender {
             let count = batch.frame(usize::from(frame)).len();
             let (own, others) = rest.split_at_mut(count);
             rest = others;
-            self.messages.push(libc::mmsghdr {
-                msg_hdr: libc::msghdr {
-                    msg_name: std::ptr::null_mut(),
-                    msg_namelen: 0,
-                    msg_iov: own.as_mut_ptr(),
-                    msg_iovlen: count as _,
-                    msg_control: std::ptr::null_mut(),
-                    msg_controllen: 0,
-                    msg_flags: 0,
-                },
-                msg_len: 0,
-            });
+            self.messages.push(message(own.as_mut_ptr(), count));
         }
     }
 
@@ -141,12 +170,14 @@ impl Sender {
                 libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), count, libc::MSG_DONTWAIT)
             };
             if sent >= 0 {
-                for &frame in frames.iter().skip(done).take(sent as usize) {
-                    let bytes =
-                        batch.frame(usize::from(frame)).iter().map(|part| part.len() as u64).sum::<u64>();
-                    delivery.bytes += bytes;
-                    self.on_their_way_bytes += charge(bytes as usize);
+                let (mut bytes, mut charged) = (0, 0);
+                for message in rest.iter().take(sent as usize) {
+                    // The kernel says how many bytes it took.
+                    bytes += u64::from(message.msg_len);
+                    charged += charge(message.msg_len as usize);
                 }
+                delivery.bytes += bytes;
+                self.on_their_way_bytes += charged;
                 delivery.frames += sent as u32;
                 done += sent as usize;
                 if done < frames.len() {

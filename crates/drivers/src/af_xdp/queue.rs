@@ -124,8 +124,8 @@ impl XdpQueue {
             borrowed.push_back(buffer);
             // SAFETY: as in `take_frame`.
             batch.push_buffer(unsafe { Fragment::new(&bytes, 0) }, buffer, true);
-            let is_finished = is_as_on_the_wire
-                || bytes.read_array().is_some_and(|start| is_plainly_finished(&start));
+            let is_finished =
+                is_as_on_the_wire || bytes.read_array().is_some_and(|start| is_plainly_finished(&start));
             if !is_finished {
                 look_for_open_checksum(batch, &bytes, bytes.len(), attachment.mtu);
             }

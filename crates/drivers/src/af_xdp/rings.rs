@@ -230,12 +230,7 @@ impl<T: Copy> ConsumerRing<T> {
     /// Takes up to `most` entries that are known to be there, as long as `take` wants them. It also gets the entry `ahead` places later, where
     /// one is known to be there.
     #[inline]
-    pub(super) fn take_while(
-        &mut self,
-        most: u32,
-        ahead: u32,
-        mut take: impl FnMut(T, Option<T>) -> bool,
-    ) {
+    pub(super) fn take_while(&mut self, most: u32, ahead: u32, mut take: impl FnMut(T, Option<T>) -> bool) {
         let available = self.available();
         // SAFETY: as in `peek`.
         let entry = |place: u32| unsafe { self.ring.entry(self.taken.wrapping_add(place)).read() };
