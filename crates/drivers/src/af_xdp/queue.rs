@@ -169,10 +169,10 @@ impl XdpQueue {
         if !readable {
             batch.truncate(before);
             self.drop_borrowed(held);
-        } else if !self.attachment.zero_copy {
-            if let Some(first) = batch.fragment(before).copied() {
-                look_for_open_checksum(batch, &first.bytes(), total, self.attachment.mtu);
-            }
+        } else if !self.attachment.zero_copy
+            && let Some(first) = batch.fragment(before).copied()
+        {
+            look_for_open_checksum(batch, &first.bytes(), total, self.attachment.mtu);
         }
     }
 
