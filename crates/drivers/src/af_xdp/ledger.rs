@@ -19,8 +19,6 @@ pub(super) struct Ledger {
     outstanding: Vec<u16>,
     /// For each buffer of the region, how many of those are completed.
     completed: Vec<u16>,
-    /// How many those are together.
-    early: u32,
     lent_ever: u64,
     returned: u64,
 }
@@ -34,7 +32,6 @@ impl Ledger {
             lent: VecDeque::with_capacity(in_flight as usize),
             outstanding: vec![0; buffers as usize],
             completed: vec![0; buffers as usize],
-            early: 0,
             lent_ever: 0,
             returned: 0,
         }
@@ -90,15 +87,12 @@ impl Ledger {
             Some(count) if self.lent.front() == Some(&buffer) => {
                 *count -= 1;
                 self.pop_front();
-                if self.early != 0 {
-                    self.settle();
-                }
+                self.settle();
             }
             Some(count) => {
                 *count -= 1;
                 if let Some(done) = self.completed.get_mut(index) {
                     *done += 1;
-                    self.early += 1;
                 }
             }
             None => {}
@@ -113,7 +107,6 @@ impl Ledger {
             && *done > 0
         {
             *done -= 1;
-            self.early -= 1;
             self.pop_front();
         }
     }

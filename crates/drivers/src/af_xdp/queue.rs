@@ -11,13 +11,13 @@ use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
+use ringroad_port::offload::{DETECTION_BYTES, Unfinished};
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
 };
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
-use ringroad_ring::shared::{SharedBytes, prefetch_read};
+use ringroad_ring::shared::prefetch_read;
 use rustix::io::Errno;
 use rustix::net::xdp::XdpDescOptions;
 
@@ -105,34 +105,6 @@ impl XdpQueue {
         0
     }
 
-    /// Takes frames of one descriptor each that lie where buffers begin, as nearly all do, up to the first that is anything else.
-    #[inline(never)]
-    fn take_singles(&mut self, batch: &mut Batch) {
-        let Self { socket, umem, borrowed, attachment, .. } = self;
-        let umem = &*umem;
-        let is_as_on_the_wire = attachment.zero_copy;
-        socket.rx.take_while(batch.single_room() as u32, PREFETCH_FRAMES, |descriptor, ahead| {
-            if let Some(ahead) = ahead {
-                prefetch_read(umem.start(ahead.addr));
-            }
-            let is_single = !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD);
-            let Some((buffer, bytes)) =
-                umem.beginning_at(descriptor.addr, descriptor.len as usize).filter(|_| is_single)
-            else {
-                return false;
-            };
-            borrowed.push_back(buffer);
-            // SAFETY: as in `take_frame`.
-            batch.push_buffer(unsafe { Fragment::new(&bytes, 0) }, buffer, true);
-            let is_finished =
-                is_as_on_the_wire || bytes.read_array().is_some_and(|start| is_plainly_finished(&start));
-            if !is_finished {
-                look_for_open_checksum(batch, &bytes, bytes.len(), attachment.mtu);
-            }
-            true
-        });
-    }
-
     /// Takes a frame of `descriptors` descriptors into `batch`, or drops it where it cannot be.
     #[inline]
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
@@ -169,10 +141,22 @@ impl XdpQueue {
         if !readable {
             batch.truncate(before);
             self.drop_borrowed(held);
-        } else if !self.attachment.zero_copy
-            && let Some(first) = batch.fragment(before).copied()
-        {
-            look_for_open_checksum(batch, &first.bytes(), total, self.attachment.mtu);
+        } else if !self.attachment.zero_copy {
+            self.look_for_open_checksum(batch, before, total);
+        }
+    }
+
+    /// Says what is left to do with the frame appended last, which begins with fragment `first`. Virtual interfaces hand frames over
+    /// with what their sender left to a card, and the kernel those that it joined; AF_XDP has no place to tell of it. Memory of a card that
+    /// writes to it by itself has only frames as they were on the wire.
+    #[inline]
+    fn look_for_open_checksum(&self, batch: &mut Batch, first: usize, total: usize) {
+        let mut start = [0; DETECTION_BYTES];
+        let Some(fragment) = batch.fragment(first) else { return };
+        let len = fragment.bytes().read(&mut start);
+        let unfinished = Unfinished::detect(start.get(..len).unwrap_or(&[]), total, self.attachment.mtu);
+        if let Some(unfinished) = unfinished {
+            batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
         }
     }
 
@@ -184,19 +168,6 @@ impl XdpQueue {
                 self.socket.fill.put(self.umem.address(buffer));
             }
         }
-    }
-}
-
-/// Says what is left to do with the frame appended last, which begins with `first`. Virtual interfaces hand frames over with what their
-/// sender left to a card, and the kernel those that it joined; AF_XDP has no place to tell of it. Memory of a card that
-/// writes to it by itself has only frames as they were on the wire.
-#[cold]
-fn look_for_open_checksum(batch: &mut Batch, first: &SharedBytes<'_>, total: usize, mtu: usize) {
-    let mut start = [0; DETECTION_BYTES];
-    let len = first.read(&mut start);
-    let unfinished = Unfinished::detect(start.get(..len).unwrap_or(&[]), total, mtu);
-    if let Some(unfinished) = unfinished {
-        batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
     }
 }
 
@@ -228,7 +199,9 @@ impl PortQueue for XdpQueue {
             }
         }
         while batch.has_room(MAX_FRAGMENTS) {
-            self.take_singles(batch);
+            if let Some(descriptor) = self.socket.rx.peek(PREFETCH_FRAMES) {
+                prefetch_read(self.umem.start(descriptor.addr));
+            }
             let descriptors = self.next_frame();
             if descriptors == 0 {
                 break;
@@ -240,9 +213,10 @@ impl PortQueue for XdpQueue {
     }
 
     fn release(&mut self, fragments: usize) {
-        let room = self.socket.fill.free(fragments as u32) as usize;
-        for buffer in self.borrowed.drain(..fragments.min(self.borrowed.len())).take(room) {
-            self.socket.fill.put(self.umem.address(buffer));
+        for buffer in self.borrowed.drain(..fragments.min(self.borrowed.len())) {
+            if self.socket.fill.free(1) > 0 {
+                self.socket.fill.put(self.umem.address(buffer));
+            }
         }
     }
 
@@ -256,12 +230,7 @@ impl PortQueue for XdpQueue {
         let lends = batch.lends_to(region);
         let gives = batch.gives_to(region);
         self.tx_room(frames.len() as u32);
-        let mut rest = frames;
-        loop {
-            let done = self.put_singles(batch, rest, lends, gives, &mut delivery);
-            // The next one is not like most, or cannot be sent.
-            let Some((&frame, others)) = rest.get(done..).and_then(<[u16]>::split_first) else { break };
-            rest = others;
+        for &frame in frames {
             let frame = usize::from(frame);
             let total: usize = batch.frame(frame).iter().map(Fragment::len).sum();
             let result = if total > self.attachment.max_frame_bytes {

@@ -227,24 +227,6 @@ impl<T: Copy> ConsumerRing<T> {
         Some(unsafe { place.read() })
     }
 
-    /// Takes up to `most` entries that are known to be there, as long as `take` wants them. It also gets the entry `ahead` places later, where
-    /// one is known to be there.
-    #[inline]
-    pub(super) fn take_while(&mut self, most: u32, ahead: u32, mut take: impl FnMut(T, Option<T>) -> bool) {
-        let available = self.available();
-        // SAFETY: as in `peek`.
-        let entry = |place: u32| unsafe { self.ring.entry(self.taken.wrapping_add(place)).read() };
-        let mut place = 0;
-        while place < available.min(most) {
-            let later = (available - place > ahead).then(|| entry(place + ahead));
-            if !take(entry(place), later) {
-                break;
-            }
-            place += 1;
-        }
-        self.take(place);
-    }
-
     /// Takes `count` entries that were there.
     #[inline]
     pub(super) fn take(&mut self, count: u32) {

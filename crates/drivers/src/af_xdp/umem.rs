@@ -96,19 +96,6 @@ impl Umem {
         unsafe { SharedBytes::from_trusted_parts(start, len) }
     }
 
-    /// The buffer that begins at `address`, and its first `len` bytes; `None` where none begins there, or has so many.
-    #[inline]
-    pub(super) fn beginning_at(&self, address: u64, len: usize) -> Option<(u32, SharedBytes<'_>)> {
-        let buffer = self.buffer_at(address)?;
-        if address != self.address(buffer) || len > self.capacity() {
-            return None;
-        }
-        // SAFETY: a buffer that the area holds, just checked.
-        let start = unsafe { self.area.add(address as usize) };
-        // SAFETY: as in `bytes`.
-        Some((buffer, unsafe { SharedBytes::from_trusted_parts(start, len) }))
-    }
-
     /// Where `buffer`, one that [`Umem::has`], begins, to prefetch it.
     #[inline]
     pub(super) fn start(&self, address: u64) -> *const u8 {

@@ -3,8 +3,7 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
-use ringroad_port::port_queue::Delivery;
+use ringroad_port::frame::{Fragment, Gather};
 use ringroad_ring::shared::prefetch_write;
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
@@ -25,13 +24,14 @@ impl XdpQueue {
         if count == 0 {
             return;
         }
-        let (umem, ledger) = (&self.umem, &mut self.ledger);
-        self.socket.completion.take_while(count, count, |address, _| {
-            if let Some(buffer) = umem.buffer_at(address) {
-                ledger.complete(buffer);
+        for ahead in 0..count {
+            if let Some(address) = self.socket.completion.peek(ahead)
+                && let Some(buffer) = self.umem.buffer_at(address)
+            {
+                self.ledger.complete(buffer);
             }
-            true
-        });
+        }
+        self.socket.completion.take(count);
         self.socket.completion.publish();
     }
 
@@ -125,58 +125,6 @@ impl XdpQueue {
         self.socket.tx.put(XdpDesc { addr: self.umem.address(buffer), len: len as u32, options });
     }
 
-    /// Puts frames of one fragment each that fit in one buffer, as nearly all do, up to the first that is anything else or for which there is
-    /// no room. Returns their number.
-    #[inline(never)]
-    pub(super) fn put_singles(
-        &mut self,
-        batch: &mut Batch,
-        frames: &[u16],
-        lends: bool,
-        gives: bool,
-        delivery: &mut Delivery,
-    ) -> usize {
-        if !batch.is_single() {
-            return 0;
-        }
-        let Self { socket, umem, ledger, attachment, .. } = self;
-        let lengths = ETHERNET_HEADER_BYTES..=attachment.max_frame_bytes.min(umem.capacity());
-        let room = socket.tx.free(frames.len() as u32) as usize;
-        let (mut done, mut bytes) = (0, 0);
-        for &frame in frames.iter().take(room) {
-            let frame = usize::from(frame);
-            let Some(&fragment) = batch.fragment(frame) else { break };
-            let len = fragment.len();
-            if !lengths.contains(&len) {
-                break;
-            }
-            let given = batch.buffer(frame);
-            let buffer = if lends && umem.has(given) {
-                ledger.lend(given);
-                given
-            } else {
-                let Some(own) = ledger.take() else { break };
-                if gives && batch.is_sole(frame) && umem.has(given) {
-                    batch.exchange(frame, own);
-                    given
-                } else {
-                    if let Some(ahead) = ledger.peek(PREFETCH_FRAMES as usize) {
-                        prefetch_write(umem.start(umem.address(ahead)));
-                    }
-                    umem.bytes(own, len).copy_from(&fragment.bytes());
-                    own
-                }
-            };
-            let options = XdpDescOptions::empty();
-            socket.tx.put(XdpDesc { addr: umem.address(buffer), len: len as u32, options });
-            done += 1;
-            bytes += len as u64;
-        }
-        delivery.frames += done as u32;
-        delivery.bytes += bytes;
-        done
-    }
-
     /// Whether the kernel takes these fragments as they lie.
     #[inline]
     pub(super) fn fits_in_place(&self, batch: &Batch, frame: usize) -> bool {
@@ -218,7 +166,28 @@ impl XdpQueue {
     }
 
     /// Copies a frame into free buffers of ours.
+    #[inline]
     pub(super) fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
+        let capacity = self.umem.capacity();
+        if let [single] = fragments
+            && total <= capacity
+        {
+            if self.socket.tx.free(1) == 0 {
+                return Err(DropCause::NoSpace);
+            }
+            if let Some(ahead) = self.ledger.peek(PREFETCH_FRAMES as usize) {
+                prefetch_write(self.umem.start(self.umem.address(ahead)));
+            }
+            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
+            self.umem.bytes(buffer, total).copy_from(&single.bytes());
+            self.put(buffer, total, false);
+            return Ok(());
+        }
+        self.put_long_copy(fragments, total)
+    }
+
+    /// Copies a frame of several fragments, or one that needs several buffers.
+    fn put_long_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
         let capacity = self.umem.capacity();
         let needed = total.div_ceil(capacity).max(1);
         if needed > MAX_TX_DESCRIPTORS || (needed > 1 && !self.attachment.multi_buffer) {
