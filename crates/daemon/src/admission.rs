@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_his_share_and_administrators_always_get_in() {
+    fn a_user_has_a_share_of_places_and_administrators_always_get_one() {
         let mut admission = Admission::new(32, 0, 4096);
         for _ in 0..8 {
             assert_eq!(admission.enter(1000, false), Ok(()));

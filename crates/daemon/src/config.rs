@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_that_is_installed_says_nothing_and_each_of_its_examples_holds() {
+    fn the_installed_configuration_sets_nothing_and_its_examples_parse() {
         let installed = include_str!("../../../packaging/systemd/ringroadd.toml");
         assert_eq!(Config::parse(installed, "x").unwrap(), Config::default());
         // Prose has a space behind its mark.
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_named_with_what_would_do() {
+    fn bad_values_are_named_with_their_remedy() {
         for (text, part) in [
             ("colour = 3", "colour"),
             ("[workers]\ncount = 0", "1 to 16"),

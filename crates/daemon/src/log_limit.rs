@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_of_strangers_are_bounded() {
+    fn only_log_lines_about_other_users_are_bounded() {
         let written = Written::default();
         let writer = written.clone();
         let limit = LogLimit::new(900);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_cannot_act_on_a_terminal_nor_begin_another() {
+    fn a_log_line_cannot_control_a_terminal_or_begin_another_line() {
         let mut written = Vec::new();
         PlainLines(&mut written).write_all("port \x1b[2Jx\nFAKE grün\n".as_bytes()).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), "port \\u{1b}[2Jx\\nFAKE grün\n");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_port_is_for_those_named_and_the_daemons_user() {
+    fn a_port_with_a_rule_is_for_the_rules_users_and_administrators() {
         let permissions = Permissions::new(900, &[allow("vale0:*", &[1000], &[50])]);
         assert!(permissions.may_have(peer(1000, 1), "vale0:a", FREE));
         assert!(permissions.may_have(peer(1001, 50), "vale0:a", FREE));

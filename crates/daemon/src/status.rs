@@ -391,7 +391,7 @@ mod tests {
     use crate::whereabouts::Whereabouts;
 
     #[test]
-    fn ports_that_exceed_one_reply_come_in_several_each_once() {
+    fn ports_that_exceed_one_reply_come_once_each_in_several() {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
         let mut ports = Ports::new(fabric, Quotas::new(&Limits::default(), 0)).unwrap();
         let mut names = Vec::new();

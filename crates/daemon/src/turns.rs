@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_are_made_up_for() {
+    fn a_user_waits_after_a_long_turn() {
         let mut turns = Turns::default();
         turns.add(1, 1);
         turns.add(2, 2);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_next_and_owes_nothing_for_having_been_away() {
+    fn a_newcomer_is_next_and_has_no_credit_from_its_absence() {
         let mut turns = Turns::default();
         turns.add(1, 1);
         rotate(&mut turns, 1000, |_| 1);

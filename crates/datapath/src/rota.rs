@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_owner_spent_too_much_it_lacks_later() {
+    fn an_owners_next_turns_pay_for_overspent_units() {
         let mut rota = Rota::default();
         rota.insert(0, owner(1));
         rota.insert(1, owner(2));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_of_an_owner_comes_in_turn_also_where_others_leave_sleep_and_wake() {
+    fn queues_take_turns_while_others_leave_sleep_and_wake() {
         let mut rota = Rota::default();
         for place in 0..100 {
             rota.insert(place, OwnerId { user: u64::from(place % 3), program: place % 2 });
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_held_comes_first_and_once() {
+    fn a_held_batch_comes_first_and_once() {
         let mut rota = Rota::default();
         rota.insert(0, owner(1));
         rota.insert(1, owner(1));

@@ -51,7 +51,7 @@ impl PortQueue for Near {
 }
 
 #[test]
-fn timestamps_and_what_is_left_to_do_reach_ports_of_another_worker() {
+fn timestamps_and_open_tasks_reach_ports_of_another_worker() {
     const SWITCH: SwitchId = SwitchId(0);
     let (outbox, inbox) = exchange(Arc::new(Doorbell::new().unwrap()));
     let mut engines = [Engine::new(0), Engine::new(1)];

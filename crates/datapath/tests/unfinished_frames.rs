@@ -244,17 +244,17 @@ fn check_both_ways(mut site: Site) {
 }
 
 #[test]
-fn they_are_passed_on_as_they_are_or_finished_as_each_port_takes_them() {
+fn each_port_gets_unfinished_frames_as_they_are_or_finished() {
     check_both_ways(Site::stepped());
 }
 
 #[test]
-fn they_are_so_on_other_workers_too() {
+fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
     check_both_ways(Site::threaded());
 }
 
 #[test]
-fn what_cannot_be_finished_is_counted_and_nothing_else_is_lost() {
+fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
     let mut site = Site::stepped();
     let [a, b, c] = ["A", "B", "c"].map(|name| site.attach(name));
     let good = (open_frame(9, 100), Some(header(NEEDS_CHECKSUM, 0, 0, 34, 16)));
@@ -289,7 +289,7 @@ fn what_cannot_be_finished_is_counted_and_nothing_else_is_lost() {
 }
 
 #[test]
-fn more_segments_than_a_batch_and_its_memory_hold_all_arrive_in_order() {
+fn segments_beyond_a_batch_and_its_memory_all_arrive_in_order() {
     let mut site = Site::stepped();
     let [a, c] = ["A", "c"].map(|name| site.attach(name));
     // As small as segments may be: each frame of 64 KiB gives 250.

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_takes_the_other_gives() {
+    fn one_end_gives_the_frames_that_the_other_takes() {
         let [mut one, mut other] = PatchQueue::pair().unwrap();
         let frame = vec![7; 3000];
         let mut batch = fragments(&frame);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_patch_drops_and_says_so() {
+    fn a_full_patch_drops_frames_and_reports_it() {
         let [mut one, mut other] = PatchQueue::pair().unwrap();
         let frame = [0; 60];
         let mut batch = fragments(&frame);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn external_memory_of_just_the_size_of_its_pools_will_do() {
+    fn external_memory_of_exactly_the_pools_size_is_enough() {
         let pool = |objects, object_bytes| Pool { offset: 0, objects, object_bytes };
         let (interfaces, rings, buffers) = (pool(2, 1024), pool(64, 512), pool(4096, 2048));
         let memory_bytes = 2 * 1024 + 64 * 512 + 4096 * 2048;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_taken_back_when_nobody_is_in_the_middle_of_filling_it() {
+    fn a_ring_is_taken_back_when_no_program_is_filling_it() {
         use ringroad_ring::layout::Direction;
         use ringroad_ring::liveness::prove;
         use ringroad_ring::ring_view::{RingPlan, lay_out_ring};

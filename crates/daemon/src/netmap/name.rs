@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_nothing_have_their_errno() {
+    fn names_without_meaning_have_their_errno() {
         let errno = |text: &str| Name::parse(text).unwrap_err().errno;
         for text in [
             "{1",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_quotes_has_no_control_characters() {
+    fn text_quoted_in_a_message_has_no_control_characters() {
         for text in ["vale0:\x1b[31mRED", "a\nb", "x{\x07", "\u{9b}1m{1"] {
             let message = Name::parse(text).unwrap_err().message;
             assert!(!message.contains(char::is_control), "{message:?}");

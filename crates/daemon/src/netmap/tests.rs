@@ -213,7 +213,7 @@ fn an_administrator_puts_no_new_port_into_a_strangers_memory() {
 }
 
 #[test]
-fn each_user_has_a_memory_1_that_nobody_can_take() {
+fn each_user_has_a_memory_1_that_no_other_user_can_take() {
     let mut site = Site::new(&[]);
     let memory_1 = |name: &str| Register { mem_id: 1, ..plain(name) };
     let (_squatter, theirs) = site.register(STRANGER, memory_1("vale1:squat")).unwrap();
@@ -343,7 +343,7 @@ fn ports_on_switches_are_listed_in_order_and_once() {
 }
 
 #[test]
-fn reports_say_whose_each_port_is() {
+fn reports_name_the_owner_of_each_port() {
     let mut site = Site::new(&[]);
     let (_port, _) = site.bind(OWNER, "vale0:a").unwrap();
     site.register(OWNER, Register { flags: flag::MONITOR_RX, ..plain("vale0:a") }).unwrap();

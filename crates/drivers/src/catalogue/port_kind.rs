@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_no_interface_has_are_refused() {
+    fn names_impossible_for_an_interface_are_refused() {
         for name in ["", "..", "a b", "a/b", "abcdefghijklmnop", "x^"] {
             assert!(check_interface_name(name).is_err(), "{name:?}");
         }

@@ -223,7 +223,7 @@ mod tests {
     const TEXT: ValueKind = ValueKind::Text { most_bytes: 8 };
 
     #[test]
-    fn values_read_as_their_kind_says() {
+    fn values_are_read_by_the_kind_of_their_option() {
         for (kind, given, value) in [
             (ValueKind::Flag, None, Value::Number(1)),
             (ValueKind::Flag, Some("0"), Value::Number(0)),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_refused() {
+    fn values_without_meaning_are_refused() {
         for (kind, given) in [
             (ValueKind::Flag, Some("yes")),
             (ValueKind::Number { least: 1, most: 9 }, Some("10")),

@@ -54,7 +54,7 @@ fn each_datagram_is_a_frame_both_ways() {
 }
 
 #[test]
-fn frames_for_a_peer_that_is_not_there_are_dropped_by_cause_until_it_comes_again() {
+fn frames_for_an_absent_peer_are_dropped_by_cause_until_it_returns() {
     let mut site = Site::new();
     for _ in 0..2 {
         assert_eq!(send(site.queue(), &[1; 60]).dropped.of(DropCause::NotBound), 1);

@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_read_from_any_bytes_is_written_and_read_alike(
+        fn messages_read_from_any_bytes_survive_writing_and_reading(
             kind in 0u16..10,
             rest in prop::collection::vec(any::<u8>(), MESSAGE_BYTES - 2),
         ) {

@@ -55,7 +55,7 @@ mod tests {
     use crate::peer::handover::handover;
 
     #[test]
-    fn a_thread_ends_with_its_value_wherever_it_waits() {
+    fn a_thread_ends_with_its_value_in_any_wait() {
         let (desk, held) = handover::<u32>(Arc::new(eventfd::create().unwrap()));
         let stop = StopBell::new().unwrap();
         let (steps, step) = mpsc::channel();

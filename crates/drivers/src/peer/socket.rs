@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_finds_a_server_that_comes_later_and_ends_when_told() {
+    fn a_client_finds_a_later_server_and_ends_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let stop = StopBell::new().unwrap();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_wakes_though_nobody_reads_the_eventfd() {
+    fn each_write_wakes_without_a_read_of_the_eventfd() {
         let set = WakeSet::new().unwrap();
         let event = eventfd::create().unwrap();
         set.add(event.as_fd()).unwrap();

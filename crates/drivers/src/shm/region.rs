@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_has_room_for_others_only_while_there_is_plenty_of_memory() {
+    fn a_region_has_room_for_others_only_while_memory_is_plentiful() {
         let ledger = ledger(20);
         let payer = Payer::new(&ledger, 1, false);
         let roomy = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_given_up_is_counted_no_more_when_the_kernel_has_it() {
+    fn released_memory_is_counted_until_the_kernel_has_it_back() {
         let shape = PortShape { buffer_bytes: 65_536, slots: 512, ..SHAPE };
         let ledger = Ledger::new(Limits { total: 1 << 32, user: 1 << 32, reserve: 0 });
         let home = ShmRegion::create(shape, Some(&Payer::new(&ledger, 1, false))).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn more_extra_buffers_than_can_be_linked_in_no_time_are_refused() {
+    fn more_extra_buffers_than_the_limit_are_refused() {
         let greedy = PortShape { extra_buffers: MAX_EXTRA_BUFFERS + 1, ..SHAPE };
         assert_eq!(greedy.geometry(1), Err(GeometryError::ExtraBuffers(MAX_EXTRA_BUFFERS + 1)));
     }

@@ -38,7 +38,7 @@ fn take(queue: &mut ShmQueue) -> Vec<usize> {
 }
 
 #[test]
-fn a_queue_that_is_closed_takes_what_was_published_before_and_nothing_after() {
+fn a_closed_queue_takes_only_frames_published_before_the_close() {
     let (_port, mut queue, mut program) = site();
     publish(&mut program, &[false; 3]);
     queue.close();
@@ -49,7 +49,7 @@ fn a_queue_that_is_closed_takes_what_was_published_before_and_nothing_after() {
 }
 
 #[test]
-fn a_frame_in_parts_is_taken_when_it_is_whole_however_often_it_was_looked_at_before() {
+fn a_frame_in_parts_is_taken_only_when_it_is_whole() {
     let (_port, mut queue, mut program) = site();
     for _ in 0..3 {
         publish(&mut program, &[false, true, true]);
