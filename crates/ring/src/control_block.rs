@@ -10,11 +10,12 @@
 //! | `datapath.sleeping` | datapath | program, after publishing |
 //! | `datapath.violation` | datapath | program: why the datapath stopped this ring, 0 while it runs |
 //!
-//! Programs that share a ring (netmap allows several bindings) have no ends of their own: all that one of them must know of the others stands in
-//! the program's line: `shown_tail`, and `lock`, which whoever syncs holds. `users` and `monitors` are the daemon's word to them.
+//! Programs that share a ring (netmap allows several bindings) have no ends of their own. The program's line holds all
+//! that they must know of each other: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes
+//! `users` and `monitors` for them.
 //!
-//! Where no datapath fills an rx ring (a pipe's, a monitor's), whoever does counts in the datapath's line what it put there: the programs' own word, shown
-//! and never acted on.
+//! If no datapath fills an rx ring (a pipe's, a monitor's), the filling program counts its frames in the datapath's
+//! line. Ringroad shows these counts and never acts on them.
 //!
 //! A hostile program can write any of it, the datapath's line included; the datapath never reads its own line back.
 //! On a pipe the other end plays the datapath's part for each tx ring.

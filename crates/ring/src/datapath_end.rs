@@ -1,8 +1,8 @@
 //! The datapath's ends of a program's rings. Everything that the program can write is hostile here.
 //!
 //! The datapath keeps its own cursors (the shadow); of shared memory it reads the program's `head` and each slot
-//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A
-//! violation stops the ring for good: the code is left in the control block for the program to see.
+//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A violation
+//! stops the ring for good, and its code stays in the control block for the program.
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};

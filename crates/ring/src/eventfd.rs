@@ -1,12 +1,13 @@
 //! The eventfds by which two sides wake each other. Nobody waits in a read or a write of one.
 //!
-//! `O_NONBLOCK` belongs to the open file, so whoever else holds an eventfd can take the flag away at any time, fill the counter, and
-//! let the next write(2) block for ever. So the flag is never relied on where a stranger holds the eventfd:
+//! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
+//! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
 //!
 //! - [`drain`] asks with each read not to wait (`RWF_NOWAIT`).
 //! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO, `IOCB_FLAG_RESFD`), which adds
 //!   1 and never waits. The operation is a poll of the eventfd itself: an eventfd is always ready for reading, for writing, or in error.
-//! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process or that only the daemon has besides.
+//! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process, or that only
+//!   the daemon holds as well.
 #![allow(unsafe_code)]
 
 use std::io::IoSliceMut;
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ring_adds_one_more_often_than_a_context_has_room_for() {
+    fn a_thousand_signals_all_count_in_a_context_with_less_room() {
         let (one, other) = (create().unwrap(), create().unwrap());
         for _ in 0..1000 {
             ring(&one);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_ring_at_once_and_no_ring_is_lost() {
+    fn threads_signal_at_once_and_no_signal_is_lost() {
         let event = create().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_eventfd_that_was_made_blocking_holds_nobody_up() {
+    fn a_full_blocking_eventfd_does_not_block_the_sender() {
         let event = hostile();
         ring(&event);
         drain(&event);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_no_eventfd_is_left_alone() {
+    fn a_descriptor_that_is_no_eventfd_is_not_written() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         ring(&writer);
         ring(&reader);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_rings_too() {
+    fn a_forked_child_signals_too() {
         let event = create().unwrap();
         ring(&event);
         // SAFETY: the child makes only system calls, and ends without running anything of the parent's.

@@ -1,7 +1,8 @@
 //! Memory that another program made and can take back: a guest's, a peer's.
 //!
-//! Whoever holds the file of a mapping can shorten it at any time. So all such mappings are guarded ([`crate::mapping_guard`]): an access that finds
-//! nothing reads zeros, and whoever uses the memory looks at the mark ([`ForeignMemory::is_lost`]) and lets go of its owner.
+//! Any holder of a mapping's file can shorten the file at any time. So all such mappings are guarded
+//! ([`crate::mapping_guard`]): an access without a page reads zeros. The user of the memory checks the mark
+//! ([`ForeignMemory::is_lost`]) and stops serving its owner.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_file_is_shared_and_nothing_beyond_it_is_given() {
+    fn a_mapped_part_of_a_file_gives_no_bytes_beyond_its_end() {
         let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 3 * PAGE_BYTES).unwrap();
         rustix::io::pwrite(&file, b"here", PAGE_BYTES + 10).unwrap();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_or_too_short_is_refused() {
+    fn files_without_memory_or_too_short_are_refused() {
         let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, PAGE_BYTES).unwrap();
         let refused = |offset, bytes| ForeignMemory::map(file.as_fd(), offset, bytes).unwrap_err();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_taken_back_reads_as_zeros_and_others_stay() {
+    fn truncated_memory_reads_as_zeros_and_other_memory_stays() {
         let make = || {
             let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&file, 2 * PAGE_BYTES).unwrap();

@@ -1,9 +1,10 @@
-//! Mappings whose pages somebody else can take back, and what happens then.
+//! The guard of mappings whose pages another process can take back.
 //!
-//! Whoever holds the file of a mapping can shorten it, or punch holes into one of huge pages and take the pages for itself. The next access is a SIGBUS, which
-//! would end the process. So all such mappings are in a table. On a SIGBUS in one of them the whole mapping is replaced, where it lies, by zero
-//! pages of our own, and marked as lost ([`MappingGuard::is_lost`]): the access goes on and reads zeros; whoever uses the memory looks at the mark.
-//! A SIGBUS anywhere else goes to whoever was there before.
+//! Any holder of a mapping's file can shorten the file, or punch holes into a file of huge pages and take the pages for
+//! itself. The next access raises SIGBUS, which would end the process. So a table lists all such mappings. On a SIGBUS
+//! in one of them, zero pages of our own replace the whole mapping in place, and the mapping is marked as lost
+//! ([`MappingGuard::is_lost`]). The access goes on and reads zeros; the user of the memory checks the mark. A SIGBUS
+//! elsewhere goes to the handler that was installed before.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

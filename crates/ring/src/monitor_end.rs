@@ -1,8 +1,9 @@
-//! Showing a ring's frames to onlookers: slots of one ring are copied into, or exchanged with, an rx ring of a monitor in the same region.
+//! The end that shows a ring's frames to monitors: it copies slots of the ring into a monitor's rx ring in the same
+//! region, or exchanges them.
 //!
-//! The end keeps nothing between calls: where the monitor's ring stands is read from its control block, checked, and written back. Whoever calls it is
-//! the only one that does at the time (the one worker that serves the ring, or the holder of the rings' locks). What does not
-//! fit is not shown, and counted in the monitor's control block; the ring looked at is never held up.
+//! The end keeps no state between calls: it reads the position of the monitor's ring from the control block, checks it,
+//! and writes it back. It has one caller at a time (the worker that serves the ring, or the holder of the rings'
+//! locks). Frames that do not fit are counted as missed in the monitor's control block; the monitored ring never waits.
 
 use crate::cursor::{advance, distance, previous};
 use crate::layout::Slot;
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_the_monitors_ring_shows_nothing() {
+    fn a_malformed_monitor_ring_gets_no_frame_and_counts_a_missed_one() {
         let (tx, rx) = rings();
         rx.control().program.head.store(u32::MAX, Ordering::Relaxed);
         tx.slot(1).store(Slot { flags: 0, ..tx.slot(1).load() });

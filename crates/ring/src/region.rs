@@ -1,9 +1,9 @@
 //! A region: a sealed memfd that holds the rings and buffers of one or more ports, and its mapping.
 //!
-//! The maker seals the size, so that no holder of the descriptor can truncate it under another (which would turn
-//! an access into SIGBUS); whoever opens a region it did not make checks the seals and the size first. No seal keeps a holder from punching
-//! holes: small pages come back as zeros, but huge ones may be somebody else's by then, so a mapping of those is guarded
-//! ([`crate::mapping_guard`]).
+//! The maker seals the size, so no holder of the descriptor can truncate the memfd under another holder (whose access
+//! would raise SIGBUS). A process that opens a foreign region checks the seals and the size first. No seal prevents
+//! holes: small pages come back as zeros, but another process may have taken huge pages by then. So mappings of huge
+//! pages are guarded ([`crate::mapping_guard`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_counted_whole_as_long_as_somebody_has_it_mapped() {
+    fn the_ledger_counts_the_whole_region_while_it_is_mapped() {
         let ledger = Ledger::new(Limits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
         let payer = Payer::new(&ledger, 7, false);
         let region = Arc::new(Region::create_for(Some(&payer), small(), HugePages::Never).unwrap());
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_discarded_is_gone_for_every_holder_of_the_descriptor() {
+    fn discarded_memory_is_gone_for_every_holder_of_the_descriptor() {
         let region = Region::create(small(), HugePages::Never).unwrap();
         let kept = region.as_fd().try_clone_to_owned().unwrap();
         let blocks = || rustix::fs::fstat(&kept).unwrap().st_blocks;

@@ -1,11 +1,13 @@
 //! The lock of a ring that several programs use: one word in shared memory.
 //!
-//! The word holds the number of the process that has the lock. There is no pointer in it, and nobody waits for it in the kernel: whoever finds it taken
-//! goes without. Any program at the ring can write any value there, and a process can be killed while its number stands there. So a number counts only
-//! while its process lives, which the caller finds out elsewhere than in shared memory ([`crate::liveness`]); the lock of a dead one is taken over.
+//! The word holds the number of the process that has the lock. It holds no pointer, and no process waits for it in the
+//! kernel: a caller that finds the lock taken goes on without it. Any program at the ring can write any value there,
+//! and a process can be killed while its number stands there. So a number counts only while its process lives. The
+//! caller asks elsewhere than in shared memory ([`crate::liveness`]), and takes over the lock of a dead holder.
 //!
-//! A program that is about to sleep must not go without: what it was to find may lie in the ring already. It leaves a *mark*, and whoever releases the
-//! lock learns of the mark and wakes the ring's sleepers. (A holder that is killed wakes nobody: sleepers that left a mark look again after a while.)
+//! A program that is about to sleep must not go on without the lock: its frames may lie in the ring already. It leaves
+//! a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed holder
+//! wakes no sleeper: sleepers that left a mark look again after a while.)
 //!
 //! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of that ring are lost or garbled.
 
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_one_holders_until_it_is_released() {
+    fn a_lock_has_one_holder_until_its_release() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, dead));
         assert!(!lock.try_take(OTHER, alive) && !lock.try_take(ONE, alive));
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_told_of_whoever_was_turned_away_to_sleep() {
+    fn a_release_reports_the_mark_of_a_refused_caller() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
         assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_over_when_it_is_released_taken_anew_or_its_holder_died() {
+    fn a_hold_ends_by_release_by_a_new_hold_or_by_its_holders_death() {
         let lock = SharedLock::default();
         assert!(lock.hold(alive).is_none());
         assert!(lock.try_take(ONE, alive));
@@ -218,7 +220,7 @@ mod tests {
 
     /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to be had.
     #[test]
-    fn no_word_keeps_a_caller_or_stands_for_a_holder_that_does_not_live() {
+    fn no_word_blocks_a_caller_or_locks_for_a_dead_holder() {
         let words =
             (0..32).flat_map(|bit| [1 << bit, u32::MAX >> bit, u32::MAX << bit]).chain([0, 0x5555_5555]);
         for word in words {
@@ -333,7 +335,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_whoever_is_turned_away_from_a_locked_ring_is_woken() {
+    fn loom_a_caller_refused_by_a_locked_ring_is_woken() {
         loom::model(|| {
             let ring = Arc::new(LockedRing::default());
             let filled = Arc::clone(&ring);
@@ -348,7 +350,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_holder_sees_the_change_or_is_waited_for() {
+    fn loom_a_holder_sees_the_change_or_the_owner_waits_for_it() {
         loom::model(|| {
             // The owner changes what to fill, and takes memory back when no holder that may not have seen it is left.
             let lock = Arc::new(SharedLock::default());
@@ -379,7 +381,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_what_was_written_under_the_lock_is_visible_to_the_next_holder() {
+    fn loom_writes_under_the_lock_are_visible_to_the_next_holder() {
         loom::model(|| {
             let lock = Arc::new(SharedLock::default());
             let sum = Arc::new(AtomicU64::new(0));
