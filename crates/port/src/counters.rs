@@ -1,6 +1,6 @@
 //! The account of one queue: every frame taken in is given out or dropped by cause.
 //!
-//! Each value has one writer, the worker that serves the queue; anybody may read at any time. A reader sees every
+//! Each value has one writer, the worker that serves the queue; any thread may read at any time. A reader sees each
 //! value as of some moment, and exact sums once traffic has stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,12 +1,12 @@
-//! What becomes of the frames of a batch: the contract between what decides and the datapath, which executes.
+//! The fates of a batch's frames: the contract between the decider and the datapath, which executes the plan.
 //!
 //! A [`Decide`] writes a [`Fate`] for each frame of a batch into a [`Plan`]. The datapath copies the frames to their
-//! destinations, accounts for all of them, and knows nothing of why they go there. A switch that learns, a table of flows
-//! and a mirror differ in their `Decide` alone.
+//! destinations, accounts for all of them, and does not know the reasons. A learning switch, a table of flows and a
+//! mirror differ only in their `Decide`.
 //!
-//! A frame that is to leave with other headers gets a new *head*: bytes that replace as many of its first ones as the
-//! decider says. So a tag comes in or goes, an address or a whole stack of headers changes, and the payload is never
-//! copied for it.
+//! A frame that must leave with other headers gets a new *head*: these bytes replace the frame's first bytes, as many
+//! as the decider says. So a decider can add or remove a tag, or change an address or a whole stack of headers, without
+//! a copy of the payload.
 //!
 //! ```
 //! use ringroad_port::batch::Batch;

@@ -1,8 +1,8 @@
 //! The contract between a driver and the datapath.
 //!
-//! A driver implements [`PortQueue`] for its queues: the path of frames, of which three methods must be written. What
-//! else a queue can do stands in roles. Each role is a trait of its own, to which an accessor of the queue leads; a
-//! driver that does not play a role writes nothing for it:
+//! A driver implements [`PortQueue`] for its queues: the path of frames, with three required methods. Further abilities
+//! are roles. Each role is a trait of its own, which an accessor of the queue returns; a driver writes nothing for a
+//! role that it does not play:
 //!
 //! | role | what the datapath does with it |
 //! |---|---|

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_the_frames_that_they_say() {
+    fn patterns_hit_exactly_the_frames_that_they_name() {
         assert!(hits(Pattern::Never, Stage::Drop, 0, 100).is_empty());
         assert_eq!(hits(Pattern::Every { n: 4, offset: 3 }, Stage::Drop, 0, 13), [3, 7, 11]);
         assert_eq!(hits(Pattern::Every { n: 1, offset: 0 }, Stage::Drop, 0, 3), [0, 1, 2]);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn random_patterns_have_their_share_and_depend_on_nothing_else() {
+    fn random_patterns_hit_their_share_and_are_independent() {
         let frames = 1_000_000;
         let random = |seed| Pattern::Random { probability: 0.01, seed };
         let of = |seed, stage, queue| hits(random(seed), stage, queue, frames);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_lie_within_the_range_and_reach_all_of_it() {
+    fn flipped_bits_lie_within_the_range_and_reach_all_of_it() {
         let plan = |within| ImpairmentPlan {
             corrupt: Corruption { frames: Pattern::Never, within, seed: 3 },
             ..ImpairmentPlan::default()
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_named_with_what_is_allowed() {
+    fn values_out_of_range_are_named_with_the_allowed_range() {
         let base = ImpairmentPlan::default;
         let cases = [
             (

@@ -1,4 +1,4 @@
-//! The queue that impairs what is delivered to another.
+//! The queue that impairs frames on their way to another queue.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
