@@ -1,5 +1,5 @@
-//! Plans in which frames leave as several copies or with other heads: the copies are written out as frames of a batch of their own, which is
-//! executed like any other. They refer to the bytes of the frames that they are of, behind a head in memory that is kept here.
+//! Plans in which frames leave as several copies or with other heads. The copies become frames of a second batch, which
+//! is executed like any other. A copy consists of its head, in memory of this module, and the original frame's bytes.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

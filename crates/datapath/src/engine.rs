@@ -1,8 +1,9 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! A queue is served by taking a batch, deciding, grouping by destination, delivering each group with one copy, releasing, and making it all
-//! visible. Every frame received is delivered or dropped by cause then, or handed to another worker, which accounts for it. A worker makes
-//! [`Engine::turn`] after turn, in which one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
+//! To serve a queue, the engine takes a batch, has it decided, groups it by destination, delivers each group with one
+//! copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by cause, or
+//! handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its share
+//! ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

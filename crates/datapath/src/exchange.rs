@@ -1,8 +1,8 @@
 //! Frames for queues of another worker: a ring with one writer and one reader per ordered pair of workers.
 //!
-//! The sending worker hands over the borrowed fragments themselves; the receiving one copies them to their
-//! destination and then moves `consumed`. Only then does the sender release the slots to their program. So a frame
-//! that crosses workers is copied once, like any other, and no lock is taken.
+//! The sending worker hands over the borrowed fragments themselves; the receiving worker copies them to their
+//! destination, then moves `consumed`. Only then does the sender release the slots to their program. So a frame that
+//! crosses workers is copied once, like any other, and no lock is taken.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

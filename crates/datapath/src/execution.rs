@@ -1,6 +1,6 @@
 //! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one copy.
 //!
-//! Nothing here knows why a frame goes where it goes: that is written in the [`Plan`].
+//! This module does not know the reasons for a destination: it reads the [`Plan`].
 
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;

@@ -1,9 +1,9 @@
 //! The fabric: which ports exist, on which switch, served by which worker. The one place that changes the datapath.
 //!
-//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). Changes are made
-//! in an order that never lets a frame reach a port half removed: first the port set and the address table stop
-//! naming it, then every worker's map, then its queues are taken out. Only when a queue is out is its account added to what
-//! remains of it: frames are delivered to it until then.
+//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). The order of changes
+//! never lets a frame reach a half removed port: first the port set and the address table forget the port, then every
+//! worker's map, then the fabric takes out its queues. A queue's account joins the totals only when the queue is out,
+//! because frames reach the queue until then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

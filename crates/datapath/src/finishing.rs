@@ -1,5 +1,5 @@
-//! Frames that their sender left unfinished, for a queue that takes only finished ones: copied out of the source's memory, which may
-//! change at any time, then completed or cut.
+//! Finishes frames that their sender left unfinished, for queues that take only finished frames: copies each out of the
+//! source's memory, which may change at any time, then completes or cuts it.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};

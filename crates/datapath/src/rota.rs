@@ -1,10 +1,10 @@
-//! Whose turn it is: the queues of a worker, grouped by whose share of its time they take.
+//! The order of turns: the queues of a worker, grouped by the owner whose share of its time they use.
 //!
-//! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn gives a user
-//! [`TURN_COST`] to spend on looks, copies and bytes; what it spends beyond that it lacks in its next turns, and so does the program that spent it. So more
-//! ports, queues, programs or dearer frames buy no user more time, and none of its programs the others'. Of a program's queues those that are
-//! awake come in turn, and besides them a few of those that sleep, so that a sleeper of a program with few queues never depends on how
-//! fast others' wake-ups are worked off.
+//! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn
+//! gives a user [`TURN_COST`] to spend on looks, copies and bytes; the user's next turns pay for overspent units, and
+//! so do those of the program that spent them. So more ports, queues, programs or dearer frames gain a user no time,
+//! nor a program the time of the user's other programs. A program's awake queues take turns, and with them a few
+//! sleeping ones. So a sleeping queue of a program with few queues never waits for the wake-ups of others.
 
 use ringroad_port::batch::Batch;
 

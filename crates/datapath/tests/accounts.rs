@@ -1,4 +1,4 @@
-//! Received and replicated are delivered and dropped, whatever comes and goes while frames move.
+//! Received plus replicated equals delivered plus dropped, also if ports come and go while frames move.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

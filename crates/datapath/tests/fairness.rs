@@ -1,4 +1,4 @@
-//! Nobody's ports, queues or floods take the time of others: counted in copies, not measured.
+//! No owner's ports, queues or floods take the time of others: the tests count copies, and measure no time.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

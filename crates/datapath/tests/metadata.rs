@@ -1,4 +1,4 @@
-//! What is known of a frame beside its bytes goes with it, also to ports that another worker serves.
+//! A frame's metadata goes with the frame, also to ports that another worker serves.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a plan says is what happens, whoever made the plan: sets of ports, copies, other heads; on one worker and on two.
+//! The datapath executes any decider's plan exactly: sets of ports, copies, other heads; on one worker and on two.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Frames that their sender left unfinished, between ports that take them so and ports that do not.
+//! Frames that their sender left unfinished, between ports that take unfinished frames and ports that do not.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

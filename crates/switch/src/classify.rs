@@ -1,4 +1,4 @@
-//! Where the frames of a batch go.
+//! Decides the destination of each frame of a batch.
 //!
 //! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
 //! address that the same batch shows to be on the source port is dropped, whatever their order in the batch.

@@ -1,4 +1,4 @@
-//! The table against a map that does the same in the plainest way.
+//! The table against its model, a plain map.
 
 #![allow(clippy::unwrap_used)]
 

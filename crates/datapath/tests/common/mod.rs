@@ -1,4 +1,4 @@
-//! Ports of which a test has the far side.
+//! Ports with the far side in the test's hands.
 
 #![allow(dead_code, clippy::unwrap_used, unsafe_code)]
 
