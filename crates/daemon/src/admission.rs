@@ -1,7 +1,7 @@
-//! Who gets a place among the control connections, and how much memory may hang on them.
+//! Places of control connections, and the memory that they may buffer.
 //!
-//! A user has a share of the places, and all users together leave some to administrators: root and the daemon's own user always get in, to see what
-//! is going on and to end it.
+//! A user has a share of the places, and all users together leave some to administrators. So root and the daemon's own
+//! user can always connect, to find a problem and end it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Ports with a device behind them: opened for a program, or attached to a switch.
+//! Ports of devices: opened for a program, or attached to a switch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

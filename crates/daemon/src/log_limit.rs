@@ -1,8 +1,8 @@
-//! Log lines that strangers can cause at will, kept within bounds.
+//! Bounds on the log lines that strangers can cause at will.
 //!
-//! A line is a stranger's where it has the field `user` with the id of one who is no administrator, or `visited` with the port that whoever may reach it
-//! came to. Each user and each such port has a few lines at once and then one now and again, and all together have not many more; what is left out is
-//! counted, and the counts are logged. All other lines stay.
+//! A line is a stranger's if it has the field `user` with the id of a user who is no administrator, or `visited` with a
+//! port or socket that a peer came to. Each user and each such port has a few lines at once, then one now and then, and
+//! all together have not many more. Omitted lines are counted, and the counts are logged. All other lines stay.
 
 use std::collections::BTreeMap;
 use std::fmt;

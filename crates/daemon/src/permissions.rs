@@ -1,8 +1,8 @@
-//! Who may do what. Who may connect is the socket's mode; what is left is decided here, by the kernel's word on who
-//! the peer is.
+//! Permissions. The socket's mode decides who may connect. This module decides the rest, by the kernel's report of the
+//! peer's user.
 //!
-//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end of a pipe or hang one on it,
-//! to look at it, to change or learn what only its users need to know.
+//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end
+//! of a pipe or hang one on it, to read its state, to change or read data meant for its users alone.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;

@@ -1,4 +1,4 @@
-//! What the daemon keeps with each port of the table: whose it is, where it came from, what it takes.
+//! The daemon's data for each port of the table: its owner, its origin, its reservation.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

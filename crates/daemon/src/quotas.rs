@@ -1,7 +1,8 @@
-//! What users may take of what all share: memory, switches, ports, queues, pipes, devices.
+//! Users' shares of common resources: memory, switches, ports, queues, pipes, devices.
 //!
-//! Memory, ports, queues, pipes and devices are held by reservations that the things themselves carry. Switches, and ports of one switch, are counted from
-//! what is there. Root and the daemon's own user are bound by none of it but what there is in all, and a part of that is theirs alone.
+//! Each region, port, queue, pipe and device carries a reservation. Switches, and ports of one switch, are counted when
+//! a user asks for one. Only the total limits bind root and the daemon's own user, and a part of the total is reserved
+//! for them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A new configuration while traffic runs. Ports that both configurations have alike are not touched.
+//! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
 use ringroad_control::message::{ErrorKind, PortWish};
 use ringroad_drivers::catalogue::port_name::PortName;

@@ -1,4 +1,4 @@
-//! What the daemon tells about itself.
+//! The daemon's reports about itself.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! Whose turn it is at the control thread.
+//! The order in which the control thread serves users.
 //!
-//! Users share the thread's time: the next turn is for the user who has had the least of it, and goes round among his connections. A user who asks
-//! again after a while has no claim to the time that he left to others, so that nobody can save turns up. Within a user the order is that of the
-//! events: what one of his programs closed before another one asked is closed first.
+//! Users share the thread's time: the next turn is for the user who has used the least, and goes round among the user's
+//! connections. A user who asks again after a while has no claim to the unused time, so no user can save turns up.
+//! Within a user the order is that of the events: a close by one program comes before a later request of another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

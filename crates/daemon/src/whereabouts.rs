@@ -1,5 +1,5 @@
-//! In which network namespace an interface is meant: where the name does not say, in that of the process that asks. The same name means another
-//! interface in each.
+//! The network namespace of an interface's name: if the name has none, that of the requesting process. The same name
+//! means another interface in each namespace.
 
 use std::fmt::Display;
 use std::path::PathBuf;

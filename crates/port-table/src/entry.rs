@@ -1,5 +1,5 @@
-//! What the table keeps of each port. `O` tells who has a port open, `K` is what the callers keep with a port from its making to
-//! its end.
+//! The table's entry of each port. `O` names the owner that has a port open; `K` is the callers' data, which the entry
+//! keeps from the port's making to its end.
 
 use std::fmt;
 use std::sync::Arc;

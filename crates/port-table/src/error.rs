@@ -1,4 +1,4 @@
-//! Why the table cannot be changed as asked.
+//! Errors of changes to the table.
 
 use ringroad_datapath::fabric::FabricError;
 use ringroad_ring::region::RegionError;

@@ -1,4 +1,4 @@
-//! A port that is opened: what its program brings, what the program is given, and what the datapath is given.
+//! A new port: the parts that its program brings, those that the program gets, and those that the datapath gets.
 
 use std::sync::Arc;
 

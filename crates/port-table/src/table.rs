@@ -1,4 +1,4 @@
-//! All ports of a datapath, and every way in which they come and go.
+//! All ports of a datapath, and all operations that add or remove ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

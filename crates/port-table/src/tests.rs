@@ -1,4 +1,4 @@
-//! Ports come, are used, and go, in a datapath that the tests step.
+//! The life of ports, in a datapath that the tests step.
 
 use std::fs::File;
 use std::io::{Read, Write};

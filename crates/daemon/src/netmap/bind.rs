@@ -1,4 +1,4 @@
-//! REGISTER: a device is bound to rings of a port, and lets go of them.
+//! REGISTER: binds a device to rings of a port, and unbinds it.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,4 +1,4 @@
-//! Why a netmap request fails: the errno that the program sees, and the cause for people.
+//! Failures of netmap requests: the errno for the program, and the cause for the user.
 
 use ringroad_control::message::ErrorKind;
 use ringroad_datapath::fabric::FabricError;

@@ -1,4 +1,4 @@
-//! Which port a name means, and the making and vanishing of ports.
+//! Finds the port of a name, makes ports and removes them.
 
 use std::sync::Arc;
 

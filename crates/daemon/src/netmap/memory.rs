@@ -1,4 +1,5 @@
-//! Regions by memory id. Region 1 is the one that all interfaces share; every port of a switch has its own unless it asks for another's.
+//! Regions by memory id. All interfaces share region 1; each port of a switch has its own region unless it asks for
+//! another port's.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

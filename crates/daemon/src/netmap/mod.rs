@@ -1,11 +1,13 @@
 //! The daemon's part of netmap: devices, the ports they are bound to, memory ids, and the control requests.
 //!
-//! Ports on switches, interfaces and their host rings are served by the datapath like any other program's; here are the rules of netmap's own that
-//! stand around that: several bindings share one port's rings, a port may live in another's region, pipes have parents, monitors look on.
+//! The datapath serves ports on switches, interfaces and their host rings like those of any other program. This module
+//! adds netmap's own rules: several bindings share one port's rings, a port may lie in another port's region, pipes
+//! have parents, monitors watch rings.
 //!
-//! - [`bind`]: REGISTER and its end; [`find`]: which port a name means, and the making of ports; [`port`]: rings; [`service`]: the datapath's side;
-//! - [`requests`]: everything that binds nothing; [`report`]: what is told of ports; [`memory`]: regions; [`quota`]: how much a user may have;
-//!   [`name`], [`failure`].
+//! - [`bind`]: REGISTER and its end; [`find`]: the port of a name, and new ports; [`port`]: rings; [`service`]: the
+//!   datapath's side;
+//! - [`requests`]: all requests that bind nothing; [`report`]: reports of ports; [`memory`]: regions; [`quota`]: a
+//!   user's share; [`name`], [`failure`].
 
 mod bind;
 mod failure;

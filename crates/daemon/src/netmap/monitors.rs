@@ -1,7 +1,8 @@
-//! Monitors: ports whose rx rings show what passes the rings of another.
+//! Monitors: ports whose rx rings show the frames that pass another port's rings.
 //!
-//! A monitor's rings lie in its port's region. Copies of what passes the datapath are made there, by the worker that serves the ring; all else is
-//! the work of the programs at the rings: exchanges after use (zero-copy), and whatever passes on a pipe.
+//! A monitor's rings lie in the region of the monitored port. The worker that serves a ring copies the frames that pass
+//! the datapath. The programs at the rings do all other work: exchanges after use (zero-copy), and copies of all frames
+//! on pipes.
 
 use std::sync::atomic::Ordering;
 

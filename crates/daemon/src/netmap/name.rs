@@ -1,6 +1,7 @@
-//! What the name in a request means, and under which key a port is kept.
+//! The meaning of a request's name, and the key of its port.
 //!
-//! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports: what a stranger can call a port, all can print.
+//! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports, so every
+//! name that a stranger can choose is printable.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A netmap port: its rings in a region, who uses them, and how they come and go.
+//! A netmap port: its rings in a region, their users, and how rings come and go.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is told of netmap's ports that are on no switch.
+//! Reports of netmap's ports that are on no switch.
 
 use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError, WireId};

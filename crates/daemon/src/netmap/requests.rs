@@ -1,4 +1,4 @@
-//! The requests that bind nothing: what a port is, and what is on the switches.
+//! The requests that bind nothing: reports of a port, and of the ports on switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What works the other side of a netmap port's rings in the datapath: the queues on a switch, or the wires to a device.
+//! The datapath's side of a netmap port's rings: the queues on a switch, or the wires to a device.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What users get of each other's ports, by every request, and what is left of requests that fail.
+//! Each request of a user for other users' ports, and the remains of failed requests.
 
 use ringroad_control::netmap::{Bound, PortSizes, Register};
 use ringroad_control::peer::PeerCredentials;

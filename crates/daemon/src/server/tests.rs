@@ -1,4 +1,4 @@
-//! The loop, one turn at a time, with peers that do as they please. Everything runs in one thread.
+//! The loop, one turn at a time, with hostile peers. The tests run in one thread.
 
 use std::io;
 use std::io::{Read, Write};
