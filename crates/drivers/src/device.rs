@@ -1,4 +1,4 @@
-//! A device as the composition roots hold it: what it needs, what it is, and why it cannot be had.
+//! A device as the composition roots hold it: its needs, its queues, and the reasons why it cannot be opened.
 
 use std::any::Any;
 use std::path::PathBuf;

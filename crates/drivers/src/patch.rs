@@ -1,4 +1,5 @@
-//! A patch: two ports that are each other's far end, to join two switches. What is delivered to one is received from the other.
+//! A patch: two ports that are each other's far end, to join two switches. One port receives the frames delivered to
+//! the other.
 //!
 //! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other reads it as a program would.
 #![allow(unsafe_code)]

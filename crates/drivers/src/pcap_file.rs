@@ -1,4 +1,4 @@
-//! A capture file as a port: its frames come in, frames delivered to it are written to another file.
+//! A capture file as a port: the port receives the file's frames, and writes frames delivered to it into another file.
 //!
 //! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the disk
 //! for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.

@@ -1,4 +1,4 @@
-//! What can go wrong with a port, when it is opened and afterwards.
+//! Errors of ports, at opening and afterwards.
 
 use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;

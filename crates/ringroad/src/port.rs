@@ -1,4 +1,4 @@
-//! A port as a program holds it.
+//! A program's handle of a port.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;

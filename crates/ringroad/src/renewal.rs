@@ -1,7 +1,8 @@
-//! A port that outlives its daemon ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)): it is opened again when there is a daemon
-//! again, and its rings come to the new attachment one by one, each in the hands of the thread that has it.
+//! A port that outlives its daemon ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)): a queue opens the port
+//! again when a new daemon runs. Then the thread of each ring replaces its ring by the new attachment's.
 //!
-//! Nothing of this is on the path of frames. A ring comes here where it would else tell that the daemon is gone, a queue before it sleeps.
+//! None of this is on the path of frames. A ring calls this module where it would otherwise report that the daemon is
+//! gone, a queue before it sleeps.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The datapath in one process: what the switch, pipes and devices do with frames.
+//! The datapath in one process: frames through the switch, pipes and devices.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Impaired ports: exactly what the plan says, whatever the timing, and every frame accounted for.
+//! Impaired ports do exactly what the plan says, under any timing, and account for every frame.
 
 #![allow(clippy::unwrap_used)]
 

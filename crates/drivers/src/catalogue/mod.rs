@@ -1,6 +1,7 @@
-//! The kinds of port. Each driver says what its kinds are ([`PortKind`]); names, help, documentation and checks follow from that.
+//! The kinds of port. Each driver describes its kinds ([`PortKind`]); names, help, documentation and checks follow from
+//! the descriptions.
 //!
-//! Adding a kind of port is a folder (or file) with a `KINDS` in it, and a line in [`KINDS`] here.
+//! A new kind of port needs a folder (or file) with a `KINDS`, and a line in [`KINDS`] here.
 
 use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 use ringroad_ring::eventfd;

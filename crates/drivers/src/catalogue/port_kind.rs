@@ -1,4 +1,4 @@
-//! What a driver says of a kind of port. Names, help, documentation and checks follow from it.
+//! A driver's description of a kind of port. Names, help, documentation and checks follow from it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -12,9 +12,9 @@
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
 //!
-//! Which keys a port has says [`COMMON_OPTIONS`], and its kind for devices.
+//! [`COMMON_OPTIONS`] lists the keys of all ports; a device's kind lists the rest.
 //!
-//! Names are netmap's where netmap has them: a switch name and a port name have at most 15 bytes each.
+//! Names are netmap's wherever netmap has a name: a switch name and a port name have at most 15 bytes each.
 
 use std::fmt;
 use std::path::Path;

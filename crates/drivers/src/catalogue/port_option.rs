@@ -1,4 +1,4 @@
-//! Options of port names: what each option is, how its value reads, and the values that one name gives.
+//! Options of port names: descriptions, the reading of values, and the values of one name.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A connection as the client: a region of our own is shown to the server.
+//! A connection as the client, which shows a region of its own to the server.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

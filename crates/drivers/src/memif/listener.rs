@@ -1,5 +1,5 @@
-//! The process's listening sockets: one for each path, however many interfaces share it. Each has a thread, which greets whoever connects, hears which
-//! interface is wanted, and hands the connection to that port.
+//! The process's listening sockets: one for each path, which any number of interfaces share. Each has a thread, which
+//! greets each client, reads the interface that it wants, and hands the connection to that port.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};

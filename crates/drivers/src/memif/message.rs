@@ -1,5 +1,5 @@
-//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte order of the host,
-//! packed: a type of two bytes, and what belongs to it.
+//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte
+//! order of the host, packed: a type of two bytes, and the fields of this type.
 
 /// Bytes of each message.
 pub const MESSAGE_BYTES: usize = 128;

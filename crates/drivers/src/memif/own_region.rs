@@ -1,4 +1,4 @@
-//! The one region of a client: rings first, then a buffer for each slot, in a memfd that nobody can shorten.
+//! The one region of a client: rings first, then a buffer for each slot, in a memfd that no process can shorten.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One queue of a memif port: a ring each way, while a peer is connected that has them.
+//! One queue of a memif port: a ring each way, while a connected peer has them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The receiving end of a ring: frames are borrowed where they lie, and their slots given back in order.
+//! The receiving end of a ring: it borrows frames in place, and gives their slots back in order.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,8 +1,9 @@
 //! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): where its parts are, and atomic access to them.
 //!
-//! In a ring to the server the client moves `head` behind frames that it put, and the server moves `tail` behind those that it has done with. In a
-//! ring to the client the client moves `head` behind empty buffers, and the server moves `tail` behind those that it has filled. Both run freely,
-//! modulo 2^16. All of it is written by the peer at will: whoever reads a value here checks it before use.
+//! In a ring to the server the client moves `head` behind the frames that it put in, and the server moves `tail` behind
+//! the frames that it has used. In a ring to the client the client moves `head` behind empty buffers, and the server
+//! moves `tail` behind the buffers that it has filled. Both indexes count on, modulo 2^16. The peer can write any value
+//! at any time: callers check each value before use.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
-//! How a connection's thread gives a worker the state of a ring, and gets it back.
+//! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
-//! The state is always owned by one of the two. The thread leaves what is wanted on a *desk* and rings; the worker looks at one flag per batch, and
-//! where something changed puts its own state down and takes up the other's, as soon as nothing is borrowed from it any more.
+//! One of the two always owns the state. The thread puts the wanted state on a *desk* and rings. The worker looks at
+//! one flag per batch; after a change it exchanges its state for the one on the desk, as soon as no frame is borrowed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};

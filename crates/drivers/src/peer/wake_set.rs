@@ -1,4 +1,4 @@
-//! What wakes a sleeping worker at one queue: its bell, and the eventfds that the peer writes.
+//! The descriptors that wake a worker at one queue: its bell, and the eventfds that the peer writes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

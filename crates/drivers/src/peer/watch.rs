@@ -1,4 +1,4 @@
-//! What people are told of the program at the other side of a port's socket.
+//! The report of the program at the other side of a port's socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

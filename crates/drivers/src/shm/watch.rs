@@ -1,5 +1,5 @@
-//! What a queue of a netmap port learns while it is served: whether anybody has its rx ring bound, what stands
-//! in front of its frames, and who looks on.
+//! News for a served queue of a netmap port: whether a program has bound its rx ring, the header in front of its
+//! frames, and its monitors.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! The thread at a card's socket: it answers the programs, and lets their channels go when they do.
+//! The thread at a card's socket: it answers the programs, and frees their channels when they leave.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! TAP interfaces: Ethernet interfaces whose cable ends in this process (linux/if_tun.h, tuntap.txt of the kernel).
 //!
-//! What the host's stack sends on the interface is received here; what is delivered here the stack takes as received.
-//! Offloads are off, so every frame comes whole and with its checksums; with the virtio-net header (for guests that expect
-//! one) it is zero in both directions. A frame costs one system call each way: that is what TAP is.
+//! The port receives frames that the host's stack sends on the interface; the stack takes frames delivered to the port
+//! as received. Offloads are off, so every frame comes whole and with its checksums. The optional virtio-net header
+//! (for guests that expect one) is zero in both directions. A frame costs one system call each way; TAP has no cheaper
+//! way.
 //!
-//! Trust: the bytes come from the host's stack or from who writes to the interface; nothing here looks into them.
+//! Trust: the bytes come from the host's stack or from a program that writes to the interface; this driver does not
+//! read them.
 #![allow(unsafe_code)]
 
 mod queue;

@@ -1,4 +1,4 @@
-//! Our server and our client, both behaving.
+//! Our server and our client, both correct.
 
 use ringroad_port::drop_cause::DropCause;
 

@@ -1,4 +1,4 @@
-//! Clients that lie to our server: in their messages, in their rings, with their memory.
+//! Hostile clients against our server: false messages, false rings, truncated memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Servers that lie to our client.
+//! Hostile servers against our client.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;

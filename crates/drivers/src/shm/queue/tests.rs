@@ -1,4 +1,4 @@
-//! What a queue takes of what its program publishes, and when.
+//! The published frames that a queue takes, and the time at which it takes them.
 #![allow(clippy::unwrap_used)]
 
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;

@@ -1,4 +1,4 @@
-//! What a queue gives and takes whose program puts a header in front of each frame, whatever stands in it and wherever it lies.
+//! The frames of a queue whose program puts a header in front of each, with any content, in any slots.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
