@@ -23,7 +23,7 @@
 use crate::shared_lock::SharedLock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What the program writes.
+/// The program's line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct ProgramLine {
@@ -40,11 +40,11 @@ pub struct ProgramLine {
     pub last_sleep: AtomicU32,
     /// The tail that programs have been shown: they own slots up to it.
     pub shown_tail: AtomicU32,
-    /// Held by whoever syncs a ring that programs share.
+    /// The lock of a ring that programs share; the syncing program holds it.
     pub lock: SharedLock,
 }
 
-/// What the datapath writes.
+/// The datapath's line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct DatapathLine {
@@ -58,7 +58,7 @@ pub struct DatapathLine {
     pub users: AtomicU32,
     /// Changes with the set of monitors that programs have to fill.
     pub monitors: AtomicU32,
-    /// What was put into the ring, where no datapath counts it.
+    /// Frames put into the ring, if no datapath counts them.
     pub filled: FillCounters,
 }
 
@@ -102,7 +102,7 @@ impl FillCounters {
         sum(&self.bytes, bytes);
     }
 
-    /// Counts frames that did not get into the ring; by anybody, whether or not it holds the lock.
+    /// Counts frames that did not get into the ring. Any program may call it, with or without the lock.
     #[cold]
     pub fn miss(&self, frames: u32) {
         self.missed.fetch_add(u64::from(frames), Ordering::Relaxed);

@@ -137,7 +137,7 @@ impl TxTakeEnd {
         Self { shadow: Shadow::new(view, 0, tail), released: 0, taken: 0 }
     }
 
-    /// The end of a tx ring that was in use: what its program has published and nobody taken is given back unsent.
+    /// The end of a tx ring that was in use: published slots that were not taken go back to the program unsent.
     #[must_use]
     pub fn take_up(view: RingView) -> Self {
         let head = view.control().program.head.load(Ordering::Acquire);
@@ -489,7 +489,7 @@ impl RxPutEnd {
     }
 
     /// Says in `ptr` of the free slot `ahead` slots after the next to fill when its frame came: ns since the Unix
-    /// epoch, 0 where nobody knows.
+    /// epoch, 0 if unknown.
     #[inline]
     pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());

@@ -1,4 +1,4 @@
-//! The eventfds by which two sides wake each other. Nobody waits in a read or a write of one.
+//! The eventfds by which two sides wake each other. No read or write of an eventfd blocks.
 //!
 //! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
 //! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
@@ -20,7 +20,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 /// A new eventfd at zero, non-blocking and close-on-exec.
 ///
 /// # Errors
-/// What the kernel says (out of descriptors).
+/// The kernel's error (out of descriptors).
 pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
@@ -173,7 +173,7 @@ mod tests {
         rustix::io::read(event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
     }
 
-    /// As whoever shares an eventfd may leave it: blocking, and with no room for one more.
+    /// The worst state in which another holder may leave an eventfd: blocking and full.
     fn hostile() -> OwnedFd {
         let event = create().unwrap();
         rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();

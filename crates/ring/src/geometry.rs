@@ -24,7 +24,7 @@ pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
 /// Most buffers of a region.
 pub const MAX_BUFFERS: u32 = 1_000_000;
-/// Most extra buffers that one port or binding gets: each is a page that whoever lists them has to touch.
+/// Most extra buffers that one port or binding gets: the process that lists them has to touch a page for each.
 pub const MAX_EXTRA_BUFFERS: u32 = 4096;
 /// Most rings of a region.
 pub const MAX_RINGS: u32 = 1024;

@@ -76,7 +76,7 @@ pub struct RingHeader {
 }
 
 impl RingHeader {
-    /// A header with everything zero but what a new ring states about itself.
+    /// A header of zeros, except for the values of a new ring.
     #[must_use]
     pub fn new(
         buffers_offset: i64,

@@ -36,9 +36,9 @@ pub enum LimitError {
         asked: u64,
         /// For whom.
         user: u32,
-        /// What the user held already.
+        /// The amount that the user holds.
         held: u64,
-        /// What a user may hold.
+        /// A user's limit.
         limit: u64,
     },
     /// All together would hold too much.
@@ -96,7 +96,7 @@ impl Ledger {
     }
 }
 
-/// In whose name something is reserved.
+/// The user in whose name an amount is reserved.
 #[derive(Debug, Clone)]
 pub struct Payer {
     ledger: Arc<Ledger>,
@@ -154,7 +154,7 @@ fn exceeds(held: u64, more: u64, limit: u64) -> bool {
     held.checked_add(more).is_none_or(|sum| sum > limit)
 }
 
-/// What somebody holds, until it is dropped.
+/// An amount held for a user, until it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<Ledger>,

@@ -45,7 +45,8 @@ pub fn unproven() -> Option<HolderNumber> {
     random_number(UNPROVEN)
 }
 
-/// Whether the process of that number lives, for anybody who has the region. Where the kernel does not say, it does.
+/// Whether the process of that number lives, for any process with the region. If the kernel gives no answer, it counts
+/// as alive.
 #[must_use]
 pub fn is_alive(region: BorrowedFd<'_>, holder: HolderNumber) -> bool {
     if holder.get() & UNPROVEN != 0 {

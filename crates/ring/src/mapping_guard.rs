@@ -65,7 +65,8 @@ impl MappingGuard {
         Ok(guard)
     }
 
-    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and nobody else sees what is written to it.
+    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and no other process
+    /// sees writes to it.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -146,7 +147,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
     pass_on(signal, info, context);
 }
 
-/// To whoever had the signal before; where that was nobody, the access is repeated and ends the process as it would have.
+/// Calls the handler that was installed before; without one the access is repeated and ends the process as usual.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     type WithInfo = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C" fn(i32);

@@ -62,8 +62,8 @@ impl MonitorEnd {
         })
     }
 
-    /// Exchanges the buffers of slots `[from, to)` of `source`, which nobody needs any more, with the monitor's; where not all fit, the newest.
-    /// True: as [`Self::copy`].
+    /// Exchanges the buffers of slots `[from, to)` of `source`, which are no longer needed, with the monitor's; if not
+    /// all fit, the newest. True: as [`Self::copy`].
     #[must_use]
     pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |_, index, place| {

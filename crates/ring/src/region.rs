@@ -40,7 +40,7 @@ pub enum RegionError {
     /// The geometry is not possible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Whoever it is for holds as much memory as is allowed.
+    /// The payer already holds all the memory that it may.
     #[error("a region of {bytes} bytes: {source}")]
     Limit {
         /// Size of the region, bytes.
@@ -109,7 +109,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes, seals and maps a new region, all zero, of this process's own memory: nobody counts it.
+    /// Makes, seals and maps a new region, all zero, of this process's own memory: no ledger counts it.
     ///
     /// # Errors
     /// [`RegionError`]; [`RegionError::NoHugePages`] only where they are required.
@@ -171,7 +171,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps a region that somebody else made, after checking its size and seals.
+    /// Maps a region of another maker, after a check of its size and seals.
     ///
     /// # Errors
     /// [`RegionError::NotARegion`] where the descriptor does not keep what the geometry promises.
@@ -279,7 +279,8 @@ impl Region {
         self.guard.is_some()
     }
 
-    /// Whether somebody punched a hole into it and an access found that: the mapping reads as zeros since, and is shared with nobody.
+    /// Whether an access found a hole that another process punched: the mapping reads as zeros since, and is no longer
+    /// shared.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {

@@ -222,7 +222,8 @@ impl RingPlan {
     }
 }
 
-/// Writes header, control block and first slots of ring object `ring`; `buffers` yields a free buffer for each slot. Nobody may use the object yet.
+/// Writes header, control block and first slots of ring object `ring`; `buffers` yields a free buffer for each slot.
+/// The object must not be in use yet.
 ///
 /// # Errors
 /// [`GeometryError`] where the region has no such ring or the buffers run out.
@@ -243,7 +244,7 @@ pub fn lay_out_ring(
     Ok(view)
 }
 
-/// As [`lay_out_ring`], for a ring that nobody works: all of its slots name the reserved buffer.
+/// As [`lay_out_ring`], for a ring without a far end: all of its slots name the reserved buffer.
 ///
 /// # Errors
 /// [`GeometryError`] where the region has no such ring.

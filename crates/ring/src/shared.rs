@@ -157,7 +157,7 @@ impl BufferPool {
         true
     }
 
-    /// Address of the reserved buffer 0, where netmap puts what a wild index stands for. Nobody's frames lie there.
+    /// Address of the reserved buffer 0, to which netmap maps a wild index. No frame lies there.
     #[inline]
     #[must_use]
     pub fn reserved(&self) -> NonNull<u8> {

@@ -14,12 +14,12 @@
 use crate::sync::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
-/// Somebody was turned away and sleeps.
+/// A refused caller sleeps.
 const MARK: u32 = 1 << 31;
 /// How often a word that changes all the time is looked at.
 const TRIES: u32 = 1000;
 
-/// What a process is called in the words of the locks that it holds: 1 to [`HolderNumber::MAX`].
+/// A process's number in the words of its locks: 1 to [`HolderNumber::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderNumber(u32);
 
@@ -40,14 +40,14 @@ impl HolderNumber {
     }
 }
 
-/// What a try came to.
+/// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The lock is the caller's.
     Taken,
-    /// Somebody has it, and will be told on releasing it that somebody was turned away.
+    /// Another process has the lock, and will see the caller's mark when it releases the lock.
     ToBeTold,
-    /// Somebody has it.
+    /// Another process has the lock.
     Missed,
 }
 
@@ -59,7 +59,7 @@ pub struct SharedLock {
     turns: AtomicU32,
 }
 
-/// A lock's being held at some time by somebody, to be waited out.
+/// A hold of the lock at some time, whose end a caller can await.
 #[derive(Debug, Clone, Copy)]
 pub struct Hold {
     turn: u32,
@@ -73,7 +73,7 @@ impl SharedLock {
             self.word.compare_exchange(expected, expected | own.0, Ordering::SeqCst, Ordering::Relaxed)
         };
         match take(FREE) {
-            // Nobody's number under the mark: whoever wrote that was no holder of ours.
+            // No number under the mark: no correct holder wrote this.
             Err(MARK) => take(MARK),
             taken => taken,
         }?;
@@ -87,7 +87,7 @@ impl SharedLock {
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Takes the lock of whoever stood in `found`, with the mark: perhaps somebody waits to be told.
+    /// Takes the lock of the holder in `found`, with the mark: perhaps a caller sleeps.
     #[cold]
     fn take_over(&self, found: u32, own: HolderNumber) -> bool {
         let taken =
@@ -129,14 +129,15 @@ impl SharedLock {
         Turn::Missed
     }
 
-    /// Whether nobody has it now.
+    /// Whether no process has the lock now.
     #[inline]
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !MARK == FREE
     }
 
-    /// How it is held, if it is, by somebody who lives. Whoever takes it later sees what the caller stored before with [`Ordering::SeqCst`].
+    /// The present hold, if a living process has the lock. A later holder sees all values that the caller stored before
+    /// with [`Ordering::SeqCst`].
     #[must_use]
     pub fn hold(&self, is_alive: impl FnOnce(HolderNumber) -> bool) -> Option<Hold> {
         let held = HolderNumber::new(self.word.load(Ordering::SeqCst) & !MARK).is_some_and(is_alive);
@@ -155,7 +156,7 @@ impl SharedLock {
     pub fn release(&self, own: HolderNumber) -> bool {
         let release =
             |held: u32| self.word.compare_exchange(held, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
-        // Neither of the two: somebody else wrote there. What stands there is not ours to clear.
+        // Neither of the two: another program wrote there. That value is not ours to clear.
         !release(own.0) && release(own.0 | MARK)
     }
 }

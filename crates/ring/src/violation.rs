@@ -21,10 +21,10 @@ pub enum RingViolation {
     /// The peer moved its published index backwards or beyond the ring.
     #[error("tail moved outside the ring's order")]
     Tail = 5,
-    /// Not the program's doing: what the ring leads to has ended.
+    /// No fault of the program: the device behind the ring has ended.
     #[error("the device behind the port is gone")]
     DeviceGone = 6,
-    /// Somebody punched a hole into the huge pages of the region.
+    /// A holder punched a hole into the huge pages of the region.
     #[error("the region is lost: somebody punched a hole into its huge pages")]
     RegionLost = 7,
 }
