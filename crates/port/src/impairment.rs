@@ -37,7 +37,7 @@ use crate::port_queue::PortQueue;
 pub use plan::{Corruption, Delay, Fate, ImpairmentPlan, Pattern, PlanError, Reorder, Within};
 pub use queue::ImpairedQueue;
 
-/// The impairment of a port: makes its queues impaired ones, and tells at any time what was done.
+/// The impairment of a port: makes its queues impaired ones, and reports its counters at any time.
 #[derive(Debug, Clone)]
 pub struct Impairment {
     plan: Arc<ImpairmentPlan>,
@@ -67,7 +67,7 @@ pub struct ImpairmentCounters {
     pub abandoned: u64,
     /// Held now, copies included.
     pub held: u64,
-    /// Given to the port's own ring, copies included. That may have dropped some: the port's counters tell.
+    /// Given to the port's own ring, copies included. The ring may have dropped some: see the port's counters.
     pub passed: u64,
 }
 

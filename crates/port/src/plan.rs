@@ -45,7 +45,7 @@ pub const MAX_HEAD_BYTES: usize = 256;
 /// Most copies of one frame.
 pub const MAX_COPIES: usize = BATCH_FRAMES;
 
-/// Decides what becomes of frames. Each worker has one of its own for a switch, so it may keep what it likes.
+/// Decides the fates of frames. Each worker has a decider of its own for a switch, so a decider may keep state.
 pub trait Decide: Debug + Send {
     /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port `from`.
     /// A frame without a fate is dropped as [`DropCause::NoDestination`].
@@ -235,7 +235,7 @@ impl Plan {
         Some(id)
     }
 
-    /// What a head is.
+    /// The parts of a head.
     #[must_use]
     pub fn head_of(&self, head: HeadId) -> Option<Head<'_>> {
         let PlannedHead { replaces, bytes } = self.heads.get(head.0 as usize)?;

@@ -129,7 +129,7 @@ impl Default for ImpairmentPlan {
     }
 }
 
-/// What a plan has for one frame.
+/// A plan's decision for one frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
     /// Lost; nothing else is done to it then.
@@ -150,9 +150,9 @@ pub struct Fate {
 pub struct PlanError {
     /// Which value.
     pub field: String,
-    /// What was given.
+    /// The given value.
     pub given: String,
-    /// What can be given.
+    /// The allowed values.
     pub allowed: String,
 }
 

@@ -67,7 +67,7 @@ impl std::fmt::Debug for ImpairedQueue {
 }
 
 impl Drop for ImpairedQueue {
-    /// Accounts for the frames that nobody will get any more.
+    /// Accounts for the frames that no port will get.
     fn drop(&mut self) {
         let held = self.line.iter().chain(self.aside.iter().map(|aside| &aside.held));
         let copies: u32 = held.map(|held| u32::from(held.copies)).sum();
@@ -210,7 +210,7 @@ impl ImpairedQueue {
         self.direct.clear();
     }
 
-    /// Delivers what is due, from the front of the line. Says whether there was something.
+    /// Delivers the due frames, from the front of the line. Returns whether there was one.
     fn send_due(&mut self, now_ns: u64) -> bool {
         while self.aside.front().is_some_and(|aside| aside.until_ns <= now_ns) {
             self.rejoin();
@@ -312,8 +312,8 @@ impl PortQueue for ImpairedQueue {
 }
 
 impl Backpressure for ImpairedQueue {
-    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so where there are
-    /// no others they hold nobody back.
+    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so
+    /// where there are no others they hold no source back.
     fn room(&mut self, frame_bytes: usize) -> usize {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
         let held = self.record.held.load(Ordering::Relaxed) as usize;
