@@ -99,7 +99,7 @@ impl EngineQueue {
     /// Ends the driver's part and gives the account, to which nothing is added any more.
     #[must_use]
     pub fn close(self) -> Arc<QueueCounters> {
-        // What the driver held back is counted when it goes.
+        // Frames that the driver held back are counted when they leave.
         drop(self.port);
         self.counters
     }
@@ -141,11 +141,11 @@ pub struct Engine {
     rota: Rota,
     /// Places of the queues that do not sleep alone.
     restless: Vec<u32>,
-    /// What wakes the engine when it sleeps, once somebody has slept.
+    /// The descriptors that wake the sleeping engine; made at its first sleep.
     wakes: Option<OwnedFd>,
     /// What all turns have cost.
     spent: u64,
-    /// What was done in nobody's name: frames that another worker handed over for a switch that is gone.
+    /// The account without an owner: frames that another worker handed over for a removed switch.
     counters: Arc<QueueCounters>,
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
@@ -214,7 +214,7 @@ impl Engine {
         self.inboxes = inboxes;
     }
 
-    /// The account of what the engine does in nobody's name.
+    /// The engine's account without an owner.
     #[must_use]
     pub fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
@@ -226,7 +226,7 @@ impl Engine {
         self.spent
     }
 
-    /// Puts a queue at `place`, which the caller has chosen and nobody else uses.
+    /// Puts a queue at `place`, which the caller has chosen and no other queue uses.
     pub fn insert(&mut self, place: u32, queue: EngineQueue) {
         let index = place as usize;
         if self.queues.len() <= index {
@@ -256,14 +256,15 @@ impl Engine {
     /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits (spinning, while others
     /// work) until none borrows its frames any more. What had been delivered to it becomes visible.
     pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
-        // Else it would go to whoever gets the place next. Others' room comes back only afterwards, so this ends.
+        // Else handed-over frames would go to the next queue at this place. Others' room comes back only afterwards, so
+        // this ends.
         self.receive_handoffs(u64::MAX);
         self.forget_rest(place);
         let mut queue = self.queues.get_mut(place as usize)?.take()?;
         self.rota.remove(place);
         self.restless.retain(|&other| other != place);
         while !queue.pending.is_empty() {
-            // Nobody uses the slots of a queue that leaves: what was lent need not come back.
+            // No program uses the slots of a queue that leaves: lent slots need not come back.
             settle(&mut queue, &self.outboxes, u64::MAX);
             self.receive_handoffs(u64::MAX);
             std::hint::spin_loop();
@@ -525,7 +526,7 @@ impl Engine {
         restless.iter().filter_map(due).min()
     }
 
-    /// Tells the programs whose devices have ended.
+    /// Notifies the programs whose devices have ended.
     pub fn end_wires(&mut self) {
         for turn in 0..self.restless.len() {
             let Some(&place) = self.restless.get(turn) else { break };

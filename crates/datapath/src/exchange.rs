@@ -48,7 +48,7 @@ pub struct Handoff {
     pub target: Target,
     /// The switch in whose account the frame is.
     pub switch: SwitchId,
-    /// What is known of the frame.
+    /// The frame's metadata.
     pub meta: FrameMeta,
 }
 
@@ -63,7 +63,7 @@ impl Doorbell {
     /// A new bell.
     ///
     /// # Errors
-    /// What the kernel says to `eventfd`.
+    /// The kernel's error from `eventfd`.
     pub fn new() -> rustix::io::Result<Self> {
         Ok(Self { sleeping: AtomicU32::new(0), event: eventfd::create()? })
     }

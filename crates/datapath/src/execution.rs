@@ -34,7 +34,7 @@ pub(crate) struct Origin<'switch> {
     pub(crate) worker: u16,
 }
 
-/// What is to be executed of a batch.
+/// The part of a batch to execute.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'plan> {
     /// The first frame.
@@ -44,11 +44,11 @@ pub(crate) struct Job<'plan> {
     /// The plan, which has the sets that they name.
     pub(crate) plan: &'plan Plan,
     pub(crate) origin: Origin<'plan>,
-    /// What the deliveries may cost.
+    /// Most cost of the deliveries.
     pub(crate) budget: u64,
 }
 
-/// What was executed of a batch.
+/// The executed part of a batch.
 #[derive(Debug)]
 pub(crate) struct Executed {
     /// The first frame that was left for later.
@@ -88,7 +88,7 @@ pub(crate) fn finishing_factor(batch: &Batch) -> usize {
     if batch.is_unfinished() { FINISHING_COST } else { 1 }
 }
 
-/// What the bytes of a frame cost at each destination.
+/// Cost of a frame's bytes at each destination.
 pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
     let fragments = batch.frame(frame);
     let bytes: usize = fragments.iter().map(Fragment::len).sum();
@@ -263,7 +263,7 @@ struct Spread {
     groups: Vec<u16>,
     /// How many ports.
     copies: u64,
-    /// What a short frame costs at all of them together.
+    /// Cost of a short frame at all of them together.
     cost: u64,
 }
 
@@ -307,7 +307,7 @@ fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16
     }
 }
 
-/// What the deliveries of a step have in common.
+/// The common parts of a step's deliveries.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     /// Places with something to make visible.

@@ -10,14 +10,14 @@ use ringroad_port::batch::Batch;
 
 use crate::engine::MAX_WORKERS;
 
-/// What a user may spend in a turn. One is about a short frame's copy, 50 to 100 ns.
+/// Units that a user may spend in a turn. One unit is about a short frame's copy, 50 to 100 ns.
 pub const TURN_COST: u64 = 1024;
 /// Sleeping queues of a program that a turn looks at.
 pub const SLEEPERS_PER_TURN: usize = 16;
 /// Looks without a frame after which a queue that sleeps alone is put to sleep.
 const LOOKS_BEFORE_SLEEP: u16 = 1024;
 
-/// Whose share of a worker's time a queue takes.
+/// The owner whose share of a worker's time a queue uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerId {
     /// All queues of one user have one share.
@@ -292,7 +292,7 @@ impl Rota {
         }
     }
 
-    /// Takes `cost` from whoever the queue at `place` belongs to, outside of a turn.
+    /// Charges `cost` to the owner of the queue at `place`, outside of a turn.
     pub(crate) fn charge(&mut self, place: u32, cost: u64) {
         let Some(&Some(seat)) = self.seats.get(place as usize) else { return };
         let Some(user) = self.users.get_mut(seat.user) else { return };

@@ -20,7 +20,7 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 struct Site {
     fabric: Fabric,
     engine: Arc<Mutex<Engine>>,
-    /// What the attacker's ports get.
+    /// The load of the attacker's ports.
     attacker: Arc<Far>,
     bystanders: [Arc<Far>; 2],
 }

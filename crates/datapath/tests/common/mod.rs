@@ -25,7 +25,7 @@ pub struct Far {
     pub keeps_numbers: AtomicBool,
     /// Times that it was looked at for frames.
     pub looks: AtomicU64,
-    /// Times that it was told of a sleep.
+    /// Announcements of sleep that it got.
     pub told: AtomicU64,
     pub is_closed: AtomicBool,
     /// Queues of it that exist.
