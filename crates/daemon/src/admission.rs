@@ -14,7 +14,7 @@ const DESCRIPTORS_ONE_IN: usize = 4;
 /// Most memory that half requests and unread replies of one user may take, bytes. Honest programs hold none.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
 
-/// Why a connection is not let in, in words for whoever tried.
+/// Why a connection is refused, in words for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPlace {

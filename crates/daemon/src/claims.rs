@@ -24,7 +24,7 @@ impl Claim {
     /// Takes `side` for `holder`, a port with its program, if it has one.
     ///
     /// # Errors
-    /// Somebody has it.
+    /// Another port has the side.
     pub(crate) fn take(side: InterfaceSide, holder: &str) -> Result<Self, Refusal> {
         let mut claims = claims();
         match claims.get(&side) {
@@ -52,7 +52,7 @@ impl Drop for Claim {
     }
 }
 
-/// Who has `side`.
+/// The port that has `side`.
 pub(crate) fn holder_of(side: InterfaceSide) -> Option<String> {
     claims().get(&side).cloned()
 }

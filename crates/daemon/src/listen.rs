@@ -19,7 +19,7 @@ pub enum ListenError {
     /// A daemon listens there already, or something else is in the way.
     #[error(transparent)]
     Socket(#[from] listening_socket::ListenError),
-    /// Somebody else could put a socket of his own there.
+    /// Another user could put a socket of his own there.
     #[error(
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
     )]
@@ -72,7 +72,7 @@ pub fn listen(
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
-    // In a folder like /tmp anybody could have put it there, and hold it for ever.
+    // In a folder like /tmp any user could have put it there, and hold it for ever.
     let lock_status =
         rustix::fs::fstat(&lock).map_err(|errno| failed("looking at", &lock_path)(errno.into()))?;
     if !is_safe_owner(lock_status.st_uid) {
@@ -81,7 +81,7 @@ pub fn listen(
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    // Nobody but the owner gets in before group and mode are as wanted.
+    // Only the owner can connect before group and mode are set.
     let socket = ListeningSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));

@@ -14,13 +14,13 @@ use tracing::{Event, Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// What one source of lines may log: so many at once, and one in so long.
+/// Rate of one source of lines: so many at once, then one per interval.
 const OF_ONE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
 /// What all sources together may.
 const OF_ALL: Rate = Rate { burst: 300, interval: Duration::from_millis(200) };
-/// Most sources that are told apart.
+/// Most sources with a rate of their own.
 const MAX_SOURCES: usize = 1024;
-/// Most sources that are named in one report.
+/// Most sources named in one report.
 const NAMED_SOURCES: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ impl Budget {
 struct Ledger {
     sources: BTreeMap<Source, Budget>,
     all: Budget,
-    /// Lines of sources that there is no room to tell apart.
+    /// Lines of sources beyond [`MAX_SOURCES`].
     left_out: u64,
 }
 
@@ -142,7 +142,7 @@ impl Visit for FindSource {
     }
 }
 
-/// Keeps strangers' lines within bounds, as a layer in front of whatever writes them.
+/// Keeps strangers' lines within bounds, as a layer in front of the layers that write them.
 #[derive(Debug, Clone)]
 pub struct LogLimit {
     own_uid: u32,
@@ -217,7 +217,7 @@ mod tests {
         assert!(ledger.sources.is_empty());
     }
 
-    /// Collects what is written.
+    /// Collects the written lines.
     #[derive(Debug, Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -18,10 +18,10 @@ pub struct Permissions {
     rules: Vec<(GlobMatcher, Allow)>,
 }
 
-/// How a port stands when somebody names it.
+/// The state of a port when a request names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It comes into being with the request, or waits for whoever opens it.
+    /// The request makes the port, or the port waits for a program.
     Free {
         /// Whether it is a device: these are the machine's.
         device: bool,

@@ -57,7 +57,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
             ..PortWish::default()
         };
         let served_by = port.driver.as_deref().map_or(ServedBy::Program, ServedBy::Device);
-        // What stands in the configuration is meant.
+        // The configuration states the user's intent.
         let attachment = Attachment { served_by, host: false, take: true, wish: &wish };
         match ports.attach(&name, attachment, Whereabouts::OWN, Origin::Config(port.clone())) {
             Ok(made) => {

@@ -129,7 +129,7 @@ impl Page {
     }
 }
 
-/// The kinds of port in the order in which they are told of.
+/// The kinds of port in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
     OnSwitches,
@@ -151,7 +151,7 @@ impl<'a> Place<'a> {
         Self { section, key }
     }
 
-    /// The key with which a section begins; `None` where it was told of before.
+    /// The key with which a section begins; `None` if an earlier reply had it.
     fn first_of(&self, section: Section) -> Option<&'a str> {
         match self.section.cmp(&(section as u8)) {
             Ordering::Less => Some(""),

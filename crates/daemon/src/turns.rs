@@ -34,7 +34,7 @@ impl Turns {
         turns.waiting.push_back(client);
     }
 
-    /// Takes out the connection whose turn it is.
+    /// Takes out the connection that is next.
     pub fn take_next(&mut self) -> Option<ClientId> {
         let (user, _) = self.waiting_users().min_by_key(|(_, turns)| turns.used)?;
         let turns = self.users.get_mut(&user)?;
@@ -58,7 +58,7 @@ impl Turns {
         self.users.remove(&user);
     }
 
-    /// Whether nobody waits.
+    /// Whether no user waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting_users().next().is_none()

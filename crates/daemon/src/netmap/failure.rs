@@ -70,7 +70,7 @@ impl From<Refusal> for Failure {
             ErrorKind::Internal => Errno::IO,
             _ => Errno::INVAL,
         };
-        // An errno says little: what the user can do stands with the cause.
+        // An errno says little: the cause names the remedy.
         let advice = if refusal.advice.is_empty() { String::new() } else { format!(": {}", refusal.advice) };
         fail(errno, refusal.message + &advice)
     }

@@ -107,7 +107,7 @@ impl Netmap {
             Base::Plain(name) => {
                 let persistent = (PortKey::Persistent(name.clone()), None);
                 let Ok(netns) = asker.place.home() else { return persistent };
-                // Nobody takes an interface's name away by calling a port so.
+                // A port cannot take the name of an interface.
                 let key = interface_key(name, &netns);
                 match self.ports.contains_key(&key) || has_interface(&netns, name) {
                     true => (key, Some(netns)),
@@ -217,7 +217,7 @@ impl Netmap {
         let holding = ports.quotas.hold(asker.client, Demand::of_device(taken))?;
         let payer = ports.quotas.memory_payer(asker.client);
         let memory = match (&wish.external_memory, wish.mem_id) {
-            // Whoever is let in to this interface is not let in to the others.
+            // A user with access to this interface has no access to the others by it.
             (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
@@ -364,7 +364,7 @@ impl Netmap {
         }
     }
 
-    /// Takes the rings of a port that nobody has bound out of the datapath and gives them back.
+    /// Takes the rings of an unbound port out of the datapath and gives them back.
     fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
         let ended = port.end_service(&mut ports.table);
@@ -387,7 +387,7 @@ fn has_interface(netns: &HeldNamespace, name: &str) -> bool {
     netns.run(|| link_by_name(name).is_ok()).unwrap_or(false)
 }
 
-/// Whether whoever asks has an interface of that name.
+/// Whether the requesting process's namespace has an interface of that name.
 pub(crate) fn interface_exists(name: &str, place: Whereabouts<'_>) -> bool {
     place.home().is_ok_and(|netns| has_interface(&netns, name))
 }

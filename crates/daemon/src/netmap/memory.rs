@@ -32,7 +32,7 @@ const PAGE: u64 = 4096;
 /// Rings of an EXTMEM region for which nothing is wished: netmap's minimum for private regions.
 const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
 
-/// The geometry of the global region. Memory that nobody touches costs nothing, but AF_XDP pins the buffers.
+/// The geometry of the global region. Untouched memory costs nothing, but AF_XDP pins the buffers.
 pub(crate) fn global_geometry() -> RegionGeometry {
     RegionGeometry {
         interfaces: 100,
@@ -122,9 +122,9 @@ pub(crate) struct MemoryRegion {
     pub(crate) home: Arc<ShmRegion>,
     /// Who may come to share it.
     pub(crate) uid: u32,
-    /// What memory of a program it stands in for.
+    /// The program's memory that it replaces.
     external: Option<[u64; 3]>,
-    /// Rings that nobody has any more, but into which programs may still put something.
+    /// Rings without a user, into which programs may still put frames.
     leaving: Mutex<Vec<Leaving>>,
 }
 
@@ -153,7 +153,8 @@ impl MemoryRegion {
         liveness::is_alive(self.home.region().as_fd(), holder)
     }
 
-    /// Takes back what nobody fills any more. A program that never lets go of a lock keeps what it could fill; that goes with the region.
+    /// Takes back rings that no program fills. A program that never releases a lock keeps the rings that it could fill;
+    /// these go with the region.
     pub(crate) fn take_back_left(&self) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain_mut(|rings| {
@@ -216,7 +217,7 @@ pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
     }
 }
 
-/// All regions; each lives as long as somebody has a port in it.
+/// All regions; each lives as long as a port lies in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// By id; the regions of all interfaces, one for each user, by user.
@@ -244,7 +245,7 @@ impl Memory {
         }
     }
 
-    /// The region of all interfaces that the user has open. Each user has one, so that nobody can take it from another.
+    /// The region of all interfaces that the user has open. Each user has one, so no user can take it from another.
     pub(crate) fn global(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
         if let Some(region) = self.globals.get(&payer.user()).and_then(Weak::upgrade) {
             return Ok(region);
@@ -262,7 +263,7 @@ impl Memory {
         self.make(id, payer, geometry, None)
     }
 
-    /// The region that stands in for a program's memory.
+    /// The region that replaces a program's memory.
     pub(crate) fn external(
         &mut self,
         payer: &Payer,

@@ -46,7 +46,7 @@ struct DeviceEntry {
     binding: Option<Binding>,
 }
 
-/// What a device is bound to.
+/// The rings to which a device is bound.
 #[derive(Debug)]
 struct Binding {
     /// The port, by its key.
@@ -176,8 +176,8 @@ impl Netmap {
         self.ports.is_empty()
     }
 
-    /// The ports that are on no switch, which nobody else reports, in the order of their names and from `first` on. An interface may be two: its own
-    /// side and the host's.
+    /// The ports that are on no switch, which no other report has, in the order of their names and from `first` on. An
+    /// interface may be two: its own side and the host's.
     pub(crate) fn reports<'a>(
         &'a self,
         ports: &'a Ports,
@@ -202,7 +202,7 @@ impl Netmap {
         }
     }
 
-    /// Who has a port bound, the first of them.
+    /// The first user of a bound port.
     fn user_of(&self, port: &NetmapPort) -> Option<&Client> {
         let device = self.devices.get(port.bound.first()?)?;
         Some(&device.binding.as_ref()?.client)

@@ -110,7 +110,7 @@ impl Netmap {
             _ => None,
         };
         for (look, monitor) in self.looks(port) {
-            // Frames that arrive by a pipe are shown by whoever sends them.
+            // The sender of a pipe shows the frames that arrive by it.
             if look.zero_copy || peer.is_some() && look.direction == Direction::Tx {
                 add(look, monitor)?;
             }
@@ -160,7 +160,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// A port was let go of by its last user: its monitors see no more and are told so.
+    /// The last user left a port: its monitors see no more frames, and get a notification.
     pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         if port.monitors.is_empty() {
@@ -180,7 +180,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// A monitor goes: nobody shows it anything any more. Its rings are taken back when nobody is in the middle of that.
+    /// Removes a monitor: it gets no more frames. Its rings are taken back when no program is filling them.
     pub(crate) fn leave_parent(
         &mut self,
         key: &PortKey,

@@ -39,7 +39,7 @@ pub(crate) struct PipeEnd {
 }
 
 impl Name {
-    /// Reads `text`. Monitors have the names of what they look at.
+    /// Reads `text`. Monitors have the names of the monitored ports.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         if text.len() > MAX_NAME_BYTES {
             return Err(fail(
@@ -91,7 +91,7 @@ impl Base {
 /// What a port is kept under. Ports of different kinds are never taken for each other, however they are called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PortKey {
-    /// On a switch, as long as somebody has it.
+    /// On a switch, as long as a program has it.
     Switch { switch: String, port: String },
     /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
     Persistent(String),

@@ -31,10 +31,10 @@ pub(crate) struct PortRing {
     pub(crate) exclusive: bool,
 }
 
-/// What a port is.
+/// The kind of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// On a switch, as long as somebody has it.
+    /// On a switch, as long as a program has it.
     Ephemeral { switch: String, port: String },
     /// Made by NEWIF, or by the first pipe of a name that nothing has (`automatic`, gone with its last user).
     Persistent { automatic: bool, switch: Option<String> },
@@ -57,7 +57,7 @@ pub(crate) struct NetmapPort {
     pub(crate) owner: Client,
     pub(crate) memory: Arc<MemoryRegion>,
     pub(crate) sizes: PortSizes,
-    /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while nobody uses the port.
+    /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while no program uses the port.
     pub(crate) rings: Vec<PortRing>,
     /// One pair per queue, host queues behind the others; one in all for ports that no datapath serves.
     pub(crate) events: Vec<QueueEvents>,
@@ -75,7 +75,7 @@ pub(crate) struct NetmapPort {
     pub(crate) header_bytes: u32,
     /// For a persistent port that joins its switch with a second one: that one.
     pub(crate) joins: Option<String>,
-    /// What it takes of the share of whoever made it.
+    /// The part of its maker's share that it takes.
     _holding: Holding,
 }
 
@@ -186,7 +186,8 @@ impl NetmapPort {
         RingPlan { offset_mask, initial_offset, ..RingPlan::new(ring.direction, ring.index, ring.slots) }
     }
 
-    /// Lays out all rings, each slot with a buffer of its own. `fake`: which rings nobody works, whose slots need none. Nothing is taken where it fails.
+    /// Lays out all rings, each slot with a buffer of its own. `fake`: the rings without a far end; their slots need no
+    /// buffers. Nothing is taken where it fails.
     pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), Failure> {
         let mut rings = self.wanted_rings();
         self.memory.take_back_left();

@@ -46,7 +46,7 @@ impl NetmapPort {
             mode: mode.to_owned(),
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
             bound: user.is_some(),
-            // Whoever made it has it for as long as it is there, bound or not.
+            // Its maker owns it as long as it exists, bound or not.
             owner: Some(owner_report(user.unwrap_or(&self.owner))),
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),

@@ -436,7 +436,7 @@ impl Netmap {
 }
 
 impl NetmapPort {
-    /// What PORT_INFO_GET and VALE_NEWIF tell of it.
+    /// The reply of PORT_INFO_GET and VALE_NEWIF.
     fn info(&self) -> NetmapReply {
         NetmapReply::PortInfo {
             memory_bytes: self.memory.geometry().pools_bytes(),

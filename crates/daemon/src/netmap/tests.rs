@@ -140,7 +140,7 @@ fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, 
 
 #[test]
 fn no_request_gives_a_stranger_anothers_port() {
-    // Who may be on the switch may not share the memory of those who are.
+    // A user with access to the switch may not share the memory of its ports' users.
     let mut site = Site::new(&[("vale5:*", OWNER), ("vale5:*", STRANGER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     let before = site.keys();
