@@ -159,7 +159,7 @@ impl DeviceError {
     }
 }
 
-/// What a device is opened for.
+/// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// For one program, whose rings it is wired to.
@@ -168,7 +168,7 @@ pub enum Role {
     SwitchPort,
 }
 
-/// What a device needs before it can be opened.
+/// The needs of a device, known before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePlan {
     /// Queues it will have; a program's port has as many.
@@ -206,7 +206,7 @@ impl InterfaceSide {
     }
 }
 
-/// A device opened: its queues, and what it can do.
+/// An open device: its queues, and its abilities.
 pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
@@ -215,9 +215,9 @@ pub struct Device {
     pub interface: Option<DeviceInterface>,
     /// The program at the other side of its socket, if it has one.
     pub peer: Option<Arc<PeerWatch>>,
-    /// What people should know, such as why a better mechanism was not to be had.
+    /// A note for the user, such as the reason why a better mechanism failed.
     pub notes: Vec<String>,
-    /// What has to live as long as the device is in use.
+    /// Values that must live as long as the device is in use.
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -225,7 +225,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInterface {
     pub name: String,
-    /// The network namespace; `None` is that of whoever opened the device.
+    /// The network namespace; `None` is the opening process's.
     pub netns: Option<HeldNamespace>,
     /// What the device has of it.
     pub side: Option<InterfaceSide>,

@@ -228,7 +228,7 @@ impl PortQueue for PcapQueue {
             let len = self.gathered.len() as u32;
             let written = match &mut self.output {
                 Some(writer) => writer.write_frame(now_ns, &self.gathered, len),
-                // A source only: like a wire with nobody at its end.
+                // A source only: like a wire without a far end.
                 None => Ok(()),
             };
             match written {

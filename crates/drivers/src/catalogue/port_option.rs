@@ -5,13 +5,13 @@ use std::fmt;
 /// One option that a kind of port has, such as `ring-size=N`.
 #[derive(Debug)]
 pub struct PortOption {
-    /// What stands before the `=`.
+    /// The key before the `=`.
     pub key: &'static str,
     /// Which values it takes.
     pub value: ValueKind,
     /// What holds where a name does not give it, for people.
     pub default: &'static str,
-    /// What it does, in a line.
+    /// Its effect, in a line.
     pub help: &'static str,
     /// Whether the daemon takes it from administrators only.
     pub for_administrators: bool,

@@ -30,7 +30,7 @@ use crate::tap::{TapDevice, TapError, TapWish};
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
 pub const HOST_MARK: u32 = 0x5252_4f44;
 
-/// What is asked of an interface.
+/// The request for an interface's host side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRingsWish {
     /// Its name, for people.
@@ -48,9 +48,9 @@ pub struct HostRingsWish {
 pub struct HostRings {
     /// One per queue asked for.
     pub queues: Vec<HostQueue>,
-    /// What is in use, in words for people.
+    /// The mechanism in use, in words for users.
     pub mode: String,
-    /// What the owner should know.
+    /// A note for the owner.
     pub notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct HostRings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostRingsError {
-    /// Somebody has them.
+    /// Another program has them.
     #[error("{0}^ is in use by another program; end it first")]
     Busy(String),
     /// The TAP interface.
@@ -128,7 +128,8 @@ impl HostRings {
     }
 }
 
-/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while somebody has that.
+/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while a program has
+/// this side.
 pub(crate) fn tap_name(ifindex: u32) -> String {
     format!("rrh-{ifindex}")
 }

@@ -25,7 +25,7 @@ pub(super) enum End {
     Gone,
     /// The peer said goodbye, and why.
     Disconnected(String),
-    /// The peer did what it must not; it is told.
+    /// The peer broke a rule, and gets the reason.
     Broken(String),
 }
 

@@ -56,7 +56,7 @@ impl Door {
         Arc::new(Self { limits, newcomer: Mutex::new(None), line })
     }
 
-    /// Who has come in, if somebody has.
+    /// The client that was admitted, if any.
     pub(super) fn take(&self) -> Option<Newcomer> {
         lock(&self.newcomer).take()
     }
@@ -81,7 +81,7 @@ impl Door {
     }
 }
 
-/// What a second client is told.
+/// The reason that a second client gets.
 pub(super) fn already_connected(id: u32) -> String {
     format!("another client is connected to interface {id}")
 }
@@ -156,7 +156,7 @@ impl Drop for Place {
             doors.is_empty()
         };
         if is_last {
-            // Under the lock, so that whoever opens the path next finds it free. The thread waits for nobody.
+            // Under the lock, so that the next opening of the path finds it free. The thread waits for no other.
             listeners.remove(&self.path);
         }
     }

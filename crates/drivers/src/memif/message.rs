@@ -25,7 +25,7 @@ const DISCONNECT: u16 = 8;
 /// `MEMIF_MSG_ADD_RING_FLAG_S2M`
 const TO_SERVER: u16 = 1;
 
-/// What a server offers, to every client.
+/// A server's offer to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Name of the program.

@@ -71,7 +71,7 @@ impl Shown {
         Ok(())
     }
 
-    /// The rings of all queues, and what people are told of them.
+    /// The rings of all queues, and their report for users.
     fn found(self, peer: &str) -> Result<Made, End> {
         let count = |rings: &[Option<(AddRing, OwnedFd)>]| rings.iter().flatten().count();
         let (received, sent) = (count(&self.to_server), count(&self.to_client));

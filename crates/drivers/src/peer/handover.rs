@@ -13,7 +13,7 @@ use ringroad_ring::eventfd;
 #[derive(Debug)]
 pub(crate) struct Desk<T> {
     shared: Arc<Shared<T>>,
-    /// What a sleeping worker waits for.
+    /// The bell that a sleeping worker waits for.
     bell: Arc<OwnedFd>,
 }
 
@@ -36,7 +36,7 @@ struct Shared<T> {
 struct State<T> {
     /// What the worker is to take up in exchange for what it has; taken by it.
     wanted: Option<Option<T>>,
-    /// What it put down.
+    /// The state that the worker put down.
     back: Option<T>,
     /// Whether there is no worker any more.
     is_gone: bool,
@@ -91,7 +91,7 @@ impl<T> Desk<T> {
         shared.back.take()
     }
 
-    /// What the worker had when it ended; `None` while there is one.
+    /// The worker's last state; `None` while a worker exists.
     pub(crate) fn left_behind(&self) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone { shared.back.take() } else { None }
@@ -156,7 +156,7 @@ mod tests {
             let back = desk.exchange(Some(vec![7]));
             fetched.send(()).unwrap();
             assert_eq!(desk.exchange(None), Some(vec![7]));
-            // Nobody is there any more: nothing waits.
+            // No worker is left: nothing waits.
             assert_eq!(desk.exchange(Some(vec![9])), None);
             desk.closer().close();
             back

@@ -27,7 +27,7 @@ impl StopBell {
         Ok(Self(Arc::new(eventfd::create()?)))
     }
 
-    /// Ends whoever waits, now and from now on.
+    /// Ends all waits, present and later.
     pub(crate) fn ring(&self) {
         eventfd::ring_own(&*self.0);
     }

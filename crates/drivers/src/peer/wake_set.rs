@@ -65,7 +65,7 @@ impl WakeSet {
     }
 }
 
-/// Checks that a descriptor from a peer is an eventfd. Whether it blocks is the peer's business: nobody relies on it.
+/// Checks that a descriptor from a peer is an eventfd. It may block: no code relies on the flag.
 ///
 /// # Errors
 /// What it is instead, for people.

@@ -34,7 +34,7 @@ impl QueueEvents {
     /// A new pair.
     ///
     /// # Errors
-    /// What the kernel says to `eventfd` (out of descriptors).
+    /// The kernel's error from `eventfd` (out of descriptors).
     pub fn new() -> rustix::io::Result<Self> {
         Ok(Self { kick: eventfd::create()?, notify: eventfd::create()? })
     }

@@ -45,7 +45,7 @@ pub struct PortShape {
 }
 
 impl PortShape {
-    /// What a port is like for which nobody has wishes.
+    /// The shape of a port without wishes.
     pub const DEFAULT: Self = Self {
         queues: 1,
         slots: DEFAULT_SLOTS,
@@ -55,7 +55,7 @@ impl PortShape {
         huge_pages: HugePages::Auto,
     };
 
-    /// What a name asks for, else its program, else the defaults.
+    /// The name's wishes, else the program's, else the defaults.
     #[must_use]
     pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
         Self {

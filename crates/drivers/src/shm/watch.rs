@@ -22,7 +22,7 @@ pub struct Onlooker {
     pub notify: OwnedFd,
 }
 
-/// What whoever binds and monitors a port says of one of its queues. Written by the control thread, read by the worker.
+/// News of a port's bindings and monitors for one of its queues. Written by the control thread, read by the worker.
 #[derive(Debug, Default)]
 pub struct QueueState {
     rx_users: AtomicU32,
@@ -43,7 +43,7 @@ impl QueueState {
         self.header_bytes.store(bytes.min(LONG_VIRTIO_HEADER_BYTES as u32), Ordering::Relaxed);
     }
 
-    /// Says who looks on from now on, in place of those before.
+    /// Replaces the queue's monitors.
     pub fn set_onlookers(&self, onlookers: Vec<Onlooker>) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlookers);
         self.changed.store(true, Ordering::Release);
@@ -58,7 +58,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nobody looks on yet.
+    /// No monitor watches yet.
     #[must_use]
     pub fn new(state: Arc<QueueState>) -> Self {
         Self { state, onlookers: Vec::new() }

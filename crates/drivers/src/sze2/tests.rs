@@ -158,7 +158,7 @@ fn a_channel_belongs_to_one_program_until_it_leaves() {
     assert_eq!(second.subscribe(0b1111, 0b0011).unwrap(), (0b1100, 0b0010));
     transmit(&mut first, 0, &frame(7, 60));
     drop(first);
-    // The server hears of it when it hears of it.
+    // The server learns of the end at a time of its own.
     let mut given = (0, 0);
     while given != (0b0011, 0b0001) {
         let more = second.subscribe(0b0011, 0b0001).unwrap();

@@ -29,7 +29,7 @@ pub const MAX_TAP_MTU: u32 = 65535 - 18;
 /// Most queues of a TAP interface (`MAX_TAP_QUEUES` of the kernel).
 pub const MAX_TAP_QUEUES: u16 = 256;
 
-/// What is asked of a TAP interface.
+/// The request for a TAP interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapWish {
     /// Its name, at most 15 bytes. With `%d` in it, or empty (`tap%d`), the kernel chooses a number.
@@ -71,9 +71,9 @@ pub struct TapDevice {
     pub ifindex: u32,
     /// One per queue asked for.
     pub queues: Vec<TapQueue>,
-    /// What it is, in words for people.
+    /// Its description, in words for users.
     pub mode: String,
-    /// What the owner should know.
+    /// A note for the owner.
     pub notes: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     Ok((descriptor, name))
 }
 
-/// Makes the interface of `descriptor` stay when nobody has it open, or not.
+/// Sets whether the interface of `descriptor` stays when no process has it open.
 fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<()> {
     tun(descriptor, libc::TUNSETPERSIST, persistent.into())
 }
