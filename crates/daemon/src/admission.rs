@@ -50,7 +50,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing for a share of them.
+    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing
+    /// for a share of them.
     #[must_use]
     pub fn new(connections: usize, per_user: usize, descriptors: usize) -> Self {
         let places = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
@@ -94,7 +95,8 @@ impl Admission {
         last
     }
 
-    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what he may make the daemon hold.
+    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what
+    /// he may make the daemon hold.
     pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
         let Some(account) = self.users.get_mut(&user) else { return true };
         account.held_bytes = account.held_bytes - before + now;

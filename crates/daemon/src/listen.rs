@@ -8,8 +8,9 @@ use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
 
-/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and closes without end
-/// fills it: so it is short, and the next newcomer waits in the kernel, where every process has one place.
+/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and
+/// closes without end fills it: so it is short, and the next newcomer waits in the kernel, where every process has one
+/// place.
 const BACKLOG: i32 = 128;
 
 /// Why the socket cannot be had.
@@ -41,11 +42,12 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
     move |source| ListenError::System { step, path, source }
 }
 
-/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another daemon, the clearing of what a dead one left
-/// and the binding happen under a lock, so that of two daemons started at once one wins and the other finds it.
+/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another
+/// daemon, the clearing of what a dead one left and the binding happen under a lock, so that of two daemons started at
+/// once one wins and the other finds it.
 ///
-/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also to programs that find no
-/// daemon: they wait for that one, instead of starting another in its place.
+/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also
+/// to programs that find no daemon: they wait for that one, instead of starting another in its place.
 ///
 /// # Errors
 /// [`ListenError`].

@@ -63,7 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the daemon.
+/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the
+/// daemon.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

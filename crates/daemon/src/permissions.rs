@@ -49,10 +49,11 @@ impl Permissions {
 
     /// Whether `peer` may have `port`.
     ///
-    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may connect may have it, unless it is a
-    ///   device.
-    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough: who may be on a switch is not
-    ///   meant to see the memory of all who are. What hangs on a port goes by the port's name too.
+    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may
+    ///   connect may have it, unless it is a device.
+    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough:
+    ///   who may be on a switch is not meant to see the memory of all who are. What hangs on a port goes by the port's
+    ///   name too.
     #[must_use]
     pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: Standing) -> bool {
         if self.may_administer(peer) {

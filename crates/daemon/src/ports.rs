@@ -230,8 +230,8 @@ impl Ports {
         Ok(Opened::new(&full_name, PortKind::PipeEnd, opened))
     }
 
-    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
-    /// interface becomes a port too.
+    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side
+    /// of the interface becomes a port too.
     ///
     /// # Errors
     /// The refusal to send; nothing is attached then.
@@ -318,8 +318,8 @@ impl Ports {
         })
     }
 
-    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a switch;
-    /// returns the client that had it.
+    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a
+    /// switch; returns the client that had it.
     ///
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.

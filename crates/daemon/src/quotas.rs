@@ -138,7 +138,8 @@ impl Quotas {
         Ok(holding)
     }
 
-    /// Whether a client may have one more port on a switch. `owners`: the user of each port on all switches, with the switch, those of one switch in a row.
+    /// Whether a client may have one more port on a switch. `owners`: the user of each port on all switches, with the
+    /// switch, those of one switch in a row.
     ///
     /// # Errors
     /// The refusal to send, which names the limit.

@@ -163,7 +163,8 @@ fn system(what: &'static str) -> impl FnOnce(Errno) -> ServerError {
     move |source| ServerError::System { what, source }
 }
 
-/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's affair.
+/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's
+/// affair.
 fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -626,8 +627,8 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was made, which then counts on
-    /// it, and the loop come to it later. Devices at which nothing happened cost nothing.
+    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was
+    /// made, which then counts on it, and the loop come to it later. Devices at which nothing happened cost nothing.
     fn end_closed_devices(&mut self) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 64];

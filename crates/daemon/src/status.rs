@@ -101,7 +101,8 @@ pub(crate) fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 
-/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few milliseconds.
+/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few
+/// milliseconds.
 const PAGE_BYTES: usize = 1 << 20;
 /// Most addresses of one answer, which has about as many bytes.
 const PAGE_ADDRESSES: usize = 10_000;
@@ -338,8 +339,8 @@ fn thread_cpu_ns(thread: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s` is the length of an ageing tick
-/// in seconds.
+/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s`
+/// is the length of an ageing tick in seconds.
 #[must_use]
 pub fn mac_table(
     ports: &Ports,

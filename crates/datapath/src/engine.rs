@@ -30,13 +30,14 @@ pub const MAX_WORKERS: usize = 16;
 
 /// Which event of [`Engine::wake_set`] is the bell's.
 pub(crate) const BELL: u64 = u64::MAX;
-/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every queue is looked at once
-/// more, so no edge can be missed.
+/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every
+/// queue is looked at once more, so no edge can be missed.
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 /// What waking a program costs.
 const KICK_COST: u64 = 8;
 
-/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
+/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with
+/// them.
 #[derive(Debug)]
 struct PendingRelease {
     slots: usize,
@@ -104,8 +105,8 @@ impl EngineQueue {
         self.counters
     }
 
-    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
-    /// the engine is about to sleep.
+    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others
+    /// announce it whenever the engine is about to sleep.
     fn sleeps_alone(&self) -> bool {
         self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
     }
@@ -253,8 +254,9 @@ impl Engine {
         }
     }
 
-    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits (spinning, while others
-    /// work) until none borrows its frames any more. What had been delivered to it becomes visible.
+    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits
+    /// (spinning, while others work) until none borrows its frames any more. What had been delivered to it becomes
+    /// visible.
     pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
         // Else handed-over frames would go to the next queue at this place. Others' room comes back only afterwards, so
         // this ends.
@@ -296,8 +298,9 @@ impl Engine {
         }
     }
 
-    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's time: a program's last
-    /// frames are not lost because it ended right after sending them. Says whether there may be more.
+    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's
+    /// time: a program's last frames are not lost because it ended right after sending them. Says whether there may be
+    /// more.
     pub fn drain(&mut self, places: &[u32]) -> bool {
         let mut cost = 0;
         for &place in places {
@@ -389,8 +392,8 @@ impl Engine {
         frames
     }
 
-    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed over. Returns the number
-    /// of frames taken.
+    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed
+    /// over. Returns the number of frames taken.
     pub fn turn(&mut self) -> usize {
         let handed = self.receive_handoffs(TURN_COST);
         self.spent += handed.cost;
@@ -419,7 +422,8 @@ impl Engine {
         frames
     }
 
-    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes some.
+    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes
+    /// some.
     fn sleeps_until_room(&mut self, place: u32, destination: u32) -> bool {
         let Some(source) = self.queue_mut(place) else { return false };
         let longest = source.longest_frame_bytes();
@@ -454,8 +458,8 @@ impl Engine {
         }
     }
 
-    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must not sleep, since there is
-    /// work, or are more queues to be told. [`Self::awake`] follows in either case.
+    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must
+    /// not sleep, since there is work, or are more queues to be told. [`Self::awake`] follows in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
         if self.rota.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
@@ -540,7 +544,8 @@ impl Engine {
         }
     }
 
-    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that queues did not count.
+    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that
+    /// queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             let Some(diagnosis) = queue.port.diagnosis() else { continue };
@@ -552,8 +557,8 @@ impl Engine {
         }
     }
 
-    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`]. `bell` comes into it where
-    /// it is made anew.
+    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`].
+    /// `bell` comes into it where it is made anew.
     ///
     /// # Errors
     /// The kernel has no descriptors or no memory left.

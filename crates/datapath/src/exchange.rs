@@ -169,7 +169,8 @@ impl Outbox {
         self.shared.consumed.load(Ordering::Acquire)
     }
 
-    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has checked [`Outbox::free`].
+    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has
+    /// checked [`Outbox::free`].
     #[allow(unsafe_code)]
     pub fn set(&mut self, ports: PortMask) -> u16 {
         if let Some((last, number)) = self.last_set
@@ -181,8 +182,9 @@ impl Outbox {
         let number = self.last_set.map_or(0, |(_, last)| (usize::from(last) + 1) % EXCHANGE_ENTRIES);
         let make = || (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(PortMask::default())).collect();
         let place = &self.shared.sets.get_or_init(make)[number];
-        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are at least as
-        // many back as there are places, and the receiver has consumed them: some entry is free, asserted above.
+        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are
+        // at least as many back as there are places, and the receiver has consumed them: some entry is free, asserted
+        // above.
         unsafe { *place.get() = ports };
         self.last_set = Some((ports, number as u16));
         number as u16

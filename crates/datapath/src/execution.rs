@@ -1,4 +1,5 @@
-//! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one copy.
+//! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one
+//! copy.
 //!
 //! This module does not know the reasons for a destination: it reads the [`Plan`].
 
@@ -340,8 +341,8 @@ impl Deliveries {
         true
     }
 
-    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is the account of the
-    /// engine itself.
+    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is
+    /// the account of the engine itself.
     pub(crate) fn deliver_handed(
         &mut self,
         queues: &mut [Option<Box<EngineQueue>>],

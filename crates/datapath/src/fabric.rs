@@ -196,7 +196,8 @@ pub struct Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by another.
+        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by
+        // another.
         for runner in &mut self.runners {
             if let Runner::Thread(worker) = runner {
                 worker.end();
@@ -287,7 +288,8 @@ impl Fabric {
         &self.runners
     }
 
-    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and served in `share`.
+    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and
+    /// served in `share`.
     ///
     /// # Errors
     /// [`FabricError`]; nothing has changed then, but for frames that were already on their way.

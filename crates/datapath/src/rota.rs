@@ -239,7 +239,8 @@ impl Rota {
         Some(turn)
     }
 
-    /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None` where the turn is over.
+    /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None`
+    /// where the turn is over.
     #[inline]
     pub(crate) fn next(&mut self, turn: &mut Turn) -> Option<(u32, usize)> {
         let user = self.users.get_mut(turn.user)?;
@@ -261,8 +262,9 @@ impl Rota {
         None
     }
 
-    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes round its program's queues once more. Says
-    /// whether the queue has been quiet for so long that it may sleep while others work.
+    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes
+    /// round its program's queues once more. Says whether the queue has been quiet for so long that it may sleep while
+    /// others work.
     #[inline]
     pub(crate) fn note_look(&mut self, turn: &mut Turn, place: u32, found: bool, cost: u64) -> bool {
         let Some(user) = self.users.get_mut(turn.user) else { return false };
@@ -279,7 +281,8 @@ impl Rota {
         may_sleep && seat.empty_looks >= LOOKS_BEFORE_SLEEP
     }
 
-    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last turn but one.
+    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last
+    /// turn but one.
     #[inline]
     pub(crate) fn handed_before(&self, turn: &Turn) -> &[u64; MAX_WORKERS] {
         self.users.get(turn.user).map_or(&[0; MAX_WORKERS], |user| &user.handed[0])
@@ -312,7 +315,8 @@ impl Rota {
         self.users.iter().flat_map(|user| &user.programs)
     }
 
-    /// Keeps `batch` of the queue at `place`, whose frames from `from` on are not dispatched yet, and gives an empty one for it.
+    /// Keeps `batch` of the queue at `place`, whose frames from `from` on are not dispatched yet, and gives an empty
+    /// one for it.
     #[cold]
     pub(crate) fn hold(&mut self, place: u32, from: usize, batch: &mut Batch) {
         if let Some(owner) = self.owner_of(place) {
@@ -329,7 +333,8 @@ impl Rota {
         }
     }
 
-    /// What the owner of the queue at `place` has under way: whose batch, and its first frame that is not dispatched. Not any more, then.
+    /// What the owner of the queue at `place` has under way: whose batch, and its first frame that is not dispatched.
+    /// Not any more, then.
     pub(crate) fn take_rest(&mut self, place: u32) -> Option<(u32, usize)> {
         self.owner_of(place)?.rest.take()
     }

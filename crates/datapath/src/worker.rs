@@ -202,8 +202,8 @@ struct Running {
     spent_at_look: u64,
 }
 
-/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or frames are
-/// held back for a time.
+/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or
+/// frames are held back for a time.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 /// Empty turns between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 16;

@@ -26,7 +26,8 @@ struct Site {
 }
 
 impl Site {
-    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames of `bytes` bytes to flood.
+    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames
+    /// of `bytes` bytes to flood.
     fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
         Self::with(user(2), ports, queues, frames, bytes)
     }
@@ -47,7 +48,8 @@ impl Site {
         Self { fabric, engine, attacker, bystanders }
     }
 
-    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies and looks.
+    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies
+    /// and looks.
     fn one_way(&self) -> (u64, u64) {
         let [one, other] = &self.bystanders;
         let before = (self.attacker.got.load(SeqCst), self.attacker.looks.load(SeqCst));

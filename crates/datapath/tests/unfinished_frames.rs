@@ -115,7 +115,8 @@ impl Drop for Near {
     }
 }
 
-/// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that ends with its letter.
+/// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that
+/// ends with its letter.
 struct Site {
     fabric: Fabric,
     step: Box<dyn Fn()>,
@@ -155,8 +156,8 @@ impl Site {
         (self.step)();
     }
 
-    /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between two
-    /// deliveries of a flooded frame the account may look settled when it is not.
+    /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between
+    /// two deliveries of a flooded frame the account may look settled when it is not.
     fn settle(&self, out: u64) -> CounterSnapshot {
         loop {
             let totals = self.fabric.switch_totals("vale0").unwrap().totals;

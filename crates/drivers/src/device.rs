@@ -87,7 +87,7 @@ pub enum DeviceError {
         path: String,
     },
     /// The kernel has no descriptors or threads left for the connection of a socket.
-    #[error("making what serves {name}: {source}")]
+    #[error("making the threads and descriptors of {name}: {source}")]
     Connection { name: String, source: std::io::Error },
     /// Promiscuity.
     #[error(transparent)]
@@ -138,7 +138,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not wholly gone.
+    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not
+    /// wholly gone.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {

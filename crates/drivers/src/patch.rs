@@ -1,7 +1,8 @@
 //! A patch: two ports that are each other's far end, to join two switches. One port receives the frames delivered to
 //! the other.
 //!
-//! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other reads it as a program would.
+//! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other
+//! reads it as a program would.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,7 +80,8 @@ impl PortQueue for PatchQueue {
             loop {
                 let window = self.input.window();
                 let flags = window.slot(self.borrowed).flags & MORE_FRAGMENTS;
-                // SAFETY: the region stays mapped while this queue lives, and the slot is not given back before `release`.
+                // SAFETY: the region stays mapped while this queue lives, and the slot is not given back before
+                // `release`.
                 let fragment = unsafe { Fragment::new(&window.bytes(self.borrowed), flags) };
                 batch.push(fragment, first);
                 first = false;

@@ -1,7 +1,7 @@
 //! A capture file as a port: the port receives the file's frames, and writes frames delivered to it into another file.
 //!
-//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the disk
-//! for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
+//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the
+//! disk for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
 #![allow(unsafe_code)]
 
 use std::fmt;

@@ -74,8 +74,8 @@ pub fn take_queues(device: &mut Device) -> Vec<QueueParts> {
     std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }
 
-/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues and buffers
-/// of the device.
+/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues
+/// and buffers of the device.
 ///
 /// # Errors
 /// [`TableError::SharedQueues`], [`TableError::Region`].

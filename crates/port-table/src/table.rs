@@ -37,7 +37,8 @@ impl<O, K> Table<O, K> {
         &self.fabric
     }
 
-    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table alone.
+    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table
+    /// alone.
     pub fn fabric_mut(&mut self) -> &mut Fabric {
         &mut self.fabric
     }
@@ -98,7 +99,8 @@ impl<O, K> Table<O, K> {
             .chain(self.pipes.values().map(|pipe| pipe.pipe.region()))
     }
 
-    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits for a program.
+    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits
+    /// for a program.
     ///
     /// # Errors
     /// [`TableError`]; [`FabricError::PortTaken`] if the port is taken.
@@ -129,7 +131,8 @@ impl<O, K> Table<O, K> {
         Ok(side)
     }
 
-    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for programs to open.
+    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for
+    /// programs to open.
     ///
     /// # Errors
     /// [`TableError`].

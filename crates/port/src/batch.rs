@@ -14,8 +14,8 @@ pub const BATCH_FRAMES: usize = 256;
 /// The use that a destination in the same region may make of a batch's buffers instead of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Custody {
-    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to the
-    /// program as they were.
+    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to
+    /// the program as they were.
     Lend,
     /// Keep them, giving one of its own for each.
     Give,

@@ -6,12 +6,12 @@
 //! to the queue, and the plan alone decides the fate of each number: the same plan and the same frames always give the
 //! same result. Each frame goes through these stages:
 //!
-//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages and
-//!    [`Reorder::by`] never see it.
+//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages
+//!    and [`Reorder::by`] never see it.
 //! 2. **corrupt**: one bit is flipped.
 //! 3. **duplicate**: it will be delivered twice in a row, both times with the bytes of this stage.
-//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count), then it
-//!    joins the line behind the last of them.
+//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count),
+//!    then it joins the line behind the last of them.
 //! 5. **delay**: it leaves the line at the first step of the datapath at which its delay is over and no frame is in
 //!    front of it. A frame never overtakes one in front, so that only **reorder** changes the order.
 //!

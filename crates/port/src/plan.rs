@@ -47,11 +47,11 @@ pub const MAX_COPIES: usize = BATCH_FRAMES;
 
 /// Decides the fates of frames. Each worker has a decider of its own for a switch, so a decider may keep state.
 pub trait Decide: Debug + Send {
-    /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port `from`.
-    /// A frame without a fate is dropped as [`DropCause::NoDestination`].
+    /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port
+    /// `from`. A frame without a fate is dropped as [`DropCause::NoDestination`].
     ///
-    /// The bytes of the frames may change at any time: what counts has to be read once. The datapath may execute less than the
-    /// whole plan, and ask again for the rest: what was decided counts when [`Decide::executed`] says so.
+    /// The bytes of the frames may change at any time: what counts has to be read once. The datapath may execute less
+    /// than the whole plan, and ask again for the rest: what was decided counts when [`Decide::executed`] says so.
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan);
 
     /// Says that the frames `range` of `batch` have gone where `plan` said. Here a decider counts.
@@ -221,8 +221,8 @@ impl Plan {
         self.sets.get(usize::from(set.0)).copied().unwrap_or_default()
     }
 
-    /// Adds a head, which any number of copies may have: a frame leaves with `bytes` instead of its first `replaces` ones. `None` where the
-    /// head is longer than [`MAX_HEAD_BYTES`].
+    /// Adds a head, which any number of copies may have: a frame leaves with `bytes` instead of its first `replaces`
+    /// ones. `None` where the head is longer than [`MAX_HEAD_BYTES`].
     pub fn head(&mut self, replaces: usize, bytes: &[u8]) -> Option<HeadId> {
         if bytes.len() > MAX_HEAD_BYTES {
             return None;

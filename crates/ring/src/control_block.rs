@@ -62,7 +62,8 @@ pub struct DatapathLine {
     pub filled: FillCounters,
 }
 
-/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's lock.
+/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's
+/// lock.
 #[derive(Debug, Default)]
 pub struct FillCounters {
     frames: AtomicU64,

@@ -148,7 +148,8 @@ impl TxTakeEnd {
         Self { shadow, released: head, taken: head }
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
+    /// bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -213,8 +214,8 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
-    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot that is anything else, which
-    /// [`Self::take`] is for. Returns how many were taken.
+    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot
+    /// that is anything else, which [`Self::take`] is for. Returns how many were taken.
     #[inline(never)]
     pub fn take_single(&mut self, most: usize, mut each: impl FnMut(TakenFragment<'_>)) -> usize {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
@@ -345,7 +346,8 @@ impl RxPutEnd {
         Self { shadow, filled: tail }
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
+    /// bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -422,8 +424,9 @@ impl RxPutEnd {
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
-    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before the first frame that has no
-    /// room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and their bytes.
+    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before
+    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
+    /// how many were put, and their bytes.
     #[inline(never)]
     pub fn put_single<'frame>(
         &mut self,
@@ -476,8 +479,8 @@ impl RxPutEnd {
         &self.shadow.view.control().datapath.sleeping
     }
 
-    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken for it
-    /// in exchange.
+    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken
+    /// for it in exchange.
     #[inline]
     pub fn describe(&mut self, ahead: u32, buffer: u32, len: u16, fragments: u8, more: bool) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());

@@ -4,8 +4,9 @@
 //! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
 //!
 //! - [`drain`] asks with each read not to wait (`RWF_NOWAIT`).
-//! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO, `IOCB_FLAG_RESFD`), which adds
-//!   1 and never waits. The operation is a poll of the eventfd itself: an eventfd is always ready for reading, for writing, or in error.
+//! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO,
+//!   `IOCB_FLAG_RESFD`), which adds 1 and never waits. The operation is a poll of the eventfd itself: an eventfd is
+//!   always ready for reading, for writing, or in error.
 //! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process, or that only
 //!   the daemon holds as well.
 #![allow(unsafe_code)]
@@ -25,8 +26,8 @@ pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor that is no
-/// eventfd stays as it is.
+/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor
+/// that is no eventfd stays as it is.
 pub fn ring(event: impl AsFd) {
     let descriptor = event.as_fd().as_raw_fd() as u32;
     let mut context = CONTEXT.load(Ordering::Acquire);
@@ -58,7 +59,8 @@ pub fn drain(event: impl AsFd) {
 /// Sees to it that [`ring`] works in this process. To be called before others are given an eventfd.
 ///
 /// # Errors
-/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has none.
+/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has
+/// none.
 pub fn prepare() -> rustix::io::Result<()> {
     let context = CONTEXT.load(Ordering::Acquire);
     if context.is_known() { Ok(()) } else { Context::replace(context).map(|_| ()) }
@@ -70,8 +72,8 @@ const COMPLETIONS: usize = 64;
 const IOCB_CMD_POLL: u16 = 5;
 const IOCB_FLAG_RESFD: u32 = 1;
 
-/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its parent, which
-/// the kernel does not know in the child.
+/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its
+/// parent, which the kernel does not know in the child.
 static CONTEXT: ContextCell = ContextCell(AtomicU64::new(0));
 
 struct ContextCell(AtomicU64);
@@ -134,7 +136,8 @@ impl Context {
         operation.aio_flags = IOCB_FLAG_RESFD;
         operation.aio_resfd = event;
         let mut operations = [&raw mut operation];
-        // SAFETY: the kernel reads one pointer to one operation, and both live until the call returns; a poll has no buffer.
+        // SAFETY: the kernel reads one pointer to one operation, and both live until the call returns; a poll has no
+        // buffer.
         outcome(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, operations.as_mut_ptr()) }).map(|_| ())
     }
 

@@ -16,7 +16,8 @@ use crate::shared::SharedBytes;
 const PAGE_BYTES: u64 = 4096;
 /// Largest page that a file of shared memory can have.
 const LARGEST_PAGE_BYTES: u64 = 16 << 30;
-/// File systems whose files are memory (linux/magic.h). Pages of others come from a disk, or from a program that may never give them.
+/// File systems whose files are memory (linux/magic.h). Pages of others come from a disk, or from a program that may
+/// never give them.
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;
 
@@ -70,7 +71,8 @@ pub struct ForeignMemory {
     guard: Option<MappingGuard>,
 }
 
-// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign
+// bytes.
 unsafe impl Send for ForeignMemory {}
 // SAFETY: as above; shared access is what the mapping is for.
 unsafe impl Sync for ForeignMemory {}
@@ -95,7 +97,8 @@ impl ForeignMemory {
         if has < end {
             return Err(ForeignMemoryError::TooShort { has, promised: end });
         }
-        // Mappings of large pages begin and end at their borders; the size of the page is the block size of such a file.
+        // Mappings of large pages begin and end at their borders; the size of the page is the block size of such a
+        // file.
         let page = u64::try_from(status.st_blksize).unwrap_or(0).max(PAGE_BYTES);
         if !page.is_power_of_two() || page > LARGEST_PAGE_BYTES {
             return Err(wrong());
@@ -122,7 +125,8 @@ impl ForeignMemory {
             NonNull::new(map.cast::<u8>()).ok_or_else(|| failed("mapping")(rustix::io::Errno::NOMEM))?;
         let mut memory =
             Self { map, map_bytes, skip: (offset - from) as usize, bytes: bytes as usize, guard: None };
-        // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+        // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the
+        // guard off before it unmaps.
         memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
         // A child of this process has no use for it. It is a wish.
         // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.

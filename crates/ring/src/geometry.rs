@@ -18,7 +18,8 @@ pub const SLOTS_RANGE: core::ops::RangeInclusive<u32> = 4..=4096;
 /// Most queues (ring pairs) of one port.
 pub const MAX_QUEUES: u16 = 16;
 /// How far into its chunk of the buffer area a buffer begins, bytes. AF_XDP writes received frames that far into a
-/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start of buffers.
+/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start
+/// of buffers.
 pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 /// Bytes of the control area per ring.
 pub const CONTROL_BLOCK_BYTES: u64 = 256;

@@ -2,8 +2,8 @@
 //!
 //! From the bottom up:
 //!
-//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region; [`allocator`]: which of them are
-//!   in use.
+//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region;
+//!   [`allocator`]: which of them are in use.
 //! - [`region`]: the sealed memfd; [`ledger`]: the memory of such files, by user; [`foreign_memory`]: memory that
 //!   others made and can take back; [`mapping_guard`]: the guard for this case; [`shared`], [`copy`]: access to bytes
 //!   that others write.

@@ -11,8 +11,9 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings (`vm.max_map_count`), so that one
-/// guest cannot use up the places of another. Places that were never in use take no memory.
+/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings
+/// (`vm.max_map_count`), so that one guest cannot use up the places of another. Places that were never in use take no
+/// memory.
 pub const MAX_GUARDED_MAPPINGS: usize = 1 << 16;
 
 /// Why a mapping cannot be guarded.
@@ -53,8 +54,8 @@ impl MappingGuard {
     /// [`GuardError`].
     ///
     /// # Safety
-    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change at any time, and that stay
-    /// mapped until the guard was dropped.
+    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change
+    /// at any time, and that stay mapped until the guard was dropped.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
         watch_for_loss()?;
         let guard = Self(take_place()?);
@@ -127,7 +128,8 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
         let bytes = place.bytes.load(Ordering::Relaxed);
         if start > 1 && (start..start + bytes).contains(&address) {
             place.lost.store(true, Ordering::Relaxed);
-            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so that nobody unmaps it now.
+            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so
+            // that nobody unmaps it now.
             let fresh = unsafe {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 libc::mmap(

@@ -27,7 +27,8 @@ impl MonitorEnd {
         Self { view, kicker: Kicker::default() }
     }
 
-    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program reads as a full ring.
+    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program
+    /// reads as a full ring.
     fn room(&self) -> (u32, u32) {
         let slots = self.view.slot_count();
         let control = self.view.control();
@@ -46,8 +47,8 @@ impl MonitorEnd {
         self.kicker.needs_kick(&control.program.sleeping)
     }
 
-    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side. True: the monitor's
-    /// program sleeps, write its eventfd.
+    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on
+    /// the tx side. True: the monitor's program sleeps, write its eventfd.
     #[must_use]
     pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |end, index, place| {

@@ -103,7 +103,8 @@ pub struct Region {
     _reservation: Option<Reservation>,
 }
 
-// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign
+// bytes.
 unsafe impl Send for Region {}
 // SAFETY: as above; shared access is what the mapping is for.
 unsafe impl Sync for Region {}
@@ -117,7 +118,8 @@ impl Region {
         Self::create_for(None, geometry, huge_pages)
     }
 
-    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region is mapped here.
+    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region
+    /// is mapped here.
     ///
     /// # Errors
     /// As [`Self::create`], and [`RegionError::Limit`].
@@ -239,7 +241,8 @@ impl Region {
             _reservation: reservation,
         };
         if huge {
-            // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+            // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off
+            // before it unmaps.
             region.guard = Some(unsafe { MappingGuard::new(base, mapped_bytes) }?);
         }
         Ok(region)
@@ -293,8 +296,9 @@ impl Region {
         self.mapped_bytes
     }
 
-    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros from then on. For the maker, when the
-    /// programs are gone that the region was for: a copy that a process kept does not keep memory which nobody counts.
+    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros
+    /// from then on. For the maker, when the programs are gone that the region was for: a copy that a process kept does
+    /// not keep memory which nobody counts.
     pub fn discard_at_end(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }

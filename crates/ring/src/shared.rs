@@ -145,7 +145,8 @@ impl BufferPool {
         prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too short.
+    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too
+    /// short.
     #[inline]
     #[must_use]
     pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> bool {

@@ -9,7 +9,8 @@
 //! a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed holder
 //! wakes no sleeper: sleepers that left a mark look again after a while.)
 //!
-//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of that ring are lost or garbled.
+//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of
+//! that ring are lost or garbled.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -150,7 +151,8 @@ impl SharedLock {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
-    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's sleepers.
+    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's
+    /// sleepers.
     #[inline]
     #[must_use]
     pub fn release(&self, own: HolderNumber) -> bool {
@@ -219,7 +221,8 @@ mod tests {
         assert!(lock.try_take(OTHER, dead) && lock.is_over(hold, alive));
     }
 
-    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to be had.
+    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to
+    /// be had.
     #[test]
     fn no_word_blocks_a_caller_or_locks_for_a_dead_holder() {
         let words =

@@ -25,7 +25,7 @@ pub enum RingViolation {
     #[error("the device behind the port is gone")]
     DeviceGone = 6,
     /// A holder punched a hole into the huge pages of the region.
-    #[error("the region is lost: somebody punched a hole into its huge pages")]
+    #[error("the region is lost: another process punched a hole into its huge pages")]
     RegionLost = 7,
 }
 

@@ -101,7 +101,8 @@ pub enum PortError {
         /// Longest frame, bytes.
         most: usize,
     },
-    /// The embedded device stopped: the end of a truncated capture file, a full disk, a peer that broke a rule or has ended.
+    /// The embedded device stopped: the end of a truncated capture file, a full disk, a peer that broke a rule or has
+    /// ended.
     #[error("{0}")]
     Device(String),
     /// The kernel refused to wait.

@@ -56,7 +56,8 @@ pub(crate) fn clamp_sizes(wish: &PortSizes, default_slots: [u32; 2], most_rings:
 }
 
 impl Netmap {
-    /// The key of the port that `text` names, which is made where a REGISTER would make it. What is made and not used has to be reaped.
+    /// The key of the port that `text` names, which is made where a REGISTER would make it. What is made and not used
+    /// has to be reaped.
     pub(crate) fn find(
         &mut self,
         ports: &mut Ports,
@@ -97,7 +98,8 @@ impl Netmap {
         }
     }
 
-    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface is looked for.
+    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface
+    /// is looked for.
     fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
@@ -323,13 +325,15 @@ impl Netmap {
             huge_pages: HugePages::Never,
             ..PortShape::DEFAULT
         };
-        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its maker's share.
+        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its
+        // maker's share.
         let anybody = Client { id: ClientId::MAX, ..asker.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
         Ok(table.attach_netmap(place, shape, opener, queues)?.index.into())
     }
 
-    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only there for it.
+    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only
+    /// there for it.
     pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() {

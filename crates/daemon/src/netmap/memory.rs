@@ -138,7 +138,8 @@ struct Leaving {
 }
 
 impl MemoryRegion {
-    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the change.
+    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the
+    /// change.
     pub(crate) fn take_back_behind(&self, rings: Vec<(u32, RingView)>, filled_from: Vec<RingView>) {
         let under_way = |view: RingView| {
             let hold = view.control().program.lock.hold(|holder| self.is_alive(holder))?;
@@ -175,7 +176,8 @@ impl MemoryRegion {
         });
     }
 
-    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place already, itself.
+    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place
+    /// already, itself.
     pub(crate) fn stands_for(&self, identity: [u64; 3]) -> bool {
         let own = || {
             let status = rustix::fs::fstat(self.home.region().as_fd()).ok()?;

@@ -244,15 +244,16 @@ impl NetmapPort {
         self.take_back_behind(Vec::new());
     }
 
-    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange buffers: when these are over.
+    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange
+    /// buffers: when these are over.
     pub(crate) fn take_back_behind(&mut self, filled_from: Vec<RingView>) {
         let rings = std::mem::take(&mut self.rings);
         let views = rings.iter().filter_map(|ring| Some((ring.object, self.view(ring).ok()?))).collect();
         self.memory.take_back_behind(views, filled_from);
     }
 
-    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame is on its way or not yet taken
-    /// back, else the sender's, who may have put another one there since.
+    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame
+    /// is on its way or not yet taken back, else the sender's, who may have put another one there since.
     pub(crate) fn take_back_pipe(ends: [&mut Self; 2]) {
         let [one, other] = ends;
         let mut held = Vec::new();
@@ -276,7 +277,8 @@ impl NetmapPort {
         }
     }
 
-    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the object itself.
+    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the
+    /// object itself.
     pub(crate) fn take_back_interface(&self, interface: u32, granted: u32) {
         let listed = listed_extra_buffers(self.memory.home.region(), interface, granted);
         let mut allocator = self.memory.home.allocator();

@@ -23,8 +23,8 @@ impl NetmapPort {
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an account. `peer`: the other end,
-    /// where it is one of a pipe.
+    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an
+    /// account. `peer`: the other end, where it is one of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,

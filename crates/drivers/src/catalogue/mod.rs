@@ -61,8 +61,8 @@ pub fn is_of_a_namespace(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
-/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues` is how many are
-/// asked for where the name does not say.
+/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues`
+/// is how many are asked for where the name does not say.
 ///
 /// # Errors
 /// [`DeviceError`] where it is plain now that it cannot be opened.

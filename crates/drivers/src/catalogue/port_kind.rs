@@ -233,7 +233,8 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in names.
+/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in
+/// names.
 ///
 /// # Errors
 /// What is wrong with it, for people.

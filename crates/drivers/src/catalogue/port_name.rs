@@ -311,7 +311,8 @@ pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
     Ok((switch, port))
 }
 
-/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of name.
+/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of
+/// name.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,4 +1,5 @@
-//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language have it.
+//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language
+//! have it.
 //!
 //! The port's socket is at the path that the name gives, and the peer's beside it, at the same path with `.peer`
 //! behind. The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Strangers send datagrams; only

@@ -81,8 +81,8 @@ struct Diversion {
 }
 
 impl HostRings {
-    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does that
-    /// must forward the frames: until then the host neither sends nor receives on the interface.
+    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does
+    /// that must forward the frames: until then the host neither sends nor receives on the interface.
     ///
     /// # Errors
     /// [`HostRingsError`]. The host's traffic is untouched then.

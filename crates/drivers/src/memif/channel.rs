@@ -30,7 +30,8 @@ pub(super) enum End {
 }
 
 impl End {
-    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a word.
+    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a
+    /// word.
     pub(super) fn told(&self, serving: bool) -> Option<String> {
         match self {
             Self::Stopped => None,

@@ -1,4 +1,5 @@
-//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them back.
+//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them
+//! back.
 
 use std::os::fd::AsFd;
 use std::path::Path;

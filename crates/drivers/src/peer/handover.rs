@@ -74,8 +74,8 @@ impl<T> Desk<T> {
         Closer(Arc::clone(&self.shared))
     }
 
-    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where there is no worker any
-    /// more, `state` is dropped.
+    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where
+    /// there is no worker any more, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone {
@@ -111,8 +111,8 @@ impl<T> Held<T> {
         self.current.as_ref()
     }
 
-    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed any more,
-    /// [`Self::exchange`] is due.
+    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed
+    /// any more, [`Self::exchange`] is due.
     #[inline]
     pub(crate) fn is_recalled(&self) -> bool {
         self.shared.is_wanted.load(Ordering::Acquire)

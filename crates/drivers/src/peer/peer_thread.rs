@@ -5,7 +5,8 @@ use std::thread::JoinHandle;
 use super::handover::Closer;
 use super::socket::StopBell;
 
-/// A thread that ends with this value: it is told to, its desks are closed, and it is awaited. `T` is the state of a ring that it hands over.
+/// A thread that ends with this value: it is told to, its desks are closed, and it is awaited. `T` is the state of a
+/// ring that it hands over.
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
     stop: StopBell,

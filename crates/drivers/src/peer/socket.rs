@@ -32,7 +32,8 @@ impl StopBell {
         eventfd::ring_own(&*self.0);
     }
 
-    /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was rung.
+    /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was
+    /// rung.
     pub(crate) fn wait<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -70,7 +71,8 @@ impl StopBell {
         Some(ready.collect())
     }
 
-    /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when the bell was rung.
+    /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when
+    /// the bell was rung.
     pub(crate) fn await_server(
         &self,
         path: &Path,

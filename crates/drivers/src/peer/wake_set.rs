@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ringroad_ring::eventfd;
 use rustix::event::{Timespec, epoll};
 
-/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes while the worker waits.
+/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes
+/// while the worker waits.
 #[derive(Debug)]
 pub(crate) struct WakeSet {
     set: OwnedFd,
@@ -31,8 +32,8 @@ impl WakeSet {
         Arc::clone(&self.bell)
     }
 
-    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its last copy is closed, or
-    /// by [`Self::remove`].
+    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its
+    /// last copy is closed, or by [`Self::remove`].
     ///
     /// # Errors
     /// The kernel's: the descriptor cannot be waited for.

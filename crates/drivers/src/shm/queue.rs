@@ -111,7 +111,8 @@ impl ShmQueue {
         }
     }
 
-    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged for others of the region.
+    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged
+    /// for others of the region.
     #[must_use]
     pub fn for_netmap(mut self, exchanges: bool, watch: Watch) -> Self {
         self.may_stamp = false;
@@ -245,7 +246,8 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes` bytes.
+    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes`
+    /// bytes.
     fn put_fragmented(
         put: &mut RxPutEnd,
         fragments: &[Fragment],

@@ -38,7 +38,8 @@ impl QueueState {
         self.rx_users.store(users, Ordering::Relaxed);
     }
 
-    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is none.
+    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is
+    /// none.
     pub fn set_header_bytes(&self, bytes: u32) {
         self.header_bytes.store(bytes.min(LONG_VIRTIO_HEADER_BYTES as u32), Ordering::Relaxed);
     }

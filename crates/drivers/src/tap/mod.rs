@@ -42,7 +42,8 @@ pub struct TapWish {
     pub mtu: Option<u32>,
     /// Ethernet address; `None` leaves the kernel's.
     pub mac: Option<[u8; 6]>,
-    /// Whether frames carry a virtio-net header of 12 bytes between kernel and driver. It is skipped, and zero where sent.
+    /// Whether frames carry a virtio-net header of 12 bytes between kernel and driver. It is skipped, and zero where
+    /// sent.
     pub vnet_hdr: bool,
     /// Whether to set it up.
     pub up: bool,
@@ -228,7 +229,8 @@ fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<
     tun(descriptor, libc::TUNSETPERSIST, persistent.into())
 }
 
-/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and writes.
+/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and
+/// writes.
 fn tun(descriptor: &OwnedFd, code: libc::Ioctl, argument: usize) -> rustix::io::Result<()> {
     // SAFETY: each call in this file gives what its request takes; what it takes by address lives across the call.
     let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), code, argument) };

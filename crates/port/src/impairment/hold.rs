@@ -137,8 +137,8 @@ impl Hold {
             left -= len;
             let flags = if left > 0 { MORE_FRAGMENTS } else { 0 };
             let bytes = self.bytes.get(range(chunk, len)).unwrap_or_default();
-            // SAFETY: the memory is never reallocated, and a chunk that belongs to a frame is not written again before that has
-            // gone back, which the caller leaves until the batch is done with.
+            // SAFETY: the memory is never reallocated, and a chunk that belongs to a frame is not written again before
+            // that has gone back, which the caller leaves until the batch is done with.
             let fragment = unsafe { Fragment::from_private(bytes, flags) };
             batch.push(fragment, part == 0);
             chunk = self.next.get(chunk as usize).copied().unwrap_or(NONE);

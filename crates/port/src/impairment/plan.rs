@@ -22,8 +22,8 @@ pub enum Pattern {
         /// Below `n`.
         offset: u64,
     },
-    /// Each with a probability of its own, independent of all others: another queue or another stage of the plan draws other
-    /// numbers from the same seed.
+    /// Each with a probability of its own, independent of all others: another queue or another stage of the plan draws
+    /// other numbers from the same seed.
     Random {
         /// From 0 to 1.
         probability: f64,
@@ -111,8 +111,8 @@ pub struct ImpairmentPlan {
     pub corrupt: Corruption,
     /// How long frames are held.
     pub delay: Delay,
-    /// Frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer ones count as several. As many are needed as come during
-    /// the delay. Memory is taken from the system as it is used.
+    /// Frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer ones count as several. As many are
+    /// needed as come during the delay. Memory is taken from the system as it is used.
     pub hold_frames: u32,
 }
 
@@ -320,8 +320,9 @@ impl ImpairmentPlan {
         }
     }
 
-    /// Which bit of frame `number` is flipped where it is to be corrupted: eight times the byte's number, from the frame's
-    /// start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the range.
+    /// Which bit of frame `number` is flipped where it is to be corrupted: eight times the byte's number, from the
+    /// frame's start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the
+    /// range.
     pub(super) fn bit(&self, queue: u16, number: u64, frame_bytes: usize) -> Option<usize> {
         let bytes = self.corrupt.within.of(frame_bytes);
         let bits = 8 * bytes.len();
@@ -357,8 +358,8 @@ mod tests {
         let of = |seed, stage, queue| hits(random(seed), stage, queue, frames);
         let one = of(1, Stage::Drop, 0);
         assert_eq!(one, of(1, Stage::Drop, 0));
-        // Seeds, stages and queues are independent: 10 000 expected in each, standard deviation 99.5; 100 expected in both of any
-        // two, standard deviation 10. The seeds are fixed, so this always passes or always fails.
+        // Seeds, stages and queues are independent: 10 000 expected in each, standard deviation 99.5; 100 expected in
+        // both of any two, standard deviation 10. The seeds are fixed, so this always passes or always fails.
         for other in [of(2, Stage::Drop, 0), of(1, Stage::Duplicate, 0), of(1, Stage::Drop, 1)] {
             assert!((9600..10400).contains(&other.len()), "{}", other.len());
             let both = other.iter().filter(|number| one.binary_search(number).is_ok()).count();

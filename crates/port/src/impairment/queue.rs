@@ -15,8 +15,8 @@ use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
 use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties};
 
-/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue. What that
-/// one gives is passed on as it is.
+/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue.
+/// What that one gives is passed on as it is.
 pub struct ImpairedQueue {
     port: Box<dyn PortQueue>,
     counters: Arc<QueueCounters>,
@@ -227,7 +227,8 @@ impl ImpairedQueue {
                 {
                     break;
                 }
-                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used again.
+                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used
+                // again.
                 unsafe { self.hold.append_to(&held.bytes, &mut self.leaving) };
                 self.leaving.describe(held.meta);
                 self.leaving_order.extend(std::iter::repeat_n(number, copies));

@@ -47,7 +47,8 @@ impl Notes {
     }
 }
 
-/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given where that is asked for.
+/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given where that
+/// is asked for.
 fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
     let mut batch = Batch::new();
     let geometry = RegionGeometry::for_ports(1, 1, 4, 64, 0).unwrap();
