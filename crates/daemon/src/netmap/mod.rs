@@ -6,8 +6,8 @@
 //!
 //! - [`bind`]: REGISTER and its end; [`find`]: the port of a name, and new ports; [`port`]: rings; [`service`]: the
 //!   datapath's side;
-//! - [`requests`]: all requests that bind nothing; [`report`]: reports of ports; [`memory`]: regions; [`quota`]: a
-//!   user's share; [`name`], [`failure`].
+//! - [`requests`]: all requests that bind nothing; [`report`]: reports of ports; [`memory`]: regions; [`name`],
+//!   [`failure`].
 
 mod bind;
 mod failure;
