@@ -1,7 +1,7 @@
-//! Who gets a place among the control connections, and how much memory may hang on them.
+//! Places of control connections, and the memory that they may buffer.
 //!
-//! A user has a share of the places, and all users together leave some to administrators: root and the daemon's own user always get in, to see what
-//! is going on and to end it.
+//! A user has a share of the places, and all users together leave some to administrators. So root and the daemon's own
+//! user can always connect, to find a problem and end it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const DESCRIPTORS_ONE_IN: usize = 4;
 /// Most memory that half requests and unread replies of one user may take, bytes. Honest programs hold none.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
 
-/// Why a connection is not let in, in words for whoever tried.
+/// Why a connection is refused, in words for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPlace {
@@ -50,7 +50,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing for a share of them.
+    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing
+    /// for a share of them.
     #[must_use]
     pub fn new(connections: usize, per_user: usize, descriptors: usize) -> Self {
         let places = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
@@ -94,7 +95,8 @@ impl Admission {
         last
     }
 
-    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what he may make the daemon hold.
+    /// Counts that a connection of `user` holds `now` bytes instead of `before`; says whether that is still within what
+    /// he may make the daemon hold.
     pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
         let Some(account) = self.users.get_mut(&user) else { return true };
         account.held_bytes = account.held_bytes - before + now;
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_his_share_and_administrators_always_get_in() {
+    fn a_user_has_a_share_of_places_and_administrators_always_get_one() {
         let mut admission = Admission::new(32, 0, 4096);
         for _ in 0..8 {
             assert_eq!(admission.enter(1000, false), Ok(()));

@@ -1,5 +1,6 @@
-//! Who has which side of a network interface. One port has it, whatever mechanism serves that: else frames would come to two, or go out again where
-//! they came from. The interfaces are the machine's, so there is one list for the process.
+//! Claims on the sides of network interfaces. One port has a side, by any mechanism: else two ports would receive its
+//! frames, or frames would leave by the interface that they came from. Interfaces belong to the machine, so the process
+//! has one list.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ impl Claim {
     /// Takes `side` for `holder`, a port with its program, if it has one.
     ///
     /// # Errors
-    /// Somebody has it.
+    /// Another port has the side.
     pub(crate) fn take(side: InterfaceSide, holder: &str) -> Result<Self, Refusal> {
         let mut claims = claims();
         match claims.get(&side) {
@@ -51,7 +52,7 @@ impl Drop for Claim {
     }
 }
 
-/// Who has `side`.
+/// The port that has `side`.
 pub(crate) fn holder_of(side: InterfaceSide) -> Option<String> {
     claims().get(&side).cloned()
 }

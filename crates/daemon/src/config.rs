@@ -131,17 +131,20 @@ pub enum LogFormat {
     Json,
 }
 
-/// What clients may use up, together and by user. Root and the daemon's user are bound by what there is in all, not by a user's share.
+/// What clients may use up, together and by user. Root and the daemon's user are bound by what there is in all, not by
+/// a user's share.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Control connections. A sixteenth of them is for root and the daemon's user alone.
     pub connections: usize,
-    /// Control connections of one user; 0 stands for a quarter of `connections`. Root and the daemon's user have no such limit.
+    /// Control connections of one user; 0 stands for a quarter of `connections`. Root and the daemon's user have no
+    /// such limit.
     pub connections_per_user: usize,
     /// Shared memory of all regions, MiB; 0 stands for half of the machine's memory.
     pub shared_memory_mib: u64,
-    /// Part of the shared memory, the switches, the ports of each switch and the queues that is for root and the daemon's user alone, percent.
+    /// Part of the shared memory, the switches, the ports of each switch and the queues that is for root and the
+    /// daemon's user alone, percent.
     pub reserve_percent: u8,
     /// Shared memory of one user, MiB; 0 stands for half of what all have.
     pub user_shared_memory_mib: u64,
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_installed_configuration_sets_nothing_and_its_examples_are_valid() {
+    fn the_installed_configuration_sets_nothing_and_its_examples_parse() {
         let installed = include_str!("../../../packaging/systemd/ringroadd.toml");
         assert_eq!(Config::parse(installed, "x").unwrap(), Config::default());
         // Prose has a space behind its mark.
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_named_with_what_would_do() {
+    fn bad_values_are_named_with_their_remedy() {
         for (text, part) in [
             ("colour = 3", "colour"),
             ("[workers]\ncount = 0", "1 to 16"),

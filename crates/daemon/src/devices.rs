@@ -1,4 +1,4 @@
-//! Ports with a device behind them: opened for a program, or attached to a switch.
+//! Ports of devices: opened for a program, or attached to a switch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub struct NamedDevice {
 }
 
 impl NamedDevice {
-    /// Under which name it is known, and permitted: interfaces of other namespaces than the daemon's are called after these.
+    /// Under which name it is known, and permitted: interfaces of other namespaces than the daemon's are called after
+    /// these.
     #[must_use]
     pub fn key(&self) -> String {
         key_in(&self.name.base.to_string(), self.netns.as_ref())
@@ -196,7 +197,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Looks at the peers of all devices: sends frames only to the queues that they use, and logs what has changed since the last look.
+    /// Looks at the peers of all devices: sends frames only to the queues that they use, and logs what has changed
+    /// since the last look.
     pub(crate) fn follow_peers(&mut self) -> Result<(), FabricError> {
         eventfd::drain(&*self.peer_changes);
         let ports = self.table.on_switches().iter();

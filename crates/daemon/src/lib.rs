@@ -1,14 +1,16 @@
 //! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
-//! - [`ports`]: what exists, and the changes to it; [`status`]: what is told about it.
-//! - [`netmap`]: what programs written for netmap have, and their requests.
-//! - [`devices`]: ports with a device behind them; [`whereabouts`]: in which network namespace an interface is meant.
-//! - [`server`]: the control socket's loop; [`admission`]: who gets in; [`turns`]: who is served next; [`reload`]: a new configuration while traffic runs.
-//! - [`service_manager`]: what systemd is told.
-//! - [`listen`]: taking the socket, alone; [`logging`]: where log lines go; [`log_limit`]: how many a stranger can cause.
+//! - [`ports`]: all ports, and the changes to them; [`status`]: reports about them.
+//! - [`netmap`]: devices, ports and requests of programs written for netmap.
+//! - [`devices`]: ports of devices; [`whereabouts`]: the network namespace of an interface's name.
+//! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
+//!   [`reload`]: a new configuration while traffic runs.
+//! - [`service_manager`]: notifications to systemd.
+//! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a bound on
+//!   lines that strangers cause.
 //!
-//! Packets never pass through this crate: they are moved by the workers of [`ringroad_datapath`].
+//! Packets never pass through this crate: the workers of [`ringroad_datapath`] move them.
 
 pub mod admission;
 mod claims;

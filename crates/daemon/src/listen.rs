@@ -8,8 +8,9 @@ use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
 
-/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and closes without end
-/// fills it: so it is short, and the next newcomer waits in the kernel, where every process has one place.
+/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and
+/// closes without end fills it: so it is short, and the next newcomer waits in the kernel, where every process has one
+/// place.
 const BACKLOG: i32 = 128;
 
 /// Why the socket cannot be had.
@@ -19,7 +20,7 @@ pub enum ListenError {
     /// A daemon listens there already, or something else is in the way.
     #[error(transparent)]
     Socket(#[from] listening_socket::ListenError),
-    /// Somebody else could put a socket of his own there.
+    /// Another user could put a socket of his own there.
     #[error(
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
     )]
@@ -41,11 +42,12 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
     move |source| ListenError::System { step, path, source }
 }
 
-/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another daemon, the clearing of what a dead one left
-/// and the binding happen under a lock, so that of two daemons started at once one wins and the other finds it.
+/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another
+/// daemon, the clearing of what a dead one left and the binding happen under a lock, so that of two daemons started at
+/// once one wins and the other finds it.
 ///
-/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also to programs that find no
-/// daemon: they wait for that one, instead of starting another in its place.
+/// Where the daemon is `managed`, by a service manager that starts it again when it dies, the lock's file says so, also
+/// to programs that find no daemon: they wait for that one, instead of starting another in its place.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -72,7 +74,7 @@ pub fn listen(
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
-    // In a folder like /tmp anybody could have put it there, and hold it for ever.
+    // In a folder like /tmp any user could have put it there, and hold it for ever.
     let lock_status =
         rustix::fs::fstat(&lock).map_err(|errno| failed("looking at", &lock_path)(errno.into()))?;
     if !is_safe_owner(lock_status.st_uid) {
@@ -81,7 +83,7 @@ pub fn listen(
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    // Nobody but the owner gets in before group and mode are as wanted.
+    // Only the owner can connect before group and mode are set.
     let socket = ListeningSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));

@@ -1,8 +1,8 @@
-//! Log lines that strangers can cause at will, kept within bounds.
+//! Bounds on the log lines that strangers can cause at will.
 //!
-//! A line is a stranger's where it has the field `user` with the id of one who is no administrator, or `visited` with the port that whoever may reach it
-//! came to. Each user and each such port has a few lines at once and then one now and again, and all together have not many more; what is left out is
-//! counted, and the counts are logged. All other lines stay.
+//! A line is a stranger's if it has the field `user` with the id of a user who is no administrator, or `visited` with a
+//! port or socket that a peer came to. Each user and each such port has a few lines at once, then one now and then, and
+//! all together have not many more. Omitted lines are counted, and the counts are logged. All other lines stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use tracing::{Event, Subscriber, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// What one source of lines may log: so many at once, and one in so long.
+/// Rate of one source of lines: so many at once, then one per interval.
 const OF_ONE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
 /// What all sources together may.
 const OF_ALL: Rate = Rate { burst: 300, interval: Duration::from_millis(200) };
-/// Most sources that are told apart.
+/// Most sources with a rate of their own.
 const MAX_SOURCES: usize = 1024;
-/// Most sources that are named in one report.
+/// Most sources named in one report.
 const NAMED_SOURCES: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ impl Budget {
 struct Ledger {
     sources: BTreeMap<Source, Budget>,
     all: Budget,
-    /// Lines of sources that there is no room to tell apart.
+    /// Lines of sources beyond [`MAX_SOURCES`].
     left_out: u64,
 }
 
@@ -142,7 +142,7 @@ impl Visit for FindSource {
     }
 }
 
-/// Keeps strangers' lines within bounds, as a layer in front of whatever writes them.
+/// Keeps strangers' lines within bounds, as a layer in front of the layers that write them.
 #[derive(Debug, Clone)]
 pub struct LogLimit {
     own_uid: u32,
@@ -217,7 +217,7 @@ mod tests {
         assert!(ledger.sources.is_empty());
     }
 
-    /// Collects what is written.
+    /// Collects the written lines.
     #[derive(Debug, Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_of_strangers_are_bounded() {
+    fn only_log_lines_about_other_users_are_bounded() {
         let written = Written::default();
         let writer = written.clone();
         let limit = LogLimit::new(900);

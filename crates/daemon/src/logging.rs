@@ -38,7 +38,7 @@ impl RunningLog {
     /// # Errors
     /// A description where it does not parse.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
-        // It fails only where the log is gone, and then there is nobody to tell.
+        // It fails only if the log is gone, and then no report can reach the user.
         let _ = self.level.reload(filter(level)?);
         Ok(())
     }
@@ -69,7 +69,7 @@ pub fn start(config: &Log, file: Option<&Path>) -> Result<RunningLog, String> {
     Ok(RunningLog { level, limit })
 }
 
-/// Opens the log file for appending. Nobody else may choose where the daemon's lines go.
+/// Opens the log file for appending. No other user may choose the target of the daemon's lines.
 fn open(path: &Path) -> Result<File, String> {
     guarded_file::open(path, Purpose::Append(0o640))
         .map_err(|error| format!("opening the log file {}: {error}", path.display()))
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_cannot_act_on_a_terminal_nor_begin_another() {
+    fn a_log_line_cannot_control_a_terminal_or_begin_another_line() {
         let mut written = Vec::new();
         PlainLines(&mut written).write_all("port \x1b[2Jx\nFAKE grün\n".as_bytes()).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), "port \\u{1b}[2Jx\\nFAKE grün\n");

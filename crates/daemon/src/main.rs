@@ -63,7 +63,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the daemon.
+/// Closes what a program that started the daemon had open: its pipes and connections must not live as long as the
+/// daemon.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -73,8 +74,8 @@ fn close_inherited() {
     }
 }
 
-/// Starts this program once more in a session of its own. It writes "ready" to the inherited standard output and
-/// then lets go of all inherited descriptors, so whoever reads them sees the end.
+/// Starts this program once more in a session of its own. It writes "ready" to the inherited standard output and then
+/// lets go of all inherited descriptors, so their readers see the end.
 fn start_in_background(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let mut command = Command::new(program);
@@ -98,7 +99,7 @@ fn start_in_background(arguments: &Arguments) -> Result<(), String> {
 
 fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.detached {
-        // A session of its own: signals for the terminal of whoever started it are not for the daemon.
+        // A session of its own: signals for the starting user's terminal are not for the daemon.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").map_err(|error| format!("changing to /: {error}"))?;
     }
@@ -117,7 +118,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 
     let listener = match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some())
     {
-        // Another was quicker: what the caller wanted is there.
+        // Another daemon was quicker: it serves the caller.
         Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
             return say_ready(arguments.detached);
         }
@@ -179,7 +180,7 @@ fn beside(socket: &Path, ending: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Tells whoever waits, and in the background lets go of what was inherited.
+/// Reports to the waiting process, and in the background closes inherited descriptors.
 fn say_ready(detached: bool) -> Result<(), String> {
     if !detached {
         return Ok(());

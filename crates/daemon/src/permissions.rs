@@ -1,8 +1,8 @@
-//! Who may do what. Who may connect is the socket's mode; what is left is decided here, by the kernel's word on who
-//! the peer is.
+//! Permissions. The socket's mode decides who may connect. This module decides the rest, by the kernel's report of the
+//! peer's user.
 //!
-//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end of a pipe or hang one on it,
-//! to look at it, to change or learn what only its users need to know.
+//! Every way to name a port asks [`Permissions::check`]: to open or bind it, to share its memory, to be the other end
+//! of a pipe or hang one on it, to read its state, to change or read data meant for its users alone.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
@@ -18,10 +18,10 @@ pub struct Permissions {
     rules: Vec<(GlobMatcher, Allow)>,
 }
 
-/// How a port stands when somebody names it.
+/// The state of a port when a request names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It comes into being with the request, or waits for whoever opens it.
+    /// The request makes the port, or the port waits for a program.
     Free {
         /// Whether it is a device: these are the machine's.
         device: bool,
@@ -49,10 +49,11 @@ impl Permissions {
 
     /// Whether `peer` may have `port`.
     ///
-    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may connect may have it, unless it is a
-    ///   device.
-    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough: who may be on a switch is not
-    ///   meant to see the memory of all who are. What hangs on a port goes by the port's name too.
+    /// - One that is free: where rules name the port one of them must name the peer; where none does, whoever may
+    ///   connect may have it, unless it is a device.
+    /// - One that a user has made: that user may, and whom a rule names for this very port. A pattern is not enough:
+    ///   who may be on a switch is not meant to see the memory of all who are. What hangs on a port goes by the port's
+    ///   name too.
     #[must_use]
     pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: Standing) -> bool {
         if self.may_administer(peer) {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_port_is_for_those_named_and_the_daemons_user() {
+    fn a_port_with_a_rule_is_for_the_rules_users_and_administrators() {
         let permissions = Permissions::new(900, &[allow("vale0:*", &[1000], &[50])]);
         assert!(permissions.may_have(peer(1000, 1), "vale0:a", FREE));
         assert!(permissions.may_have(peer(1001, 50), "vale0:a", FREE));

@@ -1,4 +1,4 @@
-//! What the daemon keeps with each port of the table: whose it is, where it came from, what it takes.
+//! The daemon's data for each port of the table: its owner, its origin, its reservation.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -22,12 +22,12 @@ pub struct Client {
     pub id: ClientId,
     /// The kernel's word on the process.
     pub peer: PeerCredentials,
-    /// What the program calls itself.
+    /// The name that the program gives itself.
     pub program: String,
 }
 
 impl Client {
-    /// In whose share of the workers' time its ports are served.
+    /// The owner in whose share of the workers' time its ports are served.
     pub(crate) fn share(&self) -> Share {
         Share::Program { user: self.peer.uid, program: self.peer.pid.unwrap_or(0) }
     }
@@ -47,7 +47,7 @@ impl std::fmt::Display for Client {
     }
 }
 
-/// Where a port came from, which decides who may take it away.
+/// A port's origin, which decides who may remove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A program of this user opened it; it goes with the program.
@@ -61,11 +61,11 @@ pub enum Origin {
     Config(StaticPort),
 }
 
-/// What is kept with a port from its making to its end.
+/// The daemon's data of a port, from its making to its end.
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: Origin,
-    /// What it takes of its maker's share; nothing where an administrator made it.
+    /// The part of its maker's share that it takes; none if an administrator made it.
     pub(crate) _holding: Holding,
 }
 

@@ -135,7 +135,7 @@ impl Ports {
             None => ShmRegion::create(waiting.unwrap_or(shape), Some(&self.quotas.memory_payer(client)))
                 .map_err(region_refusal)?,
         };
-        // A persistent port is the share of whoever made it.
+        // A persistent port is charged to its maker.
         let holding = match waiting {
             Some(_) => Holding::default(),
             None => self.quotas.hold(client, Demand::of_port(home.shape().queues))?,
@@ -203,7 +203,7 @@ impl Ports {
         let key = (parent.to_owned(), id.to_owned());
         let full_name = PortBase::Pipe { parent: key.0.clone(), id: key.1.clone(), side }.to_string();
         let known = self.table.pipes().get(&key);
-        // A new pipe hangs on whatever port has the name before the brace.
+        // The parent of a new pipe is the port with the name before the brace.
         let hung_on = || self.table.owner(parent).map(|owner| owner.peer.uid);
         if let Some(uid) = known.and_then(|pipe| pipe.kept.user()).or_else(hung_on) {
             self.permissions.check(client.peer, &full_name, Standing::Of(uid))?;
@@ -215,7 +215,7 @@ impl Ports {
                 "open the other end, or another pipe",
             ));
         }
-        // A pipe is the share of whoever made it.
+        // A pipe is charged to its maker.
         let holding = match known {
             Some(_) => Holding::default(),
             None => {
@@ -230,8 +230,8 @@ impl Ports {
         Ok(Opened::new(&full_name, PortKind::PipeEnd, opened))
     }
 
-    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side of the
-    /// interface becomes a port too.
+    /// Makes a port that outlives programs: with a device, or for programs to open. With `host` the host stack's side
+    /// of the interface becomes a port too.
     ///
     /// # Errors
     /// The refusal to send; nothing is attached then.
@@ -318,8 +318,8 @@ impl Ports {
         })
     }
 
-    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a switch;
-    /// returns the client that had it.
+    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a
+    /// switch; returns the client that had it.
     ///
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
@@ -419,7 +419,7 @@ fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
 /// What becomes of the host where `device` is attached alone, in words for people; `None` where it loses nothing.
 ///
 /// # Errors
-/// The host uses the interface, and nobody has said that it is to lose it.
+/// The host uses the interface, and the request does not allow its loss.
 fn cut_off(device: &NamedDevice, take: bool) -> Result<Option<String>, Refusal> {
     let NamedDevice { name, netns: Some(netns), spelled } = device else { return Ok(None) };
     let interface = match name.base.device().and_then(DeviceName::interface) {

@@ -1,7 +1,8 @@
-//! What users may take of what all share: memory, switches, ports, queues, pipes, devices.
+//! Users' shares of common resources: memory, switches, ports, queues, pipes, devices.
 //!
-//! Memory, ports, queues, pipes and devices are held by reservations that the things themselves carry. Switches, and ports of one switch, are counted from
-//! what is there. Root and the daemon's own user are bound by none of it but what there is in all, and a part of that is theirs alone.
+//! Each region, port, queue, pipe and device carries a reservation. Switches, and ports of one switch, are counted when
+//! a user asks for one. Only the total limits bind root and the daemon's own user, and a part of the total is reserved
+//! for them.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::refusal::{Refusal, refuse};
 /// Descriptors that a queue takes: two eventfds, of which the port and the datapath have a handle each.
 const DESCRIPTORS_PER_QUEUE: u64 = 4;
 
-/// What a port, pipe or device holds of its user's share, as long as it exists.
+/// The part of its user's share that a port, pipe or device takes, as long as it exists.
 #[derive(Debug, Default)]
 pub struct Holding {
     _reservations: Vec<Reservation>,
@@ -35,12 +36,12 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// What a port of a switch takes.
+    /// The demand of a switch's port.
     pub(crate) fn of_port(queues: u16) -> Self {
         Self { ports: 1, queues: queues.into(), ..Self::default() }
     }
 
-    /// What a device takes.
+    /// The demand of a device.
     pub(crate) fn of_device(queues: u16) -> Self {
         Self { devices: 1, queues: queues.into(), ..Self::default() }
     }
@@ -104,12 +105,12 @@ impl Quotas {
         peer.uid == 0 || peer.uid == self.own_uid
     }
 
-    /// Who pays for the memory that a client is given.
+    /// The payer of a client's memory.
     pub(crate) fn memory_payer(&self, client: &Client) -> Payer {
         Payer::new(&self.memory, client.peer.uid, self.is_privileged(client.peer))
     }
 
-    /// Who pays for the memory of what the daemon itself was told to have: its own user.
+    /// The payer of memory for the daemon's own devices: its own user.
     pub(crate) fn own_payer(&self) -> Payer {
         Payer::new(&self.memory, self.own_uid, true)
     }
@@ -137,7 +138,8 @@ impl Quotas {
         Ok(holding)
     }
 
-    /// Whether a client may have one more port on a switch. `owners`: the user of each port on all switches, with the switch, those of one switch in a row.
+    /// Whether a client may have one more port on a switch. `owners`: the user of each port on all switches, with the
+    /// switch, those of one switch in a row.
     ///
     /// # Errors
     /// The refusal to send, which names the limit.
@@ -218,7 +220,7 @@ fn refuse_claim(what: &str, limits: Limits, error: LimitError) -> Refusal {
     }
 }
 
-/// What is told of memory that a limit refuses.
+/// The refusal of memory beyond a limit.
 pub(crate) fn refuse_memory(bytes: u64, error: LimitError) -> Refusal {
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let region = format!("a region of {}", mib(bytes));

@@ -1,4 +1,4 @@
-//! Why the daemon does not serve a request, as it is told to clients.
+//! The daemon's refusals of requests, as clients get them.
 
 use ringroad_control::message::{ErrorKind, ErrorReply};
 use ringroad_datapath::fabric::FabricError;

@@ -1,4 +1,4 @@
-//! A new configuration while traffic runs. Ports that both configurations have alike are not touched.
+//! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
 use ringroad_control::message::{ErrorKind, PortWish};
 use ringroad_drivers::catalogue::port_name::PortName;
@@ -57,7 +57,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
             ..PortWish::default()
         };
         let served_by = port.driver.as_deref().map_or(ServedBy::Program, ServedBy::Device);
-        // What stands in the configuration is meant.
+        // The configuration states the user's intent.
         let attachment = Attachment { served_by, host: false, take: true, wish: &wish };
         match ports.attach(&name, attachment, Whereabouts::OWN, Origin::Config(port.clone())) {
             Ok(made) => {

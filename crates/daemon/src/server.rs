@@ -41,7 +41,7 @@ pub const AGEING_TICKS: u8 = 60;
 const IDLE_BEFORE_EXIT: Duration = Duration::from_secs(10);
 /// How long a client may take to ask for the first time, and to complete a request that it has begun.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
-/// A turn ends after so many requests, or after so much time: whoever else waits is served before the next.
+/// A turn ends after so many requests, or after so much time: other clients that wait are served before the next.
 const TURN_REQUESTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_millis(1);
 /// How long connections are accepted between two turns: long enough to empty the queue of those that wait.
@@ -76,7 +76,7 @@ pub enum ServerError {
     Fabric(#[from] FabricError),
 }
 
-/// What a server starts with.
+/// The parts with which a server starts.
 #[derive(Debug)]
 pub struct ServerParts {
     pub listener: ListeningSocket,
@@ -126,8 +126,8 @@ enum TurnEnd {
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
-    /// Everything that is waited for. Sessions are in it by edge: a turn goes on until their socket has nothing more, so an edge is missed by nobody,
-    /// and one that waits for its turn or is behind with reading costs nothing.
+    /// Everything that is waited for. Sessions are in it by edge: a turn goes on until their socket has nothing more,
+    /// so no session misses an edge, and one that waits for its turn or is behind with reading costs nothing.
     epoll: OwnedFd,
     /// Connections that are netmap devices, by level: whatever happens at one of them ends it.
     devices: OwnedFd,
@@ -138,7 +138,7 @@ pub struct Server {
     due: BTreeSet<(Instant, ClientId)>,
     spares: Vec<OwnedFd>,
     next_tick: Instant,
-    /// When a daemon that nobody needs ends.
+    /// The time at which a daemon without users ends.
     idle_at: Option<Instant>,
     /// When accepting goes on, where it was stopped.
     accept_at: Option<Instant>,
@@ -163,7 +163,8 @@ fn system(what: &'static str) -> impl FnOnce(Errno) -> ServerError {
     move |source| ServerError::System { what, source }
 }
 
-/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's affair.
+/// Only a worker that is gone ends the daemon: whatever else fails about the ports of one client is that client's
+/// affair.
 fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -175,7 +176,7 @@ fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     }
 }
 
-/// As [`survive`], for what a client asked: it is told.
+/// As [`survive`], for a client's request: the client gets the error.
 fn told<T>(result: Result<T, FabricError>) -> Result<Result<T, ErrorReply>, ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -249,7 +250,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves until told to stop.
+    /// Serves until a stop signal or request.
     ///
     /// # Errors
     /// [`ServerError`] where it cannot go on.
@@ -361,7 +362,7 @@ impl Server {
             && self.netmap.is_empty()
     }
 
-    /// Starts or stops the countdown of a daemon that nobody needs.
+    /// Starts or stops the countdown of a daemon without users.
     fn watch_idleness(&mut self) {
         self.idle_at = self.is_idle().then(|| Instant::now() + IDLE_BEFORE_EXIT);
     }
@@ -407,7 +408,7 @@ impl Server {
         }
     }
 
-    /// Lets a newcomer in, or tells it why not.
+    /// Admits a new client, or sends it the reason for the refusal.
     fn welcome(&mut self, socket: UnixStream) {
         let mut connection = match ServerConnection::new(socket) {
             Ok(connection) => connection,
@@ -538,7 +539,8 @@ impl Server {
         Ok(())
     }
 
-    /// Keeps a session that has become a netmap device: nothing more is to come by it, and whoever writes to it does not know what it is.
+    /// Keeps a session that has become a netmap device: no more bytes may come by it, and a process that writes to it
+    /// does not know it as a device.
     fn keep_device(&mut self, mut session: Session) -> Result<(), ServerError> {
         let id = session.client.id;
         let interest = EventFlags::IN | EventFlags::RDHUP;
@@ -625,8 +627,8 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was made, which then counts on
-    /// it, and the loop come to it later. Devices at which nothing happened cost nothing.
+    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the request in hand was
+    /// made, which then counts on it, and the loop come to it later. Devices at which nothing happened cost nothing.
     fn end_closed_devices(&mut self) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 64];

@@ -1,4 +1,5 @@
-//! What the daemon tells a service manager: sd_notify(3), a datagram of lines to the socket that `$NOTIFY_SOCKET` names.
+//! The daemon's notifications to a service manager: sd_notify(3), a datagram of lines to the socket in
+//! `$NOTIFY_SOCKET`.
 
 use std::ffi::OsString;
 use std::io;

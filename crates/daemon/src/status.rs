@@ -1,4 +1,4 @@
-//! What the daemon tells about itself.
+//! The daemon's reports about itself.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -101,7 +101,8 @@ pub(crate) fn owner_report(client: &Client) -> Owner {
     Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 
-/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few milliseconds.
+/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few
+/// milliseconds.
 const PAGE_BYTES: usize = 1 << 20;
 /// Most addresses of one answer, which has about as many bytes.
 const PAGE_ADDRESSES: usize = 10_000;
@@ -129,7 +130,7 @@ impl Page {
     }
 }
 
-/// The kinds of port in the order in which they are told of.
+/// The kinds of port in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
     OnSwitches,
@@ -151,7 +152,7 @@ impl<'a> Place<'a> {
         Self { section, key }
     }
 
-    /// The key with which a section begins; `None` where it was told of before.
+    /// The key with which a section begins; `None` if an earlier reply had it.
     fn first_of(&self, section: Section) -> Option<&'a str> {
         match self.section.cmp(&(section as u8)) {
             Ordering::Less => Some(""),
@@ -338,8 +339,8 @@ fn thread_cpu_ns(thread: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s` is the length of an ageing tick
-/// in seconds.
+/// Learned addresses of a switch in their order, those behind `after` and as many as belong into one answer; `tick_s`
+/// is the length of an ageing tick in seconds.
 #[must_use]
 pub fn mac_table(
     ports: &Ports,
@@ -391,7 +392,7 @@ mod tests {
     use crate::whereabouts::Whereabouts;
 
     #[test]
-    fn ports_that_exceed_one_reply_come_in_several_each_once() {
+    fn ports_that_exceed_one_reply_come_once_each_in_several() {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
         let mut ports = Ports::new(fabric, Quotas::new(&Limits::default(), 0)).unwrap();
         let mut names = Vec::new();

@@ -1,8 +1,8 @@
-//! Whose turn it is at the control thread.
+//! The order in which the control thread serves users.
 //!
-//! Users share the thread's time: the next turn is for the user who has had the least of it, and goes round among his connections. A user who asks
-//! again after a while has no claim to the time that he left to others, so that nobody can save turns up. Within a user the order is that of the
-//! events: what one of his programs closed before another one asked is closed first.
+//! Users share the thread's time: the next turn is for the user who has used the least, and goes round among the user's
+//! connections. A user who asks again after a while has no claim to the unused time, so no user can save turns up.
+//! Within a user the order is that of the events: a close by one program comes before a later request of another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Turns {
         turns.waiting.push_back(client);
     }
 
-    /// Takes out the connection whose turn it is.
+    /// Takes out the connection that is next.
     pub fn take_next(&mut self) -> Option<ClientId> {
         let (user, _) = self.waiting_users().min_by_key(|(_, turns)| turns.used)?;
         let turns = self.users.get_mut(&user)?;
@@ -58,7 +58,7 @@ impl Turns {
         self.users.remove(&user);
     }
 
-    /// Whether nobody waits.
+    /// Whether no user waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting_users().next().is_none()
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_are_made_up_for() {
+    fn a_user_waits_after_a_long_turn() {
         let mut turns = Turns::default();
         turns.add(1, 1);
         turns.add(2, 2);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_next_and_owes_nothing_for_having_been_away() {
+    fn a_newcomer_is_next_and_has_no_credit_from_its_absence() {
         let mut turns = Turns::default();
         turns.add(1, 1);
         rotate(&mut turns, 1000, |_| 1);

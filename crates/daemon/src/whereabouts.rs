@@ -1,5 +1,5 @@
-//! In which network namespace an interface is meant: where the name does not say, in that of the process that asks. The same name means another
-//! interface in each.
+//! The network namespace of an interface's name: if the name has none, that of the requesting process. The same name
+//! means another interface in each namespace.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 
 use crate::refusal::{Refusal, refuse};
 
-/// From where a name was given, and what it may say.
+/// The origin of a name, and the namespaces that it may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Whereabouts<'a> {
     /// Who asks; `None` for the daemon itself, as its configuration has it.
@@ -31,7 +31,7 @@ impl<'a> Whereabouts<'a> {
         Self { asking: Some(connection), administers }
     }
 
-    /// Where whoever asks is: a process is where its first thread is.
+    /// The requesting process's namespace: that of its first thread.
     ///
     /// # Errors
     /// The refusal to send: it cannot be seen.

@@ -1,5 +1,5 @@
-//! Plans in which frames leave as several copies or with other heads: the copies are written out as frames of a batch of their own, which is
-//! executed like any other. They refer to the bytes of the frames that they are of, behind a head in memory that is kept here.
+//! Plans in which frames leave as several copies or with other heads. The copies become frames of a second batch, which
+//! is executed like any other. A copy consists of its head, in memory of this module, and the original frame's bytes.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -57,8 +57,8 @@ impl Copier {
         self.heads.free() >= MAX_COPIES as u64
     }
 
-    /// Sends the copies of the frames of `batch` from the first on where the job's plan says, until delivering them costs its budget or no
-    /// memory is left for the next frame; one is executed at least.
+    /// Sends the copies of the frames of `batch` from the first on where the job's plan says, until delivering them
+    /// costs its budget or no memory is left for the next frame; one is executed at least.
     pub(crate) fn execute(
         &mut self,
         executor: &mut Executor,
@@ -200,7 +200,8 @@ impl HeadMemory {
         let bytes = bytes.get(..MAX_HEAD_BYTES).unwrap_or(bytes);
         let (kept, _) = place.split_at_mut(bytes.len());
         kept.copy_from_slice(bytes);
-        // SAFETY: the place stays until the engine goes, which outlasts all workers' work, and is written again only when it was taken back.
+        // SAFETY: the place stays until the engine goes, which outlasts all workers' work, and is written again only
+        // when it was taken back.
         unsafe { Fragment::from_private(kept, flags) }
     }
 

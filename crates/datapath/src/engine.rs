@@ -1,8 +1,9 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! A queue is served by taking a batch, deciding, grouping by destination, delivering each group with one copy, releasing, and making it all
-//! visible. Every frame received is delivered or dropped by cause then, or handed to another worker, which accounts for it. A worker makes
-//! [`Engine::turn`] after turn, in which one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at once.
+//! To serve a queue, the engine takes a batch, has it decided, groups it by destination, delivers each group with one
+//! copy, releases the batch, and publishes the rings. Then every received frame is delivered, dropped by cause, or
+//! handed to another worker, which accounts for it. In each [`Engine::turn`] of a worker one owner spends its share
+//! ([`crate::rota`]); a program that steps its own engine serves all queues at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use crate::rota::{Rota, TURN_COST};
 
 /// Which event of [`Engine::wake_set`] is the bell's.
 pub(crate) const BELL: u64 = u64::MAX;
-/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every queue is looked at once
-/// more, so no edge can be missed.
+/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every
+/// queue is looked at once more, so no edge can be missed.
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 /// What waking a program costs.
 const KICK_COST: u64 = 8;
@@ -40,11 +41,11 @@ pub struct Engine {
     rota: Rota,
     /// Places of the queues that do not sleep alone.
     restless: Vec<u32>,
-    /// What wakes the engine when it sleeps, once somebody has slept.
+    /// The descriptors that wake the sleeping engine; made at its first sleep.
     wakes: Option<OwnedFd>,
     /// What all turns have cost.
     spent: u64,
-    /// What was done in nobody's name: frames that another worker handed over for a switch that is gone.
+    /// The account without an owner: frames that another worker handed over for a removed switch.
     counters: Arc<QueueCounters>,
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
@@ -113,7 +114,7 @@ impl Engine {
         self.inboxes = inboxes;
     }
 
-    /// The account of what the engine does in nobody's name.
+    /// The engine's account without an owner.
     #[must_use]
     pub fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
@@ -125,7 +126,7 @@ impl Engine {
         self.spent
     }
 
-    /// Puts a queue at `place`, which the caller has chosen and nobody else uses.
+    /// Puts a queue at `place`, which the caller has chosen and no other queue uses.
     pub fn insert(&mut self, place: u32, queue: EngineQueue) {
         let index = place as usize;
         if self.queues.len() <= index {
@@ -152,17 +153,19 @@ impl Engine {
         }
     }
 
-    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits (spinning, while others
-    /// work) until none borrows its frames any more. What had been delivered to it becomes visible.
+    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits
+    /// (spinning, while others work) until none borrows its frames any more. What had been delivered to it becomes
+    /// visible.
     pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
-        // Else it would go to whoever gets the place next. Others' room comes back only afterwards, so this ends.
+        // Else handed-over frames would go to the next queue at this place. Others' room comes back only afterwards, so
+        // this ends.
         self.receive_handoffs(u64::MAX);
         self.forget_rest(place);
         let mut queue = self.queues.get_mut(place as usize)?.take()?;
         self.rota.remove(place);
         self.restless.retain(|&other| other != place);
         while !queue.pending.is_empty() {
-            // Nobody uses the slots of a queue that leaves: what was lent need not come back.
+            // No program uses the slots of a queue that leaves: lent slots need not come back.
             settle(&mut queue, &self.outboxes, u64::MAX);
             self.receive_handoffs(u64::MAX);
             std::hint::spin_loop();
@@ -194,8 +197,9 @@ impl Engine {
         }
     }
 
-    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's time: a program's last
-    /// frames are not lost because it ended right after sending them. Says whether there may be more.
+    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's
+    /// time: a program's last frames are not lost because it ended right after sending them. Says whether there may be
+    /// more.
     pub fn drain(&mut self, places: &[u32]) -> bool {
         let mut cost = 0;
         for &place in places {
@@ -287,8 +291,8 @@ impl Engine {
         frames
     }
 
-    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed over. Returns the number
-    /// of frames taken.
+    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed
+    /// over. Returns the number of frames taken.
     pub fn turn(&mut self) -> usize {
         let handed = self.receive_handoffs(TURN_COST);
         self.spent += handed.cost;
@@ -317,7 +321,8 @@ impl Engine {
         frames
     }
 
-    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes some.
+    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes
+    /// some.
     fn sleeps_until_room(&mut self, place: u32, destination: u32) -> bool {
         let Some(source) = self.queue_mut(place) else { return false };
         let longest = source.longest_frame_bytes();
@@ -352,8 +357,8 @@ impl Engine {
         }
     }
 
-    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must not sleep, since there is
-    /// work, or are more queues to be told. [`Self::awake`] follows in either case.
+    /// Announces the engine's sleep on all queues, at most on `most` that have to be told one by one. `false`: it must
+    /// not sleep, since there is work, or are more queues to be told. [`Self::awake`] follows in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
         if self.rota.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
@@ -424,7 +429,7 @@ impl Engine {
         restless.iter().filter_map(due).min()
     }
 
-    /// Tells the programs whose devices have ended.
+    /// Notifies the programs whose devices have ended.
     pub fn end_wires(&mut self) {
         for turn in 0..self.restless.len() {
             let Some(&place) = self.restless.get(turn) else { break };
@@ -438,7 +443,8 @@ impl Engine {
         }
     }
 
-    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that queues did not count.
+    /// Counts what the kernel dropped before it could be received: as received, and as dropped; and rules broken that
+    /// queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             let Some(diagnosis) = queue.port.diagnosis() else { continue };
@@ -450,8 +456,8 @@ impl Engine {
         }
     }
 
-    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`]. `bell` comes into it where
-    /// it is made anew.
+    /// The descriptor that becomes readable when a sleeping engine is wanted, and that is asked by [`Self::woken`].
+    /// `bell` comes into it where it is made anew.
     ///
     /// # Errors
     /// The kernel has no descriptors or no memory left.

@@ -12,7 +12,8 @@ use crate::exchange::MAX_WORKERS;
 use crate::forwarding::Forwarding;
 use crate::rota::{OwnerId, TURN_COST};
 
-/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with them.
+/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with
+/// them.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
     pub(crate) slots: usize,
@@ -75,13 +76,13 @@ impl EngineQueue {
     /// Ends the driver's part and gives the account, to which nothing is added any more.
     #[must_use]
     pub fn close(self) -> Arc<QueueCounters> {
-        // What the driver held back is counted when it goes.
+        // Frames that the driver held back are counted when they leave.
         drop(self.port);
         self.counters
     }
 
-    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others announce it whenever
-    /// the engine is about to sleep.
+    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others
+    /// announce it whenever the engine is about to sleep.
     pub(crate) fn sleeps_alone(&self) -> bool {
         self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
     }

@@ -1,8 +1,8 @@
 //! Frames for queues of another worker: a ring with one writer and one reader per ordered pair of workers.
 //!
-//! The sending worker hands over the borrowed fragments themselves; the receiving one copies them to their
-//! destination and then moves `consumed`. Only then does the sender release the slots to their program. So a frame
-//! that crosses workers is copied once, like any other, and no lock is taken.
+//! The sending worker hands over the borrowed fragments themselves; the receiving worker copies them to their
+//! destination, then moves `consumed`. Only then does the sender release the slots to their program. So a frame that
+//! crosses workers is copied once, like any other, and no lock is taken.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,7 +50,7 @@ pub struct Handoff {
     pub target: Target,
     /// The switch in whose account the frame is.
     pub switch: SwitchId,
-    /// What is known of the frame.
+    /// The frame's metadata.
     pub meta: FrameMeta,
 }
 
@@ -65,7 +65,7 @@ impl Doorbell {
     /// A new bell.
     ///
     /// # Errors
-    /// What the kernel says to `eventfd`.
+    /// The kernel's error from `eventfd`.
     pub fn new() -> rustix::io::Result<Self> {
         Ok(Self { sleeping: AtomicU32::new(0), event: eventfd::create()? })
     }
@@ -171,7 +171,8 @@ impl Outbox {
         self.shared.consumed.load(Ordering::Acquire)
     }
 
-    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has checked [`Outbox::free`].
+    /// The number by which the next entry, which follows, and those behind it name a set of ports; the caller has
+    /// checked [`Outbox::free`].
     #[allow(unsafe_code)]
     pub fn set(&mut self, ports: PortMask) -> u16 {
         if let Some((last, number)) = self.last_set
@@ -183,8 +184,9 @@ impl Outbox {
         let number = self.last_set.map_or(0, |(_, last)| (usize::from(last) + 1) % EXCHANGE_ENTRIES);
         let make = || (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(PortMask::default())).collect();
         let place = &self.shared.sets.get_or_init(make)[number];
-        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are at least as
-        // many back as there are places, and the receiver has consumed them: some entry is free, asserted above.
+        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are
+        // at least as many back as there are places, and the receiver has consumed them: some entry is free, asserted
+        // above.
         unsafe { *place.get() = ports };
         self.last_set = Some((ports, number as u16));
         number as u16

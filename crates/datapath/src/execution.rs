@@ -1,6 +1,7 @@
-//! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one copy.
+//! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one
+//! copy.
 //!
-//! Nothing here knows why a frame goes where it goes: that is written in the [`Plan`].
+//! This module does not know the reasons for a destination: it reads the [`Plan`].
 
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;
@@ -35,7 +36,7 @@ pub(crate) struct Origin<'switch> {
     pub(crate) worker: u16,
 }
 
-/// What is to be executed of a batch.
+/// The part of a batch to execute.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'plan> {
     /// The first frame.
@@ -45,11 +46,11 @@ pub(crate) struct Job<'plan> {
     /// The plan, which has the sets that they name.
     pub(crate) plan: &'plan Plan,
     pub(crate) origin: Origin<'plan>,
-    /// What the deliveries may cost.
+    /// Most cost of the deliveries.
     pub(crate) budget: u64,
 }
 
-/// What was executed of a batch.
+/// The executed part of a batch.
 #[derive(Debug)]
 pub(crate) struct Executed {
     /// The first frame that was left for later.
@@ -89,7 +90,7 @@ pub(crate) fn finishing_factor(batch: &Batch) -> usize {
     if batch.is_unfinished() { FINISHING_COST } else { 1 }
 }
 
-/// What the bytes of a frame cost at each destination.
+/// Cost of a frame's bytes at each destination.
 pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
     let fragments = batch.frame(frame);
     let bytes: usize = fragments.iter().map(Fragment::len).sum();
@@ -264,7 +265,7 @@ struct Spread {
     groups: Vec<u16>,
     /// How many ports.
     copies: u64,
-    /// What a short frame costs at all of them together.
+    /// Cost of a short frame at all of them together.
     cost: u64,
 }
 
@@ -308,7 +309,7 @@ fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16
     }
 }
 
-/// What the deliveries of a step have in common.
+/// The common parts of a step's deliveries.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     /// Places with something to make visible.
@@ -341,8 +342,8 @@ impl Deliveries {
         true
     }
 
-    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is the account of the
-    /// engine itself.
+    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is
+    /// the account of the engine itself.
     pub(crate) fn deliver_handed(
         &mut self,
         queues: &mut [Option<Box<EngineQueue>>],

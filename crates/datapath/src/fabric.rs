@@ -1,9 +1,9 @@
 //! The fabric: which ports exist, on which switch, served by which worker. The one place that changes the datapath.
 //!
-//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). Changes are made
-//! in an order that never lets a frame reach a port half removed: first the port set and the address table stop
-//! naming it, then every worker's map, then its queues are taken out. Only when a queue is out is its account added to what
-//! remains of it: frames are delivered to it until then.
+//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). The order of changes
+//! never lets a frame reach a half removed port: first the port set and the address table forget the port, then every
+//! worker's map, then the fabric takes out its queues. A queue's account joins the totals only when the queue is out,
+//! because frames reach the queue until then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,14 +26,14 @@ pub const MAX_SWITCHES: usize = 64;
 /// Turns in which a port that closes may forward its last frames: about 5 ms in all.
 const DRAIN_TURNS: u32 = 64;
 
-/// In whose share of a worker's time a port is served.
+/// The owner in whose share of a worker's time a port is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// In the one that all ports of this user have together, of which each of its programs has as much as the others.
     Program {
         /// The user.
         user: u32,
-        /// Tells its programs apart.
+        /// Distinguishes its programs.
         program: u32,
     },
     /// In one of its own: a device that an administrator attached.
@@ -45,7 +45,7 @@ pub enum Share {
 pub enum Runner {
     /// On a thread of its own.
     Thread(Worker),
-    /// In the context of whoever steps it.
+    /// In the context of its caller.
     Stepped(Arc<Mutex<Engine>>),
 }
 
@@ -168,7 +168,7 @@ struct Wire {
     counters: Vec<[Arc<QueueCounters>; 2]>,
 }
 
-/// What a switch has done in all, ports that left included.
+/// The account of a switch, ports that left included.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchTotals {
     /// Sum over all ports.
@@ -198,7 +198,8 @@ pub struct Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by another.
+        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by
+        // another.
         for runner in &mut self.runners {
             if let Runner::Thread(worker) = runner {
                 worker.end();
@@ -289,7 +290,8 @@ impl Fabric {
         &self.runners
     }
 
-    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and served in `share`.
+    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and
+    /// served in `share`.
     ///
     /// # Errors
     /// [`FabricError`]; nothing has changed then, but for frames that were already on their way.
@@ -445,7 +447,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What the ports at the two ends of a wire have done since they were joined: of the first, then of the second.
+    /// The accounts of the ports at the two ends of a wire since they were joined: the first, then the second.
     #[must_use]
     pub fn wire_counters(&self, wire: WireId) -> Option<[CounterSnapshot; 2]> {
         let mut sums = <[CounterSnapshot; 2]>::default();
@@ -476,7 +478,7 @@ impl Fabric {
         Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
     }
 
-    /// Tells the programs whose devices have ended.
+    /// Notifies the programs whose devices have ended.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -518,7 +520,7 @@ impl Fabric {
         switch.ports.iter().find(|(_, port)| port.index == index).map(|(name, _)| name.as_str())
     }
 
-    /// What a port has done since it was attached, whoever had it open.
+    /// The account of a port since it was attached, over all programs that opened it.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
         Some(self.switches.get(switch)?.ports.get(port)?.account())
@@ -571,7 +573,7 @@ impl Fabric {
         Some(SwitchTotals { totals, macs: switch.learning.table.len(), ports: switch.ports.len() })
     }
 
-    /// What the datapath has done in all: switches, wires and ports that are gone included.
+    /// The account of the whole datapath, removed switches, wires and ports included.
     #[must_use]
     pub fn totals(&self) -> CounterSnapshot {
         let mut totals = self.departed.clone();
@@ -597,7 +599,7 @@ impl Fabric {
             .map(SwitchId)
             .find(|&id| !self.switches.values().any(|switch| switch.id == id))
             .ok_or(FabricError::TooManySwitches)?;
-        // Each table has a secret of its own, so that nobody can aim at its sets.
+        // Each table has a secret of its own, so no sender can aim at its sets.
         let mut key = [0; 8];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
         let table = MacTableConfig { hash_key: u64::from_ne_bytes(key), ..self.table };

@@ -1,5 +1,5 @@
-//! Frames that their sender left unfinished, for a queue that takes only finished ones: copied out of the source's memory, which may
-//! change at any time, then completed or cut.
+//! Finishes frames that their sender left unfinished, for queues that take only finished frames: copies each out of the
+//! source's memory, which may change at any time, then completes or cuts it.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
@@ -8,7 +8,8 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, LONGEST_UNFINISHED_BYTES, Unfinished};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
-/// Room for copies of frames and for headers of segments, bytes: two of the longest with all the segments that they may be cut into.
+/// Room for copies of frames and for headers of segments, bytes: two of the longest with all the segments that they may
+/// be cut into.
 const MEMORY_BYTES: usize = 256 * 1024;
 const _: () = assert!(MEMORY_BYTES >= LONGEST_UNFINISHED_BYTES + HEADER_ROOM_BYTES);
 
@@ -26,8 +27,8 @@ pub struct Finished {
 pub struct Finisher(Option<Box<Workplace>>);
 
 impl Finisher {
-    /// Gives `deliver` the frames of `source` that `frames` names, finished and in that order: in one batch or several, and which of its
-    /// frames, all of them. No fragment outlives the call of `deliver` that it is given to.
+    /// Gives `deliver` the frames of `source` that `frames` names, finished and in that order: in one batch or several,
+    /// and which of its frames, all of them. No fragment outlives the call of `deliver` that it is given to.
     #[cold]
     pub fn finish(
         &mut self,
@@ -145,7 +146,8 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
             *used += header_bytes;
             let (header, payload) =
                 (header.get(..header_bytes).unwrap_or(&[]), copy.get(payload).unwrap_or(&[]));
-            // SAFETY: the memory is written again only beyond `used`, which goes back when the batch has been delivered and emptied.
+            // SAFETY: the memory is written again only beyond `used`, which goes back when the batch has been delivered
+            // and emptied.
             batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
             // SAFETY: as above.
             batch.push(unsafe { Fragment::from_private(payload, 0) }, false);

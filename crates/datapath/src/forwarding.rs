@@ -1,4 +1,4 @@
-//! Where the frames of a queue go, and the map from the ports of a switch to queues.
+//! The destination of a queue's frames, and the map from the ports of a switch to queues.
 
 use std::sync::Arc;
 

@@ -1,23 +1,23 @@
-//! Whose turn it is: the queues of a worker, grouped by whose share of its time they take.
+//! The order of turns: the queues of a worker, grouped by the owner whose share of its time they use.
 //!
-//! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn gives a user
-//! [`TURN_COST`] to spend on looks, copies and bytes; what it spends beyond that it lacks in its next turns, and so does the program that spent it. So more
-//! ports, queues, programs or dearer frames buy no user more time, and none of its programs the others'. Of a program's queues those that are
-//! awake come in turn, and besides them a few of those that sleep, so that a sleeper of a program with few queues never depends on how
-//! fast others' wake-ups are worked off.
+//! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn
+//! gives a user [`TURN_COST`] to spend on looks, copies and bytes; the user's next turns pay for overspent units, and
+//! so do those of the program that spent them. So more ports, queues, programs or dearer frames gain a user no time,
+//! nor a program the time of the user's other programs. A program's awake queues take turns, and with them a few
+//! sleeping ones. So a sleeping queue of a program with few queues never waits for the wake-ups of others.
 
 use ringroad_port::batch::Batch;
 
 use crate::exchange::MAX_WORKERS;
 
-/// What a user may spend in a turn. One is about a short frame's copy, 50 to 100 ns.
+/// Units that a user may spend in a turn. One unit is about a short frame's copy, 50 to 100 ns.
 pub const TURN_COST: u64 = 1024;
 /// Sleeping queues of a program that a turn looks at.
 pub const SLEEPERS_PER_TURN: usize = 16;
 /// Looks without a frame after which a queue that sleeps alone is put to sleep.
 const LOOKS_BEFORE_SLEEP: u16 = 1024;
 
-/// Whose share of a worker's time a queue takes.
+/// The owner whose share of a worker's time a queue uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerId {
     /// All queues of one user have one share.
@@ -239,7 +239,8 @@ impl Rota {
         Some(turn)
     }
 
-    /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None` where the turn is over.
+    /// The next queue to look at in a turn, and how many frames of a batch of its that is held were dispatched; `None`
+    /// where the turn is over.
     #[inline]
     pub(crate) fn next(&mut self, turn: &mut Turn) -> Option<(u32, usize)> {
         let user = self.users.get_mut(turn.user)?;
@@ -261,8 +262,9 @@ impl Rota {
         None
     }
 
-    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes round its program's queues once more. Says
-    /// whether the queue has been quiet for so long that it may sleep while others work.
+    /// Notes what a look at the queue at `place` has cost in a turn, and whether it found frames: then the turn goes
+    /// round its program's queues once more. Says whether the queue has been quiet for so long that it may sleep while
+    /// others work.
     #[inline]
     pub(crate) fn note_look(&mut self, turn: &mut Turn, place: u32, found: bool, cost: u64) -> bool {
         let Some(user) = self.users.get_mut(turn.user) else { return false };
@@ -279,7 +281,8 @@ impl Rota {
         may_sleep && seat.empty_looks >= LOOKS_BEFORE_SLEEP
     }
 
-    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last turn but one.
+    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last
+    /// turn but one.
     #[inline]
     pub(crate) fn handed_before(&self, turn: &Turn) -> &[u64; MAX_WORKERS] {
         self.users.get(turn.user).map_or(&[0; MAX_WORKERS], |user| &user.handed[0])
@@ -292,7 +295,7 @@ impl Rota {
         }
     }
 
-    /// Takes `cost` from whoever the queue at `place` belongs to, outside of a turn.
+    /// Charges `cost` to the owner of the queue at `place`, outside of a turn.
     pub(crate) fn charge(&mut self, place: u32, cost: u64) {
         let Some(&Some(seat)) = self.seats.get(place as usize) else { return };
         let Some(user) = self.users.get_mut(seat.user) else { return };
@@ -312,7 +315,8 @@ impl Rota {
         self.users.iter().flat_map(|user| &user.programs)
     }
 
-    /// Keeps `batch` of the queue at `place`, whose frames from `from` on are not dispatched yet, and gives an empty one for it.
+    /// Keeps `batch` of the queue at `place`, whose frames from `from` on are not dispatched yet, and gives an empty
+    /// one for it.
     #[cold]
     pub(crate) fn hold(&mut self, place: u32, from: usize, batch: &mut Batch) {
         if let Some(owner) = self.owner_of(place) {
@@ -329,7 +333,8 @@ impl Rota {
         }
     }
 
-    /// What the owner of the queue at `place` has under way: whose batch, and its first frame that is not dispatched. Not any more, then.
+    /// What the owner of the queue at `place` has under way: whose batch, and its first frame that is not dispatched.
+    /// Not any more, then.
     pub(crate) fn take_rest(&mut self, place: u32) -> Option<(u32, usize)> {
         self.owner_of(place)?.rest.take()
     }
@@ -414,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_owner_spent_too_much_it_lacks_later() {
+    fn an_owners_next_turns_pay_for_overspent_units() {
         let mut rota = Rota::default();
         rota.insert(0, owner(1));
         rota.insert(1, owner(2));
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_of_an_owner_has_its_turn_while_others_come_and_go() {
+    fn queues_take_turns_while_others_leave_sleep_and_wake() {
         let mut rota = Rota::default();
         for place in 0..100 {
             rota.insert(place, OwnerId { user: u64::from(place % 3), program: place % 2 });
@@ -474,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_held_comes_first_and_once() {
+    fn a_held_batch_comes_first_and_once() {
         let mut rota = Rota::default();
         rota.insert(0, owner(1));
         rota.insert(1, owner(1));

@@ -30,7 +30,7 @@ pub struct WorkerConfig {
     pub busy: bool,
 }
 
-/// What a worker has done, readable at any time.
+/// A worker's counters, readable at any time.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Turns made.
@@ -153,7 +153,7 @@ impl Worker {
         self.bell.ring();
     }
 
-    /// What the worker has done.
+    /// The worker's counters.
     #[must_use]
     pub fn stats(&self) -> &WorkerStats {
         &self.stats
@@ -202,12 +202,12 @@ struct Running {
     spent_at_look: u64,
 }
 
-/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or frames are
-/// held back for a time.
+/// How long a worker sleeps at most while something is to come that wakes nobody: a device has slots of a program, or
+/// frames are held back for a time.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 /// Empty turns between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 16;
-/// Queues told of a sleep between two turns: telling takes about as long as a look.
+/// Queues that get an announcement of sleep between two turns: an announcement takes about as long as a look.
 const TOLD_AT_ONCE: usize = 512;
 
 impl Running {
@@ -280,7 +280,7 @@ impl Running {
     }
 
     fn wait(&mut self) -> rustix::io::Result<()> {
-        // A queue's clock may stand still in somebody's hand, so it is never relied on for longer.
+        // A test may stop a queue's clock, so the worker never relies on it for longer.
         let lent = self.engine.has_lent().then_some(UNANNOUNCED_POLL);
         let due = self.engine.due_in().map(|due| due.min(UNANNOUNCED_POLL));
         self.take_wakes(lent.into_iter().chain(due).min())

@@ -1,4 +1,4 @@
-//! Received and replicated are delivered and dropped, whatever comes and goes while frames move.
+//! Received plus replicated equals delivered plus dropped, also if ports come and go while frames move.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -30,7 +30,7 @@ fn sink(far: &Arc<Far>, number: u8) -> Near {
 }
 
 #[test]
-fn frames_that_reach_a_port_while_it_is_replaced_are_in_its_account() {
+fn frames_for_a_port_under_replacement_are_in_its_account() {
     let (mut fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
     let (sender, got) = (Far::sending(1000), Arc::<Far>::default());
     fabric.attach("vale0", "s", USER, Near::new(&sender, BROADCAST, station(1), 60).parts()).unwrap();
@@ -124,7 +124,7 @@ fn handoff(target: Target) -> Handoff {
 }
 
 #[test]
-fn a_handed_over_frame_never_reaches_a_later_port_at_the_same_place() {
+fn frames_handed_over_reach_their_port_and_not_its_successor() {
     let (mut engine, mut outbox) = engine_with_neighbour();
     let queue = |far: &Arc<Far>| {
         EngineQueue::new(
@@ -148,7 +148,7 @@ fn a_handed_over_frame_never_reaches_a_later_port_at_the_same_place() {
 }
 
 #[test]
-fn what_another_worker_handed_over_for_a_switch_that_is_gone_is_counted() {
+fn frames_handed_over_for_a_removed_switch_are_counted() {
     let (mut engine, mut outbox) = engine_with_neighbour();
     outbox.push(handoff(Target::Flood { switch: SwitchId(0), from: PortIndex(0) }));
     outbox.push(handoff(Target::Queue(7)));

@@ -1,4 +1,4 @@
-//! Nobody's ports, queues or floods take the time of others: counted in copies, not measured.
+//! No owner's ports, queues or floods take the time of others: the tests count copies, and measure no time.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -21,13 +21,14 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 struct Site {
     fabric: Fabric,
     engine: Arc<Mutex<Engine>>,
-    /// What the attacker's ports get.
+    /// The load of the attacker's ports.
     attacker: Arc<Far>,
     bystanders: [Arc<Far>; 2],
 }
 
 impl Site {
-    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames of `bytes` bytes to flood.
+    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames
+    /// of `bytes` bytes to flood.
     fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
         Self::with(user(2), ports, queues, frames, bytes)
     }
@@ -48,7 +49,8 @@ impl Site {
         Self { fabric, engine, attacker, bystanders }
     }
 
-    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies and looks.
+    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies
+    /// and looks.
     fn one_way(&self) -> (u64, u64) {
         let [one, other] = &self.bystanders;
         let before = (self.attacker.got.load(SeqCst), self.attacker.looks.load(SeqCst));
@@ -75,7 +77,7 @@ fn a_flood_over_thousands_of_queues_lets_a_bystander_wait_for_one_turn() {
 }
 
 #[test]
-fn so_does_a_flood_of_another_program_of_the_same_user() {
+fn a_flood_of_the_same_users_other_program_does_so_too() {
     let site = Site::with(Share::Program { user: 1, program: 1 }, 120, 16, u64::MAX, 60);
     for _ in 0..500 {
         assert!(site.one_way().0 <= 2 * TURN_COST + MAX_PORTS as u64);
@@ -83,7 +85,7 @@ fn so_does_a_flood_of_another_program_of_the_same_user() {
 }
 
 #[test]
-fn so_do_long_frames() {
+fn a_flood_of_long_frames_lets_a_bystander_wait_for_one_turn() {
     let site = Site::new(100, 1, u64::MAX, 60_000);
     for _ in 0..100 {
         // A flood of one such frame is dearer than a turn.
@@ -92,7 +94,7 @@ fn so_do_long_frames() {
 }
 
 #[test]
-fn so_do_thousands_of_queues_with_nothing_in_them() {
+fn thousands_of_empty_queues_let_a_bystander_wait_for_one_turn() {
     let site = Site::new(120, 16, 0, 60);
     for _ in 0..3000 {
         let (copies, looks) = site.one_way();
@@ -103,7 +105,7 @@ fn so_do_thousands_of_queues_with_nothing_in_them() {
 }
 
 #[test]
-fn floods_for_another_worker_do_not_delay_a_bystanders_frame() {
+fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
     let bells = [Doorbell::new().unwrap(), Doorbell::new().unwrap()].map(Arc::new);
     let (outbox, inbox) = exchange(Arc::clone(&bells[1]));
     let [mut source, mut taker] = [Engine::new(0), Engine::new(1)];
@@ -152,7 +154,7 @@ fn floods_for_another_worker_do_not_delay_a_bystanders_frame() {
 }
 
 #[test]
-fn two_users_with_endless_work_get_the_same_whatever_their_number_of_queues() {
+fn users_with_endless_work_get_equal_parts_with_any_number_of_queues() {
     let site = Site::new(120, 16, u64::MAX, 60);
     let [one, other] = &site.bystanders;
     one.left.store(u64::MAX, SeqCst);
@@ -219,7 +221,7 @@ fn a_port_that_leaves_amid_a_batch_leaves_exact_accounts() {
 }
 
 #[test]
-fn a_port_that_is_closed_forwards_what_it_had_and_takes_nothing_more() {
+fn a_closed_port_forwards_its_published_frames_and_takes_no_more() {
     let (mut fabric, _engine) = Fabric::stepped(MacTableConfig::new(0));
     let (sender, got) = (Far::sending(4000), Far::sending(0));
     fabric.attach("vale0", "s", user(1), Near::new(&sender, BROADCAST, station(1), 60).parts()).unwrap();
@@ -229,7 +231,7 @@ fn a_port_that_is_closed_forwards_what_it_had_and_takes_nothing_more() {
 }
 
 #[test]
-fn falling_asleep_again_costs_what_was_awake_and_not_what_exists() {
+fn to_sleep_again_costs_time_only_for_the_queues_that_were_awake() {
     let site = Site::new(120, 16, 0, 60);
     let mut engine = site.engine.lock().unwrap();
     let told = |site: &Site| site.attacker.told.load(SeqCst);

@@ -1,4 +1,4 @@
-//! What is known of a frame beside its bytes goes with it, also to ports that another worker serves.
+//! A frame's metadata goes with the frame, also to ports that another worker serves.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -52,7 +52,7 @@ impl PortQueue for Near {
 }
 
 #[test]
-fn timestamps_and_what_is_left_to_do_reach_ports_of_another_worker() {
+fn timestamps_and_open_tasks_reach_ports_of_another_worker() {
     const SWITCH: SwitchId = SwitchId(0);
     let (outbox, inbox) = exchange(Arc::new(Doorbell::new().unwrap()));
     let mut engines = [Engine::new(0), Engine::new(1)];

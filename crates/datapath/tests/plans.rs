@@ -1,4 +1,4 @@
-//! What a plan says is what happens, whoever made the plan: sets of ports, copies, other heads; on one worker and on two.
+//! The datapath executes any decider's plan exactly: sets of ports, copies, other heads; on one worker and on two.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -234,7 +234,7 @@ fn a_mirror_gets_a_tagged_copy_of_every_frame() {
 }
 
 #[test]
-fn what_is_left_to_do_with_a_frame_moves_with_its_headers() {
+fn the_offsets_of_open_tasks_move_with_the_headers() {
     let open = |start: u16| {
         Unfinished::from_header(
             &[[1, 0].as_slice(), &[54, 0, start, 16].map(u16::to_ne_bytes).concat()].concat(),
@@ -256,7 +256,7 @@ fn what_is_left_to_do_with_a_frame_moves_with_its_headers() {
 }
 
 #[test]
-fn frames_that_no_memory_is_left_for_wait_until_another_worker_has_copied() {
+fn frames_without_memory_wait_until_another_worker_has_copied() {
     let mut bed = Bed::new(2, |number, frame, plan| {
         let copies: Vec<_> = (0..100u8)
             .map(|copy| {
@@ -281,7 +281,7 @@ fn frames_that_no_memory_is_left_for_wait_until_another_worker_has_copied() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_dropped_by_cause() {
+fn fates_that_cannot_be_executed_are_dropped_by_cause() {
     let mut bed = Bed::new(2, |number, frame, plan| match number {
         // No fate, and a port that is not there.
         0 => {}

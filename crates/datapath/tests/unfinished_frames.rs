@@ -1,4 +1,4 @@
-//! Frames that their sender left unfinished, between ports that take them so and ports that do not.
+//! Frames that their sender left unfinished, between ports that take unfinished frames and ports that do not.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -115,7 +115,8 @@ impl Drop for Near {
     }
 }
 
-/// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that ends with its letter.
+/// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that
+/// ends with its letter.
 struct Site {
     fabric: Fabric,
     step: Box<dyn Fn()>,
@@ -155,8 +156,8 @@ impl Site {
         (self.step)();
     }
 
-    /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between two
-    /// deliveries of a flooded frame the account may look settled when it is not.
+    /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between
+    /// two deliveries of a flooded frame the account may look settled when it is not.
     fn settle(&self, out: u64) -> CounterSnapshot {
         loop {
             let totals = self.fabric.switch_totals("vale0").unwrap().totals;
@@ -244,17 +245,17 @@ fn check_both_ways(mut site: Site) {
 }
 
 #[test]
-fn they_are_passed_on_as_they_are_or_finished_as_each_port_takes_them() {
+fn each_port_gets_unfinished_frames_as_they_are_or_finished() {
     check_both_ways(Site::stepped());
 }
 
 #[test]
-fn they_are_so_on_other_workers_too() {
+fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
     check_both_ways(Site::threaded());
 }
 
 #[test]
-fn what_cannot_be_finished_is_counted_and_nothing_else_is_lost() {
+fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
     let mut site = Site::stepped();
     let [a, b, c] = ["A", "B", "c"].map(|name| site.attach(name));
     let good = (open_frame(9, 100), Some(header(NEEDS_CHECKSUM, 0, 0, 34, 16)));
@@ -289,7 +290,7 @@ fn what_cannot_be_finished_is_counted_and_nothing_else_is_lost() {
 }
 
 #[test]
-fn more_segments_than_a_batch_and_its_memory_hold_all_arrive_in_order() {
+fn segments_beyond_a_batch_and_its_memory_all_arrive_in_order() {
     let mut site = Site::stepped();
     let [a, c] = ["A", "c"].map(|name| site.attach(name));
     // As small as segments may be: each frame of 64 KiB gives 250.

@@ -187,7 +187,7 @@ fn a_burst_beyond_its_slots_is_held_in_the_socket_and_nothing_is_lost() {
     }
 }
 
-/// The least that a queue can be: it swallows what it gets.
+/// The smallest queue: it discards all frames.
 struct Sink;
 
 impl PortQueue for Sink {

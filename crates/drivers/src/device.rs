@@ -1,4 +1,4 @@
-//! A device as the composition roots hold it: what it needs, what it is, and why it cannot be had.
+//! A device as the composition roots hold it: its needs, its queues, and the reasons why it cannot be opened.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub enum DeviceError {
         path: String,
     },
     /// The kernel has no descriptors or threads left for the connection of a socket.
-    #[error("making what serves {name}: {source}")]
+    #[error("making the threads and descriptors of {name}: {source}")]
     Connection { name: String, source: std::io::Error },
     /// Promiscuity.
     #[error(transparent)]
@@ -138,7 +138,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not wholly gone.
+    /// Whether it says that another program has the device, which may end; perhaps a daemon that was killed and is not
+    /// wholly gone.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
@@ -159,7 +160,7 @@ impl DeviceError {
     }
 }
 
-/// What a device is opened for.
+/// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// For one program, whose rings it is wired to.
@@ -168,7 +169,7 @@ pub enum Role {
     SwitchPort,
 }
 
-/// What a device needs before it can be opened.
+/// The needs of a device, known before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePlan {
     /// Queues it will have; a program's port has as many.
@@ -206,7 +207,7 @@ impl InterfaceSide {
     }
 }
 
-/// A device opened: its queues, and what it can do.
+/// An open device: its queues, and its abilities.
 pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
@@ -215,9 +216,9 @@ pub struct Device {
     pub interface: Option<DeviceInterface>,
     /// The program at the other side of its socket, if it has one.
     pub peer: Option<Arc<PeerWatch>>,
-    /// What people should know, such as why a better mechanism was not to be had.
+    /// A note for the user, such as the reason why a better mechanism failed.
     pub notes: Vec<String>,
-    /// What has to live as long as the device is in use.
+    /// Values that must live as long as the device is in use.
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -225,7 +226,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInterface {
     pub name: String,
-    /// The network namespace; `None` is that of whoever opened the device.
+    /// The network namespace; `None` is the opening process's.
     pub netns: Option<HeldNamespace>,
     /// What the device has of it.
     pub side: Option<InterfaceSide>,

@@ -1,7 +1,7 @@
-//! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds, which say of themselves what they are.
+//! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
-//! A driver never uses another driver, but that host rings lead through a TAP. [`nic`] chooses among those of an interface.
-//! [`shm`] and [`pipe`] serve the rings of programs.
+//! A driver never uses another driver, except that host rings lead through a TAP. [`nic`] chooses among the drivers of
+//! an interface. [`shm`] and [`pipe`] serve the rings of programs.
 
 pub mod af_packet;
 pub mod af_xdp;

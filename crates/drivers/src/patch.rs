@@ -1,6 +1,8 @@
-//! A patch: two ports that are each other's far end, to join two switches. What is delivered to one is received from the other.
+//! A patch: two ports that are each other's far end, to join two switches. One port receives the frames delivered to
+//! the other.
 //!
-//! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other reads it as a program would.
+//! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other
+//! reads it as a program would.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -78,7 +80,8 @@ impl PortQueue for PatchQueue {
             loop {
                 let window = self.input.window();
                 let flags = window.slot(self.borrowed).flags & MORE_FRAGMENTS;
-                // SAFETY: the region stays mapped while this queue lives, and the slot is not given back before `release`.
+                // SAFETY: the region stays mapped while this queue lives, and the slot is not given back before
+                // `release`.
                 let fragment = unsafe { Fragment::new(&window.bytes(self.borrowed), flags) };
                 batch.push(fragment, first);
                 first = false;
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_takes_the_other_gives() {
+    fn one_end_gives_the_frames_that_the_other_takes() {
         let [mut one, mut other] = PatchQueue::pair().unwrap();
         let frame = vec![7; 3000];
         let mut batch = fragments(&frame);
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_patch_drops_and_says_so() {
+    fn a_full_patch_drops_frames_and_reports_it() {
         let [mut one, mut other] = PatchQueue::pair().unwrap();
         let frame = [0; 60];
         let mut batch = fragments(&frame);

@@ -1,7 +1,7 @@
-//! A capture file as a port: its frames come in, frames delivered to it are written to another file.
+//! A capture file as a port: the port receives the file's frames, and writes frames delivered to it into another file.
 //!
-//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the disk
-//! for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
+//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the
+//! disk for as long as the kernel needs, so such a port belongs into an embedded datapath or a worker that has time.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -228,7 +228,7 @@ impl PortQueue for PcapQueue {
             let len = self.gathered.len() as u32;
             let written = match &mut self.output {
                 Some(writer) => writer.write_frame(now_ns, &self.gathered, len),
-                // A source only: like a wire with nobody at its end.
+                // A source only: like a wire without a far end.
                 None => Ok(()),
             };
             match written {

@@ -32,7 +32,8 @@ impl Drop for Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe with a port of this shape at each end. `payer` reserves its memory; without one nobody counts it.
+    /// Makes a pipe with a port of this shape at each end. `payer` reserves its memory; without one the memory is not
+    /// counted.
     ///
     /// # Errors
     /// [`RegionError`] where the sizes are out of range or memory is short.

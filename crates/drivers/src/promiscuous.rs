@@ -1,4 +1,4 @@
-//! An interface that takes frames for all stations, as long as somebody wants it (`PACKET_MR_PROMISC`, packet(7)).
+//! An interface that takes frames for all stations, as long as any port wants them (`PACKET_MR_PROMISC`, packet(7)).
 
 use std::io::Error;
 use std::os::fd::OwnedFd;

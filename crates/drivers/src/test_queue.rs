@@ -1,4 +1,4 @@
-//! Queues as tests drive them, in the place of a worker.
+//! Queues that tests drive in the place of a worker.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::Batch;

@@ -1,5 +1,5 @@
-//! What the table keeps of each port. `O` tells who has a port open, `K` is what the callers keep with a port from its making to
-//! its end.
+//! The table's entry of each port. `O` names the owner that has a port open; `K` is the callers' data, which the entry
+//! keeps from the port's making to its end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,12 +61,12 @@ pub struct DevicePort<O, K> {
     pub kept: K,
 }
 
-/// A pipe with its two ends, at least one of which somebody has open.
+/// A pipe with its two ends, at least one of which is open.
 #[derive(Debug)]
 pub struct PipePort<O, K> {
     pub pipe: Pipe,
     pub shape: PortShape,
-    /// Who has the master's end, and who the slave's.
+    /// The owner of the master's end, and of the slave's.
     pub owners: [Option<O>; 2],
     pub kept: K,
 }
@@ -74,13 +74,13 @@ pub struct PipePort<O, K> {
 /// Who works a port of a switch.
 #[derive(Debug)]
 pub enum Occupant<O> {
-    /// Nobody: the port waits for a program.
+    /// None: the port waits for a program.
     Nobody,
     /// A program at its rings.
     Program {
         /// Where the rings are.
         shm: ShmPort,
-        /// Whose program.
+        /// The program's owner.
         owner: O,
     },
     /// A device.
@@ -147,7 +147,7 @@ impl<O> Occupant<O> {
         }
     }
 
-    /// What people should know of it.
+    /// A note for the user.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         self.device().map_or(&[], |device| &device.notes)

@@ -1,4 +1,4 @@
-//! Why the table cannot be changed as asked.
+//! Errors of changes to the table.
 
 use ringroad_datapath::fabric::FabricError;
 use ringroad_ring::region::RegionError;
@@ -13,7 +13,7 @@ pub enum TableError {
     /// The port exists already, or there is none of that name, or the datapath has no room for it.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// Somebody has that end of the pipe open.
+    /// Another program has this end of the pipe open.
     #[error("{0} is in use")]
     EndInUse(String),
     /// The device cannot have as many queues as the ports of the region that it is to share.

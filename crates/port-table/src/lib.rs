@@ -1,11 +1,11 @@
 //! The ports of one datapath: on switches, of devices that programs have open, and pipes. The daemon and embedded mode
-//! keep one [`table::Table`] each, and it alone changes which ports there are.
+//! have one [`table::Table`] each. Only the table adds and removes ports.
 //!
-//! The table lays ports out, joins them to the [`Fabric`](ringroad_datapath::fabric::Fabric) and takes them away. Who may
-//! have a port, and what it costs, its callers decide before they ask.
+//! The table lays ports out, joins them to the [`Fabric`](ringroad_datapath::fabric::Fabric) and takes them away. Its
+//! callers check permissions and quotas first.
 //!
-//! [`table`]: opening, attaching, closing; [`entry`]: what is kept of each port; [`opening`]: what a port is opened with, and what
-//! its program is given; [`error`].
+//! [`table`]: opening, attaching, closing; [`entry`]: the entry of each port; [`opening`]: the parts of a new port, for
+//! its program and for the datapath; [`error`].
 
 pub mod entry;
 pub mod error;

@@ -1,4 +1,4 @@
-//! A port that is opened: what its program brings, what the program is given, and what the datapath is given.
+//! A new port: the parts that its program brings, those that the program gets, and those that the datapath gets.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub type Wrap<'a> = &'a mut dyn FnMut(Box<dyn PortQueue>, Arc<QueueCounters>) ->
 /// Who opens a port.
 pub struct Opener<'a, O, K> {
     pub owner: O,
-    /// What is kept with the port, where this makes it.
+    /// The callers' data for the entry, if this request makes the port.
     pub kept: K,
-    /// In whose share of the workers' time it is served.
+    /// The owner in whose share of the workers' time it is served.
     pub share: Share,
-    /// What stands before its queues in the datapath, if anything does.
+    /// The queue in front of each of its queues in the datapath, if any.
     pub wrap: Option<Wrap<'a>>,
 }
 
@@ -62,7 +62,7 @@ impl ProgramSide {
     }
 }
 
-/// The queues of a port that nobody has open.
+/// The queues of a port that no program has open.
 #[must_use]
 pub fn unbound(queues: u16) -> Vec<QueueParts> {
     (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
@@ -74,8 +74,8 @@ pub fn take_queues(device: &mut Device) -> Vec<QueueParts> {
     std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }
 
-/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues and buffers
-/// of the device.
+/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues
+/// and buffers of the device.
 ///
 /// # Errors
 /// [`TableError::SharedQueues`], [`TableError::Region`].

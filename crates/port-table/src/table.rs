@@ -1,4 +1,4 @@
-//! All ports of a datapath, and every way in which they come and go.
+//! All ports of a datapath, and all operations that add or remove ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::entry::{DevicePort, Occupant, PipePort, SwitchPlace, SwitchPort};
 use crate::error::TableError;
 use crate::opening::{Opener, ProgramSide, lay_out, take_queues, unbound};
 
-/// All ports of a datapath. Whatever can fail is done before anybody sees a port.
+/// All ports of a datapath. Steps that can fail come before the port becomes visible.
 #[derive(Debug)]
 pub struct Table<O, K> {
     fabric: Fabric,
@@ -37,7 +37,8 @@ impl<O, K> Table<O, K> {
         &self.fabric
     }
 
-    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table alone.
+    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table
+    /// alone.
     pub fn fabric_mut(&mut self) -> &mut Fabric {
         &mut self.fabric
     }
@@ -72,7 +73,7 @@ impl<O, K> Table<O, K> {
         self.on_switches.get(key).map(|port| &port.occupant)
     }
 
-    /// Who has the port `key` open, on a switch or a device.
+    /// The owner of the open port `key`, on a switch or a device.
     #[must_use]
     pub fn owner(&self, key: &str) -> Option<&O> {
         let on_switch = self.occupant(key).and_then(Occupant::owner);
@@ -98,10 +99,11 @@ impl<O, K> Table<O, K> {
             .chain(self.pipes.values().map(|pipe| pipe.pipe.region()))
     }
 
-    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits for a program.
+    /// Opens a port of a switch for a program, in `home`: a new port, which goes with the program, or one that waits
+    /// for a program.
     ///
     /// # Errors
-    /// [`TableError`]; [`FabricError::PortTaken`] where the port is somebody's.
+    /// [`TableError`]; [`FabricError::PortTaken`] if the port is taken.
     pub fn open(
         &mut self,
         place: SwitchPlace<'_>,
@@ -129,7 +131,8 @@ impl<O, K> Table<O, K> {
         Ok(side)
     }
 
-    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for programs to open.
+    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for
+    /// programs to open.
     ///
     /// # Errors
     /// [`TableError`].
@@ -187,7 +190,7 @@ impl<O, K> Table<O, K> {
         self.fabric.use_queues(&port.switch, &port.port, count)
     }
 
-    /// Takes a port off its switch, whoever has it.
+    /// Takes a port off its switch, for any owner.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -246,7 +249,7 @@ impl<O, K> Table<O, K> {
         if opened.is_ok() {
             *end = Some(owner);
         }
-        // A pipe is there as long as somebody has an end of it.
+        // A pipe exists as long as one end is open.
         if port.owners.iter().any(Option::is_some) {
             self.pipes.insert(key, port);
         }

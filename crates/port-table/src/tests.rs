@@ -1,4 +1,4 @@
-//! Ports come, are used, and go, in a datapath that the tests step.
+//! The life of ports, in a datapath that the tests step.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -117,7 +117,7 @@ fn is_taken(result: Result<ProgramSide, TableError>) -> bool {
 }
 
 #[test]
-fn frames_pass_between_program_ports_and_the_switch_ends_with_them() {
+fn frames_pass_between_program_ports_and_the_switch_goes_with_them() {
     let mut site = Site::new();
     let (a, b) = (site.open(A, 1).unwrap(), site.open(B, 2).unwrap());
     send(&a);
@@ -131,7 +131,7 @@ fn frames_pass_between_program_ports_and_the_switch_ends_with_them() {
 }
 
 #[test]
-fn a_port_may_lie_in_anothers_region_which_is_discarded_with_the_last() {
+fn a_shared_region_is_discarded_with_its_last_port() {
     let mut site = Site::new();
     let a = site.open(A, 1).unwrap();
     let (_, shm, _) = site.table.programs().find(|(key, ..)| *key == "vale0:a").unwrap();
@@ -150,7 +150,7 @@ fn a_port_may_lie_in_anothers_region_which_is_discarded_with_the_last() {
 }
 
 #[test]
-fn the_ends_of_a_pipe_are_each_others_far_end() {
+fn each_end_of_a_pipe_signals_the_other() {
     let mut site = Site::new();
     let (master, slave) = (site.pipe(PipeSide::Master, 1).unwrap(), site.pipe(PipeSide::Slave, 2).unwrap());
     assert_eq!(master.peer.as_ref(), Some(&slave.placement));
@@ -230,7 +230,7 @@ fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
 }
 
 #[test]
-fn ports_of_netmap_programs_belong_to_their_keeper() {
+fn only_the_netmap_service_takes_its_ports_back() {
     let mut site = Site::new();
     let home = site.home();
     let shm = home.place("vale0:a").unwrap();
@@ -244,7 +244,7 @@ fn ports_of_netmap_programs_belong_to_their_keeper() {
 }
 
 #[test]
-fn what_cannot_be_opened_leaves_nothing() {
+fn a_failed_open_leaves_nothing() {
     let mut site = Site::new();
     let ledger =
         Ledger::new(Limits { total: SHAPE.geometry(1).unwrap().total_bytes(), user: u64::MAX, reserve: 0 });

@@ -11,22 +11,22 @@ use crate::offload::Unfinished;
 /// Most frames in a batch.
 pub const BATCH_FRAMES: usize = 256;
 
-/// What a destination in the same region may do with the buffers of a batch instead of copying out of them.
+/// The use that a destination in the same region may make of a batch's buffers instead of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Custody {
-    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to the
-    /// program as they were.
+    /// Read them until it says that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back to
+    /// the program as they were.
     Lend,
     /// Keep them, giving one of its own for each.
     Give,
 }
 
-/// What is known of a frame beside its bytes. It goes where the frame goes, to other workers too.
+/// A frame's metadata. It goes with the frame, to other workers too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// When the frame came, ns since the Unix epoch; 0 where nobody knows.
+    /// Arrival time of the frame, ns since the Unix epoch; 0 if unknown.
     pub timestamp_ns: u64,
-    /// What is left to do with it.
+    /// The open tasks.
     pub unfinished: Unfinished,
 }
 
@@ -38,7 +38,7 @@ pub struct Batch {
     heads: Vec<u16>,
     /// Buffer of each fragment; empty where the source offers none.
     buffers: Vec<u32>,
-    /// What is known of each frame; shorter or empty where nothing is of the frames from there on.
+    /// Metadata of each frame; shorter or empty if no later frame has any.
     metas: Vec<FrameMeta>,
     /// Whether something is left to do with any.
     is_unfinished: bool,
@@ -46,7 +46,7 @@ pub struct Batch {
     is_stamped: bool,
     /// Slots that hold no byte of a frame, only what the source took off its front.
     skipped: usize,
-    /// Frames that more than one destination gets; empty where nobody asks.
+    /// Frames noted as having more than one destination.
     replicated: Vec<bool>,
     offer: Option<(RegionId, Custody)>,
     taker: Option<RegionId>,
@@ -136,7 +136,7 @@ impl Batch {
         matches!(self.offer, Some((_, Custody::Lend)))
     }
 
-    /// Whether buffers are offered that could be kept by somebody.
+    /// Whether the source offers buffers that a destination may keep.
     #[inline]
     #[must_use]
     pub fn gives(&self) -> bool {
@@ -150,7 +150,7 @@ impl Batch {
         self.push(fragment, first);
     }
 
-    /// Says what is known of the frame appended last, whose fragments are all there.
+    /// Sets the metadata of the frame appended last, which must be complete.
     #[inline]
     pub fn describe(&mut self, meta: FrameMeta) {
         self.metas.resize(self.frames().saturating_sub(1), FrameMeta::default());
@@ -159,7 +159,7 @@ impl Batch {
         self.is_stamped |= meta.timestamp_ns != 0;
     }
 
-    /// What is known of `frame`.
+    /// The metadata of `frame`.
     #[inline]
     #[must_use]
     pub fn meta(&self, frame: usize) -> FrameMeta {

@@ -1,4 +1,4 @@
-//! The time, as the datapath learns it: monotonic nanoseconds, from a source that a test can hold in its hand.
+//! The datapath's time: monotonic nanoseconds, from a source that a test can control.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,13 +1,14 @@
 //! The account of one queue: every frame taken in is given out or dropped by cause.
 //!
-//! Each value has one writer, the worker that serves the queue; anybody may read at any time. A reader sees every
+//! Each value has one writer, the worker that serves the queue; any thread may read at any time. A reader sees each
 //! value as of some moment, and exact sums once traffic has stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::drop_cause::{DropCause, DropTally};
 
-/// Counters of one queue. `received` and `delivered` are seen from the datapath: received from the port, delivered to it.
+/// Counters of one queue. `received` and `delivered` are seen from the datapath: received from the port, delivered to
+/// it.
 #[derive(Debug, Default)]
 pub struct QueueCounters {
     received_frames: AtomicU64,
@@ -31,7 +32,8 @@ pub struct CounterSnapshot {
     pub delivered_frames: u64,
     /// Bytes of those frames, without FCS.
     pub delivered_bytes: u64,
-    /// Copies beyond the first that flooding frames of this port made, and segments beyond the first of long frames delivered to it.
+    /// Copies beyond the first that flooding frames of this port made, and segments beyond the first of long frames
+    /// delivered to it.
     pub replicated_frames: u64,
     /// Frames dropped, indexed by [`DropCause`].
     pub dropped: [u64; DropCause::ALL.len()],
@@ -147,8 +149,8 @@ impl CounterSnapshot {
         self.dropped.iter().sum()
     }
 
-    /// The conservation sum over ports that exchange frames: received + replicated - delivered - dropped. Zero once traffic has
-    /// stopped.
+    /// The conservation sum over ports that exchange frames: received + replicated - delivered - dropped. Zero once
+    /// traffic has stopped.
     #[must_use]
     pub fn unaccounted(all: &[Self]) -> i128 {
         all.iter()

@@ -39,17 +39,18 @@ causes! {
     TooLong = "too_long",
     /// The destination is a file and writing failed (disk full). Counted at the destination.
     WriteFailed = "write_failed",
-    /// Shorter than an Ethernet header (14 bytes): counted at the source. Shorter than a capture card lets in: counted at the card.
+    /// Shorter than an Ethernet header (14 bytes): counted at the source. Shorter than a capture card lets in: counted
+    /// at the card.
     TooShort = "too_short",
     /// To a port where it came from. Counted at the source.
     ToSelf = "to_self",
-    /// To a learned or forced port that has left. Counted at the source; at the destination where an impairment still held it when
-    /// the port ended.
+    /// To a learned or forced port that has left. Counted at the source; at the destination where an impairment still
+    /// held it when the port ended.
     PortGone = "port_gone",
     /// To be flooded where there is no other port. Counted at the source.
     NoDestination = "no_destination",
-    /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the source, as
-    /// received and dropped.
+    /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
+    /// source, as received and dropped.
     KernelDropped = "kernel_dropped",
     /// The destination is an interface that is down or gone. Counted at the destination.
     LinkDown = "link_down",
@@ -57,8 +58,9 @@ causes! {
     Impaired = "impaired",
     /// An impaired port held as many frames back as it has memory for. Counted at the destination.
     HoldFull = "hold_full",
-    /// A virtio-net header that asked for what cannot be done with its frame: offsets outside of it, an unknown kind of segmentation, segments of
-    /// nothing. Counted at the source; where that shows only in finishing the frame, at the destination.
+    /// A virtio-net header that asked for what cannot be done with its frame: offsets outside of it, an unknown kind of
+    /// segmentation, segments of nothing. Counted at the source; where that shows only in finishing the frame, at the
+    /// destination.
     BadOffload = "bad_offload",
     /// For a station that a capture card does not listen for, or denied by its filter. Counted at the card.
     Filtered = "filtered",

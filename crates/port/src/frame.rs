@@ -17,7 +17,8 @@ pub struct Fragment {
     flags: u16,
 }
 
-// SAFETY: a fragment is only dereferenced through `bytes`, under the contract of `Fragment::new`, which holds on any thread.
+// SAFETY: a fragment is only dereferenced through `bytes`, under the contract of `Fragment::new`, which holds on any
+// thread.
 unsafe impl Send for Fragment {}
 
 impl Fragment {

@@ -1,23 +1,25 @@
-//! Impairment: a port that loses, doubles, reorders, damages and delays frames exactly as told, and says what it did.
+//! Impairment: a port that loses, doubles, reorders, damages and delays frames exactly by its plan, and reports what it
+//! did.
 //!
-//! An [`ImpairedQueue`] wraps a queue. What the datapath delivers to it passes the [`ImpairmentPlan`] before it reaches the
-//! program; what the program sends is left alone. Frames are numbered from 0 in the order in which they are delivered to their
-//! queue, and the plan says of each number what becomes of it, whatever else happens: the same plan and the same frames give the
-//! same result, always. Each frame goes through these stages:
+//! An [`ImpairedQueue`] wraps a queue. Frames that the datapath delivers pass the [`ImpairmentPlan`] before they reach
+//! the program; frames that the program sends are unchanged. Frames are numbered from 0 in the order of their delivery
+//! to the queue, and the plan alone decides the fate of each number: the same plan and the same frames always give the
+//! same result. Each frame goes through these stages:
 //!
-//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages and
-//!    [`Reorder::by`] never see it.
+//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages
+//!    and [`Reorder::by`] never see it.
 //! 2. **corrupt**: one bit is flipped.
-//! 3. **duplicate**: it will be delivered twice in a row, both times as it is now.
-//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count), then it
-//!    joins the line behind the last of them.
-//! 5. **delay**: it leaves the line at the first step of the datapath at which its arrival lies its delay back and nothing is
-//!    in front of it. A frame never overtakes one in front, so that only **reorder** changes the order.
+//! 3. **duplicate**: it will be delivered twice in a row, both times with the bytes of this stage.
+//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count),
+//!    then it joins the line behind the last of them.
+//! 5. **delay**: it leaves the line at the first step of the datapath at which its delay is over and no frame is in
+//!    front of it. A frame never overtakes one in front, so that only **reorder** changes the order.
 //!
-//! Frames that cannot pass at once are copied into memory that is allocated with the queue ([`ImpairmentPlan::hold_frames`]).
-//! Where that is full they are dropped as [`DropCause::HoldFull`](crate::drop_cause::DropCause::HoldFull); what is still held
-//! when the port ends is counted as [`DropCause::PortGone`](crate::drop_cause::DropCause::PortGone). A copy made by **duplicate** counts as
-//! replicated. So a port's account stays exact once nothing is held any more.
+//! Frames that cannot pass at once are copied into memory that is allocated with the queue
+//! ([`ImpairmentPlan::hold_frames`]). If this memory is full, they are dropped as
+//! [`DropCause::HoldFull`](crate::drop_cause::DropCause::HoldFull); frames still held when the port ends count as
+//! [`DropCause::PortGone`](crate::drop_cause::DropCause::PortGone). A copy made by **duplicate** counts as replicated.
+//! So a port's account is exact once no frame is held.
 
 mod hold;
 mod plan;
@@ -35,7 +37,7 @@ use crate::port_queue::PortQueue;
 pub use plan::{Corruption, Delay, Fate, ImpairmentPlan, Pattern, PlanError, Reorder, Within};
 pub use queue::ImpairedQueue;
 
-/// The impairment of a port: makes its queues impaired ones, and tells at any time what was done.
+/// The impairment of a port: makes its queues impaired ones, and reports its counters at any time.
 #[derive(Debug, Clone)]
 pub struct Impairment {
     plan: Arc<ImpairmentPlan>,
@@ -65,7 +67,7 @@ pub struct ImpairmentCounters {
     pub abandoned: u64,
     /// Held now, copies included.
     pub held: u64,
-    /// Given to the port's own ring, copies included. That may have dropped some: the port's counters tell.
+    /// Given to the port's own ring, copies included. The ring may have dropped some: see the port's counters.
     pub passed: u64,
 }
 

@@ -1,12 +1,12 @@
-//! What becomes of the frames of a batch: the contract between what decides and the datapath, which executes.
+//! The fates of a batch's frames: the contract between the decider and the datapath, which executes the plan.
 //!
 //! A [`Decide`] writes a [`Fate`] for each frame of a batch into a [`Plan`]. The datapath copies the frames to their
-//! destinations, accounts for all of them, and knows nothing of why they go there. A switch that learns, a table of flows
-//! and a mirror differ in their `Decide` alone.
+//! destinations, accounts for all of them, and does not know the reasons. A learning switch, a table of flows and a
+//! mirror differ only in their `Decide`.
 //!
-//! A frame that is to leave with other headers gets a new *head*: bytes that replace as many of its first ones as the
-//! decider says. So a tag comes in or goes, an address or a whole stack of headers changes, and the payload is never
-//! copied for it.
+//! A frame that must leave with other headers gets a new *head*: these bytes replace the frame's first bytes, as many
+//! as the decider says. So a decider can add or remove a tag, or change an address or a whole stack of headers, without
+//! a copy of the payload.
 //!
 //! ```
 //! use ringroad_port::batch::Batch;
@@ -45,13 +45,13 @@ pub const MAX_HEAD_BYTES: usize = 256;
 /// Most copies of one frame.
 pub const MAX_COPIES: usize = BATCH_FRAMES;
 
-/// Decides what becomes of frames. Each worker has one of its own for a switch, so it may keep what it likes.
+/// Decides the fates of frames. Each worker has a decider of its own for a switch, so a decider may keep state.
 pub trait Decide: Debug + Send {
-    /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port `from`.
-    /// A frame without a fate is dropped as [`DropCause::NoDestination`].
+    /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port
+    /// `from`. A frame without a fate is dropped as [`DropCause::NoDestination`].
     ///
-    /// The bytes of the frames may change at any time: what counts has to be read once. The datapath may execute less than the
-    /// whole plan, and ask again for the rest: what was decided counts when [`Decide::executed`] says so.
+    /// The bytes of the frames may change at any time: what counts has to be read once. The datapath may execute less
+    /// than the whole plan, and ask again for the rest: what was decided counts when [`Decide::executed`] says so.
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan);
 
     /// Says that the frames `range` of `batch` have gone where `plan` said. Here a decider counts.
@@ -221,8 +221,8 @@ impl Plan {
         self.sets.get(usize::from(set.0)).copied().unwrap_or_default()
     }
 
-    /// Adds a head, which any number of copies may have: a frame leaves with `bytes` instead of its first `replaces` ones. `None` where the
-    /// head is longer than [`MAX_HEAD_BYTES`].
+    /// Adds a head, which any number of copies may have: a frame leaves with `bytes` instead of its first `replaces`
+    /// ones. `None` where the head is longer than [`MAX_HEAD_BYTES`].
     pub fn head(&mut self, replaces: usize, bytes: &[u8]) -> Option<HeadId> {
         if bytes.len() > MAX_HEAD_BYTES {
             return None;
@@ -235,7 +235,7 @@ impl Plan {
         Some(id)
     }
 
-    /// What a head is.
+    /// The parts of a head.
     #[must_use]
     pub fn head_of(&self, head: HeadId) -> Option<Head<'_>> {
         let PlannedHead { replaces, bytes } = self.heads.get(head.0 as usize)?;

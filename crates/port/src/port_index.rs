@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_has_the_ports_that_were_put_in_and_not_taken_out() {
+    fn a_mask_has_exactly_the_ports_inserted_and_not_removed() {
         let mut mask: PortMask = [253, 0, 64, 63, 0, 254, 255].map(PortIndex).into_iter().collect();
         assert_eq!(mask.iter().map(|port| port.0).collect::<Vec<_>>(), [0, 63, 64, 253]);
         assert_eq!(mask.len(), 4);

@@ -1,8 +1,8 @@
 //! The contract between a driver and the datapath.
 //!
-//! A driver implements [`PortQueue`] for its queues: the path of frames, of which three methods must be written. What
-//! else a queue can do stands in roles. Each role is a trait of its own, to which an accessor of the queue leads; a
-//! driver that does not play a role writes nothing for it:
+//! A driver implements [`PortQueue`] for its queues: the path of frames, with three required methods. Further abilities
+//! are roles. Each role is a trait of its own, which an accessor of the queue returns; a driver writes nothing for a
+//! role that it does not play:
 //!
 //! | role | what the datapath does with it |
 //! |---|---|
@@ -22,7 +22,7 @@ use ringroad_ring::region::RegionId;
 use crate::batch::Batch;
 use crate::drop_cause::DropTally;
 
-/// What a port can do, and in which way.
+/// A port's abilities and costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// The driver's name: `shm`, `pipe`, `af_xdp`, ...
@@ -131,7 +131,7 @@ pub trait PortQueue: Send {
         self.inner()?.sleeper()
     }
 
-    /// By what a wire's source is held back; `None` where the queue takes or drops whatever comes.
+    /// The role that holds a wire's source back; `None` if the queue takes or drops every frame.
     fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
         self.inner()?.backpressure()
     }
@@ -141,7 +141,7 @@ pub trait PortQueue: Send {
         self.inner()?.lender()
     }
 
-    /// What can be wrong with it; `None` where nothing can.
+    /// The role that reports faults; `None` if the queue has none.
     fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
         self.inner()?.diagnosis()
     }
@@ -247,6 +247,6 @@ pub trait Program {
     /// Takes no frame any more that the program publishes from now on.
     fn close(&mut self);
 
-    /// Tells the program that the device to which its rings lead has ended.
+    /// Notifies the program that the device behind its rings has ended.
     fn end(&mut self);
 }

@@ -1,8 +1,8 @@
 //! Which objects of a region are in use: interfaces, rings and buffers.
 //!
-//! The books are the maker's own and lie outside the region. Buffers wander: programs exchange them between the rings of a region, so what a ring gives
-//! back is what is found in its slots. A program that left one buffer in two slots gives it back once; one that it lost stays in use until the
-//! region goes.
+//! The maker keeps the books, outside the region. Programs exchange buffers between the rings of a region, so a ring
+//! gives back the buffers found in its slots. A buffer that a program left in two slots is freed once; a buffer that it
+//! lost stays in use until the region goes.
 
 use crate::geometry::RegionGeometry;
 use crate::layout::FIRST_BUFFER;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserved_buffers_are_never_handed_out_nor_taken_back() {
+    fn the_reserved_buffers_are_never_given_out_nor_taken_back() {
         let mut allocator = allocator();
         let free = allocator.free_buffers();
         assert!(!allocator.free_buffer(0) && !allocator.free_buffer(1));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_given_back_once_however_often_a_program_names_it() {
+    fn a_buffer_that_a_program_names_twice_is_freed_once() {
         let mut allocator = allocator();
         let taken = allocator.take_buffers(1).unwrap()[0];
         assert!(allocator.free_buffer(taken));
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_handed_out_twice(gives in proptest::collection::vec(0usize..32, 0..64)) {
+        fn no_buffer_is_given_out_twice(gives in proptest::collection::vec(0usize..32, 0..64)) {
             let mut allocator = allocator();
             let mut held = Vec::new();
             for give in gives {

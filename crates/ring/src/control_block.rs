@@ -10,11 +10,12 @@
 //! | `datapath.sleeping` | datapath | program, after publishing |
 //! | `datapath.violation` | datapath | program: why the datapath stopped this ring, 0 while it runs |
 //!
-//! Programs that share a ring (netmap allows several bindings) have no ends of their own: all that one of them must know of the others stands in
-//! the program's line: `shown_tail`, and `lock`, which whoever syncs holds. `users` and `monitors` are the daemon's word to them.
+//! Programs that share a ring (netmap allows several bindings) have no ends of their own. The program's line holds all
+//! that they must know of each other: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes
+//! `users` and `monitors` for them.
 //!
-//! Where no datapath fills an rx ring (a pipe's, a monitor's), whoever does counts in the datapath's line what it put there: the programs' own word, shown
-//! and never acted on.
+//! If no datapath fills an rx ring (a pipe's, a monitor's), the filling program counts its frames in the datapath's
+//! line. Ringroad shows these counts and never acts on them.
 //!
 //! A hostile program can write any of it, the datapath's line included; the datapath never reads its own line back.
 //! On a pipe the other end plays the datapath's part for each tx ring.
@@ -22,7 +23,7 @@
 use crate::shared_lock::SharedLock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// What the program writes.
+/// The program's line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct ProgramLine {
@@ -39,11 +40,11 @@ pub struct ProgramLine {
     pub last_sleep: AtomicU32,
     /// The tail that programs have been shown: they own slots up to it.
     pub shown_tail: AtomicU32,
-    /// Held by whoever syncs a ring that programs share.
+    /// The lock of a ring that programs share; the syncing program holds it.
     pub lock: SharedLock,
 }
 
-/// What the datapath writes.
+/// The datapath's line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct DatapathLine {
@@ -57,11 +58,12 @@ pub struct DatapathLine {
     pub users: AtomicU32,
     /// Changes with the set of monitors that programs have to fill.
     pub monitors: AtomicU32,
-    /// What was put into the ring, where no datapath counts it.
+    /// Frames put into the ring, if no datapath counts them.
     pub filled: FillCounters,
 }
 
-/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's lock.
+/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's
+/// lock.
 #[derive(Debug, Default)]
 pub struct FillCounters {
     frames: AtomicU64,
@@ -101,7 +103,7 @@ impl FillCounters {
         sum(&self.bytes, bytes);
     }
 
-    /// Counts frames that did not get into the ring; by anybody, whether or not it holds the lock.
+    /// Counts frames that did not get into the ring. Any program may call it, with or without the lock.
     #[cold]
     pub fn miss(&self, frames: u32) {
         self.missed.fetch_add(u64::from(frames), Ordering::Relaxed);

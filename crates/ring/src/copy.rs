@@ -1,8 +1,8 @@
 //! The one copy that isolated regions cost: tuned for frames, exact to the byte.
 //!
-//! Nothing beyond `len` is read or written, so no stale byte of one program reaches another. Short frames are done with
-//! two overlapping blocks instead of a byte tail: a byte may be read twice, which is fine for payload and the
-//! reason why nothing may be checked in the source afterwards.
+//! Nothing beyond `len` is read or written, so no stale byte of one program reaches another. Short frames are copied in
+//! two overlapping blocks instead of a byte tail. So a byte may be read twice: this is fine for payload, and the reason
+//! why no caller may check the source afterwards.
 #![allow(unsafe_code)]
 
 /// Copies `len` bytes.

@@ -1,8 +1,8 @@
 //! The datapath's ends of a program's rings. Everything that the program can write is hostile here.
 //!
 //! The datapath keeps its own cursors (the shadow); of shared memory it reads the program's `head` and each slot
-//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A
-//! violation stops the ring for good: the code is left in the control block for the program to see.
+//! exactly once per use, checks them, and goes on with the copy. Its own published line is never read back. A violation
+//! stops the ring for good, and its code stays in the control block for the program.
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
@@ -137,7 +137,7 @@ impl TxTakeEnd {
         Self { shadow: Shadow::new(view, 0, tail), released: 0, taken: 0 }
     }
 
-    /// The end of a tx ring that was in use: what its program has published and nobody taken is given back unsent.
+    /// The end of a tx ring that was in use: published slots that were not taken go back to the program unsent.
     #[must_use]
     pub fn take_up(view: RingView) -> Self {
         let head = view.control().program.head.load(Ordering::Acquire);
@@ -148,7 +148,8 @@ impl TxTakeEnd {
         Self { shadow, released: head, taken: head }
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
+    /// bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -213,8 +214,8 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
-    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot that is anything else, which
-    /// [`Self::take`] is for. Returns how many were taken.
+    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot
+    /// that is anything else, which [`Self::take`] is for. Returns how many were taken.
     #[inline(never)]
     pub fn take_single(&mut self, most: usize, mut each: impl FnMut(TakenFragment<'_>)) -> usize {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
@@ -345,7 +346,8 @@ impl RxPutEnd {
         Self { shadow, filled: tail }
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset` bytes.
+    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
+    /// bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -422,8 +424,9 @@ impl RxPutEnd {
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
-    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before the first frame that has no
-    /// room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and their bytes.
+    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before
+    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
+    /// how many were put, and their bytes.
     #[inline(never)]
     pub fn put_single<'frame>(
         &mut self,
@@ -476,8 +479,8 @@ impl RxPutEnd {
         &self.shadow.view.control().datapath.sleeping
     }
 
-    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken for it
-    /// in exchange.
+    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken
+    /// for it in exchange.
     #[inline]
     pub fn describe(&mut self, ahead: u32, buffer: u32, len: u16, fragments: u8, more: bool) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
@@ -489,7 +492,7 @@ impl RxPutEnd {
     }
 
     /// Says in `ptr` of the free slot `ahead` slots after the next to fill when its frame came: ns since the Unix
-    /// epoch, 0 where nobody knows.
+    /// epoch, 0 if unknown.
     #[inline]
     pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());

@@ -1,12 +1,14 @@
-//! The eventfds by which two sides wake each other. Nobody waits in a read or a write of one.
+//! The eventfds by which two sides wake each other. No read or write of an eventfd blocks.
 //!
-//! `O_NONBLOCK` belongs to the open file, so whoever else holds an eventfd can take the flag away at any time, fill the counter, and
-//! let the next write(2) block for ever. So the flag is never relied on where a stranger holds the eventfd:
+//! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
+//! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
 //!
 //! - [`drain`] asks with each read not to wait (`RWF_NOWAIT`).
-//! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO, `IOCB_FLAG_RESFD`), which adds
-//!   1 and never waits. The operation is a poll of the eventfd itself: an eventfd is always ready for reading, for writing, or in error.
-//! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process or that only the daemon has besides.
+//! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO,
+//!   `IOCB_FLAG_RESFD`), which adds 1 and never waits. The operation is a poll of the eventfd itself: an eventfd is
+//!   always ready for reading, for writing, or in error.
+//! - [`ring_own`] is a plain write, at a third of the price, for an eventfd that never left its process, or that only
+//!   the daemon holds as well.
 #![allow(unsafe_code)]
 
 use std::io::IoSliceMut;
@@ -19,13 +21,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 /// A new eventfd at zero, non-blocking and close-on-exec.
 ///
 /// # Errors
-/// What the kernel says (out of descriptors).
+/// The kernel's error (out of descriptors).
 pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor that is no
-/// eventfd stays as it is.
+/// Adds 1 to an eventfd that others hold, and never waits. A full counter already says what is to be said; a descriptor
+/// that is no eventfd stays as it is.
 pub fn ring(event: impl AsFd) {
     let descriptor = event.as_fd().as_raw_fd() as u32;
     let mut context = CONTEXT.load(Ordering::Acquire);
@@ -57,7 +59,8 @@ pub fn drain(event: impl AsFd) {
 /// Sees to it that [`ring`] works in this process. To be called before others are given an eventfd.
 ///
 /// # Errors
-/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has none.
+/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has
+/// none.
 pub fn prepare() -> rustix::io::Result<()> {
     let context = CONTEXT.load(Ordering::Acquire);
     if context.is_known() { Ok(()) } else { Context::replace(context).map(|_| ()) }
@@ -69,8 +72,8 @@ const COMPLETIONS: usize = 64;
 const IOCB_CMD_POLL: u16 = 5;
 const IOCB_FLAG_RESFD: u32 = 1;
 
-/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its parent, which
-/// the kernel does not know in the child.
+/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its
+/// parent, which the kernel does not know in the child.
 static CONTEXT: ContextCell = ContextCell(AtomicU64::new(0));
 
 struct ContextCell(AtomicU64);
@@ -133,7 +136,8 @@ impl Context {
         operation.aio_flags = IOCB_FLAG_RESFD;
         operation.aio_resfd = event;
         let mut operations = [&raw mut operation];
-        // SAFETY: the kernel reads one pointer to one operation, and both live until the call returns; a poll has no buffer.
+        // SAFETY: the kernel reads one pointer to one operation, and both live until the call returns; a poll has no
+        // buffer.
         outcome(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, operations.as_mut_ptr()) }).map(|_| ())
     }
 
@@ -172,7 +176,7 @@ mod tests {
         rustix::io::read(event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
     }
 
-    /// As whoever shares an eventfd may leave it: blocking, and with no room for one more.
+    /// The worst state in which another holder may leave an eventfd: blocking and full.
     fn hostile() -> OwnedFd {
         let event = create().unwrap();
         rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ring_adds_one_more_often_than_a_context_has_room_for() {
+    fn a_thousand_signals_all_count_in_a_context_with_less_room() {
         let (one, other) = (create().unwrap(), create().unwrap());
         for _ in 0..1000 {
             ring(&one);
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_ring_at_once_and_no_ring_is_lost() {
+    fn threads_signal_at_once_and_no_signal_is_lost() {
         let event = create().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_blocking_eventfd_does_not_block_the_writer() {
+    fn a_full_blocking_eventfd_does_not_block_the_sender() {
         let event = hostile();
         ring(&event);
         drain(&event);
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_no_eventfd_is_left_alone() {
+    fn a_descriptor_that_is_no_eventfd_is_not_written() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         ring(&writer);
         ring(&reader);
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_rings_too() {
+    fn a_forked_child_signals_too() {
         let event = create().unwrap();
         ring(&event);
         // SAFETY: the child makes only system calls, and ends without running anything of the parent's.

@@ -1,7 +1,8 @@
 //! Memory that another program made and can take back: a guest's, a peer's.
 //!
-//! Whoever holds the file of a mapping can shorten it at any time. So all such mappings are guarded ([`crate::mapping_guard`]): an access that finds
-//! nothing reads zeros, and whoever uses the memory looks at the mark ([`ForeignMemory::is_lost`]) and lets go of its owner.
+//! Any holder of a mapping's file can shorten the file at any time. So all such mappings are guarded
+//! ([`crate::mapping_guard`]): an access without a page reads zeros. The user of the memory checks the mark
+//! ([`ForeignMemory::is_lost`]) and stops serving its owner.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -15,7 +16,8 @@ use crate::shared::SharedBytes;
 const PAGE_BYTES: u64 = 4096;
 /// Largest page that a file of shared memory can have.
 const LARGEST_PAGE_BYTES: u64 = 16 << 30;
-/// File systems whose files are memory (linux/magic.h). Pages of others come from a disk, or from a program that may never give them.
+/// File systems whose files are memory (linux/magic.h). Pages of others come from a disk, or from a program that may
+/// never give them.
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;
 
@@ -69,7 +71,8 @@ pub struct ForeignMemory {
     guard: Option<MappingGuard>,
 }
 
-// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign
+// bytes.
 unsafe impl Send for ForeignMemory {}
 // SAFETY: as above; shared access is what the mapping is for.
 unsafe impl Sync for ForeignMemory {}
@@ -94,7 +97,8 @@ impl ForeignMemory {
         if has < end {
             return Err(ForeignMemoryError::TooShort { has, promised: end });
         }
-        // Mappings of large pages begin and end at their borders; the size of the page is the block size of such a file.
+        // Mappings of large pages begin and end at their borders; the size of the page is the block size of such a
+        // file.
         let page = u64::try_from(status.st_blksize).unwrap_or(0).max(PAGE_BYTES);
         if !page.is_power_of_two() || page > LARGEST_PAGE_BYTES {
             return Err(wrong());
@@ -121,7 +125,8 @@ impl ForeignMemory {
             NonNull::new(map.cast::<u8>()).ok_or_else(|| failed("mapping")(rustix::io::Errno::NOMEM))?;
         let mut memory =
             Self { map, map_bytes, skip: (offset - from) as usize, bytes: bytes as usize, guard: None };
-        // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+        // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the
+        // guard off before it unmaps.
         memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
         // A child of this process has no use for it. It is a wish.
         // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
@@ -181,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_file_is_shared_and_nothing_beyond_it_is_given() {
+    fn a_mapped_part_of_a_file_gives_no_bytes_beyond_its_end() {
         let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 3 * PAGE_BYTES).unwrap();
         rustix::io::pwrite(&file, b"here", PAGE_BYTES + 10).unwrap();
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_or_too_short_is_refused() {
+    fn files_without_memory_or_too_short_are_refused() {
         let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, PAGE_BYTES).unwrap();
         let refused = |offset, bytes| ForeignMemory::map(file.as_fd(), offset, bytes).unwrap_err();
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_taken_back_reads_as_zeros_and_others_stay() {
+    fn truncated_memory_reads_as_zeros_and_other_memory_stays() {
         let make = || {
             let file = memfd_create("foreign", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&file, 2 * PAGE_BYTES).unwrap();

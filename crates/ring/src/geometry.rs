@@ -18,13 +18,14 @@ pub const SLOTS_RANGE: core::ops::RangeInclusive<u32> = 4..=4096;
 /// Most queues (ring pairs) of one port.
 pub const MAX_QUEUES: u16 = 16;
 /// How far into its chunk of the buffer area a buffer begins, bytes. AF_XDP writes received frames that far into a
-/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start of buffers.
+/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start
+/// of buffers.
 pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 /// Bytes of the control area per ring.
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
 /// Most buffers of a region.
 pub const MAX_BUFFERS: u32 = 1_000_000;
-/// Most extra buffers that one port or binding gets: each is a page that whoever lists them has to touch.
+/// Most extra buffers that one port or binding gets: the process that lists them has to touch a page for each.
 pub const MAX_EXTRA_BUFFERS: u32 = 4096;
 /// Most rings of a region.
 pub const MAX_RINGS: u32 = 1024;

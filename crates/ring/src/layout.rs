@@ -4,7 +4,7 @@
 //! ring is made and slots are accessed through [`crate::shared::SharedSlot`]. The definitions exist so that sizes
 //! and offsets are asserted at compile time against the published ABI (x86-64 Linux, little endian).
 //!
-//! Owner of each field: `(p)` program, `(d)` datapath (or whoever made the ring, once).
+//! Owner of each field: `(p)` program, `(d)` datapath (or, once, the maker of the ring).
 
 use core::mem::{offset_of, size_of};
 
@@ -76,7 +76,7 @@ pub struct RingHeader {
 }
 
 impl RingHeader {
-    /// A header with everything zero but what a new ring states about itself.
+    /// A header of zeros, except for the values of a new ring.
     #[must_use]
     pub fn new(
         buffers_offset: i64,

@@ -1,7 +1,7 @@
-//! Who holds how much of something that there is only so much of: shared memory, by the byte, above all.
+//! The ledger of a limited resource, by user: above all of shared memory, in bytes.
 //!
-//! Whatever takes some of it carries a [`Reservation`] for as long as it lasts. So what the ledger says is what there is, and it says nothing
-//! once all of it is gone.
+//! Each object that takes a part carries a [`Reservation`] as long as it lives. So the ledger's sum is the sum of all
+//! living objects, and returns to zero with the last.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,9 +36,9 @@ pub enum LimitError {
         asked: u64,
         /// For whom.
         user: u32,
-        /// What the user held already.
+        /// The amount that the user holds.
         held: u64,
-        /// What a user may hold.
+        /// A user's limit.
         limit: u64,
     },
     /// All together would hold too much.
@@ -96,7 +96,7 @@ impl Ledger {
     }
 }
 
-/// In whose name something is reserved.
+/// The user in whose name an amount is reserved.
 #[derive(Debug, Clone)]
 pub struct Payer {
     ledger: Arc<Ledger>,
@@ -154,7 +154,7 @@ fn exceeds(held: u64, more: u64, limit: u64) -> bool {
     held.checked_add(more).is_none_or(|sum| sum > limit)
 }
 
-/// What somebody holds, until it is dropped.
+/// An amount held for a user, until it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<Ledger>,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_for_administrators_remains_when_users_took_all_they_can() {
+    fn the_privileged_reserve_is_there_when_others_have_used_their_part() {
         let ledger = Ledger::new(LIMITS);
         let _held = [1, 2].map(|user| Payer::new(&ledger, user, false).reserve(40).unwrap());
         let third = Payer::new(&ledger, 3, false);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_amount_overflows_the_books() {
+    fn no_amount_overflows_the_ledger() {
         let ledger = Ledger::new(Limits { total: u64::MAX, user: u64::MAX, reserve: 0 });
         let payer = Payer::new(&ledger, 1, false);
         let _held = payer.reserve(u64::MAX).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_plenty_while_three_quarters_are_free() {
+    fn memory_is_plentiful_while_three_quarters_are_free() {
         let ledger = Ledger::new(LIMITS);
         let payer = Payer::new(&ledger, 1, false);
         assert!(payer.has_plenty(10) && !payer.has_plenty(11));
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_books_are_the_sum_of_what_is_held_and_return_to_zero(
+        fn the_ledger_is_the_sum_of_reservations_and_returns_to_zero(
             steps in proptest::collection::vec((0u32..4, 0u64..60, any::<bool>()), 0..40),
         ) {
             let ledger = Ledger::new(LIMITS);

@@ -2,16 +2,17 @@
 //!
 //! From the bottom up:
 //!
-//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region; [`allocator`]: which of them are
-//!   in use.
-//! - [`region`]: the sealed memfd; [`ledger`]: how much memory such files may take, and whose; [`foreign_memory`]: memory that others made and
-//!   can take back; [`mapping_guard`]: what happens then; [`shared`], [`copy`]: access to bytes that others write.
+//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region;
+//!   [`allocator`]: which of them are in use.
+//! - [`region`]: the sealed memfd; [`ledger`]: the memory of such files, by user; [`foreign_memory`]: memory that
+//!   others made and can take back; [`mapping_guard`]: the guard for this case; [`shared`], [`copy`]: access to bytes
+//!   that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
-//!   [`eventfd`]: what it sleeps on; [`shared_lock`]: the lock of rings that programs share, [`liveness`]: whether its
-//!   holder lives.
+//!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
+//!   whether the lock's holder lives.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
-//! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
-//!   for the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for whoever shows frames to onlookers.
+//! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`] for
+//!   the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for copies to monitors.
 //!
 //! Unsafe code of the project's core is here and nowhere above, apart from drivers' own system interfaces.
 

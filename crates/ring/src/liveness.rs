@@ -1,11 +1,12 @@
-//! Whether the holder of a lock in shared memory lives: asked of the kernel, never of that memory.
+//! Whether the holder of a lock in shared memory lives: the kernel answers, never that memory.
 //!
-//! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd (bytes behind a file's end can be
-//! locked too), through an open file description of its own. The kernel lets go of the byte when the last copy of that description is closed: when
-//! the process ends, however it ends, or becomes another program. It tells anybody who has the memfd whether a byte is locked, in any PID namespace.
+//! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd
+//! (bytes behind a file's end can be locked too), through an open file description of its own. The kernel unlocks the
+//! byte when the last copy of this description is closed: when the process exits, is killed, or becomes another
+//! program. Any process with the memfd can ask the kernel whether a byte is locked, in any PID namespace.
 //!
-//! Whoever has the memfd can lock bytes that are nobody's number, even all of them. Then a process that is killed counts as alive, or one that comes
-//! later finds no number to prove: rings that these leave locked stay so.
+//! Any process with the memfd can lock bytes of other numbers, even all of them. Then a killed process counts as alive,
+//! or a later process finds no number to prove: rings that these processes leave locked stay locked.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -44,7 +45,8 @@ pub fn unproven() -> Option<HolderNumber> {
     random_number(UNPROVEN)
 }
 
-/// Whether the process of that number lives, for anybody who has the region. Where the kernel does not say, it does.
+/// Whether the process of that number lives, for any process with the region. If the kernel gives no answer, it counts
+/// as alive.
 #[must_use]
 pub fn is_alive(region: BorrowedFd<'_>, holder: HolderNumber) -> bool {
     if holder.get() & UNPROVEN != 0 {

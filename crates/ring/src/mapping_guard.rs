@@ -1,17 +1,19 @@
-//! Mappings whose pages somebody else can take back, and what happens then.
+//! The guard of mappings whose pages another process can take back.
 //!
-//! Whoever holds the file of a mapping can shorten it, or punch holes into one of huge pages and take the pages for itself. The next access is a SIGBUS, which
-//! would end the process. So all such mappings are in a table. On a SIGBUS in one of them the whole mapping is replaced, where it lies, by zero
-//! pages of our own, and marked as lost ([`MappingGuard::is_lost`]): the access goes on and reads zeros; whoever uses the memory looks at the mark.
-//! A SIGBUS anywhere else goes to whoever was there before.
+//! Any holder of a mapping's file can shorten the file, or punch holes into a file of huge pages and take the pages for
+//! itself. The next access raises SIGBUS, which would end the process. So a table lists all such mappings. On a SIGBUS
+//! in one of them, zero pages of our own replace the whole mapping in place, and the mapping is marked as lost
+//! ([`MappingGuard::is_lost`]). The access goes on and reads zeros; the user of the memory checks the mark. A SIGBUS
+//! elsewhere goes to the handler that was installed before.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings (`vm.max_map_count`), so that one
-/// guest cannot use up the places of another. Places that were never in use take no memory.
+/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings
+/// (`vm.max_map_count`), so that one guest cannot use up the places of another. Places that were never in use take no
+/// memory.
 pub const MAX_GUARDED_MAPPINGS: usize = 1 << 16;
 
 /// Why a mapping cannot be guarded.
@@ -52,8 +54,8 @@ impl MappingGuard {
     /// [`GuardError`].
     ///
     /// # Safety
-    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change at any time, and that stay
-    /// mapped until the guard was dropped.
+    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change
+    /// at any time, and that stay mapped until the guard was dropped.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
         watch_for_loss()?;
         let guard = Self(take_place()?);
@@ -64,7 +66,8 @@ impl MappingGuard {
         Ok(guard)
     }
 
-    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and nobody else sees what is written to it.
+    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and no other process
+    /// sees writes to it.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -125,7 +128,8 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
         let bytes = place.bytes.load(Ordering::Relaxed);
         if start > 1 && (start..start + bytes).contains(&address) {
             place.lost.store(true, Ordering::Relaxed);
-            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so that nobody unmaps it now.
+            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so
+            // that nobody unmaps it now.
             let fresh = unsafe {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 libc::mmap(
@@ -145,7 +149,7 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
     pass_on(signal, info, context);
 }
 
-/// To whoever had the signal before; where that was nobody, the access is repeated and ends the process as it would have.
+/// Calls the handler that was installed before; without one the access is repeated and ends the process as usual.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     type WithInfo = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C" fn(i32);

@@ -1,8 +1,9 @@
-//! Showing a ring's frames to onlookers: slots of one ring are copied into, or exchanged with, an rx ring of a monitor in the same region.
+//! The end that shows a ring's frames to monitors: it copies slots of the ring into a monitor's rx ring in the same
+//! region, or exchanges them.
 //!
-//! The end keeps nothing between calls: where the monitor's ring stands is read from its control block, checked, and written back. Whoever calls it is
-//! the only one that does at the time (the one worker that serves the ring, or the holder of the rings' locks). What does not
-//! fit is not shown, and counted in the monitor's control block; the ring looked at is never held up.
+//! The end keeps no state between calls: it reads the position of the monitor's ring from the control block, checks it,
+//! and writes it back. It has one caller at a time (the worker that serves the ring, or the holder of the rings'
+//! locks). Frames that do not fit are counted as missed in the monitor's control block; the monitored ring never waits.
 
 use crate::cursor::{advance, distance, previous};
 use crate::layout::Slot;
@@ -26,7 +27,8 @@ impl MonitorEnd {
         Self { view, kicker: Kicker::default() }
     }
 
-    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program reads as a full ring.
+    /// Where the ring stands: its published end, and the free slots behind it. Nonsense left by the monitor's program
+    /// reads as a full ring.
     fn room(&self) -> (u32, u32) {
         let slots = self.view.slot_count();
         let control = self.view.control();
@@ -45,8 +47,8 @@ impl MonitorEnd {
         self.kicker.needs_kick(&control.program.sleeping)
     }
 
-    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on the tx side. True: the monitor's
-    /// program sleeps, write its eventfd.
+    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on
+    /// the tx side. True: the monitor's program sleeps, write its eventfd.
     #[must_use]
     pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |end, index, place| {
@@ -61,8 +63,8 @@ impl MonitorEnd {
         })
     }
 
-    /// Exchanges the buffers of slots `[from, to)` of `source`, which nobody needs any more, with the monitor's; where not all fit, the newest.
-    /// True: as [`Self::copy`].
+    /// Exchanges the buffers of slots `[from, to)` of `source`, which are no longer needed, with the monitor's; if not
+    /// all fit, the newest. True: as [`Self::copy`].
     #[must_use]
     pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |_, index, place| {
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_the_monitors_ring_shows_nothing() {
+    fn a_malformed_monitor_ring_gets_no_frame_and_counts_a_missed_one() {
         let (tx, rx) = rings();
         rx.control().program.head.store(u32::MAX, Ordering::Relaxed);
         tx.slot(1).store(Slot { flags: 0, ..tx.slot(1).load() });

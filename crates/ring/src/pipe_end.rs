@@ -3,7 +3,7 @@
 //! The two rings have the same number of slots and share buffers slot by slot. This end plays the datapath of the
 //! peer's rx ring: it owns that ring's `datapath` line, the peer its `program` line. Sending copies whole slots, never
 //! payload; slots come back, perhaps with other buffers in them, when the peer releases them. A full pipe holds the
-//! sender back and drops nothing; what was sent and not read outlives the sender (it stands in the shared ring).
+//! sender back and drops nothing. Frames that were sent and not read outlive the sender, in the shared ring.
 //!
 //! A hostile peer can scramble the frames of this pipe and no more: every index is checked where it is used.
 

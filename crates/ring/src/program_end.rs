@@ -38,7 +38,7 @@ impl ProgramEnd {
         let mut head = control.program.head.load(Ordering::Relaxed);
         let mut tail = control.datapath.tail.load(Ordering::Acquire);
         if head >= slots || tail >= slots {
-            // Somebody wrote nonsense there; an empty window is safe, the datapath's checks say the rest.
+            // Another writer left nonsense there; an empty window is safe, and the datapath's checks report the fault.
             head = 0;
             tail = if direction == Direction::Tx { previous(0, slots) } else { 0 };
         }

@@ -1,9 +1,9 @@
 //! A region: a sealed memfd that holds the rings and buffers of one or more ports, and its mapping.
 //!
-//! The maker seals the size, so that no holder of the descriptor can truncate it under another (which would turn
-//! an access into SIGBUS); whoever opens a region it did not make checks the seals and the size first. No seal keeps a holder from punching
-//! holes: small pages come back as zeros, but huge ones may be somebody else's by then, so a mapping of those is guarded
-//! ([`crate::mapping_guard`]).
+//! The maker seals the size, so no holder of the descriptor can truncate the memfd under another holder (whose access
+//! would raise SIGBUS). A process that opens a foreign region checks the seals and the size first. No seal prevents
+//! holes: small pages come back as zeros, but another process may have taken huge pages by then. So mappings of huge
+//! pages are guarded ([`crate::mapping_guard`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +40,7 @@ pub enum RegionError {
     /// The geometry is not possible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Whoever it is for holds as much memory as is allowed.
+    /// The payer already holds all the memory that it may.
     #[error("a region of {bytes} bytes: {source}")]
     Limit {
         /// Size of the region, bytes.
@@ -103,13 +103,14 @@ pub struct Region {
     _reservation: Option<Reservation>,
 }
 
-// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign bytes.
+// SAFETY: the mapping belongs to the value until drop; every access through it is atomic or a raw copy of foreign
+// bytes.
 unsafe impl Send for Region {}
 // SAFETY: as above; shared access is what the mapping is for.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes, seals and maps a new region, all zero, of this process's own memory: nobody counts it.
+    /// Makes, seals and maps a new region, all zero, of this process's own memory: no ledger counts it.
     ///
     /// # Errors
     /// [`RegionError`]; [`RegionError::NoHugePages`] only where they are required.
@@ -117,7 +118,8 @@ impl Region {
         Self::create_for(None, geometry, huge_pages)
     }
 
-    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region is mapped here.
+    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` as long as the region
+    /// is mapped here.
     ///
     /// # Errors
     /// As [`Self::create`], and [`RegionError::Limit`].
@@ -171,7 +173,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps a region that somebody else made, after checking its size and seals.
+    /// Maps a region of another maker, after a check of its size and seals.
     ///
     /// # Errors
     /// [`RegionError::NotARegion`] where the descriptor does not keep what the geometry promises.
@@ -239,7 +241,8 @@ impl Region {
             _reservation: reservation,
         };
         if huge {
-            // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off before it unmaps.
+            // SAFETY: the mapping is the value's own and nothing but shared bytes, and `drop` takes the guard off
+            // before it unmaps.
             region.guard = Some(unsafe { MappingGuard::new(base, mapped_bytes) }?);
         }
         Ok(region)
@@ -279,7 +282,8 @@ impl Region {
         self.guard.is_some()
     }
 
-    /// Whether somebody punched a hole into it and an access found that: the mapping reads as zeros since, and is shared with nobody.
+    /// Whether an access found a hole that another process punched: the mapping reads as zeros since, and is no longer
+    /// shared.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -292,8 +296,9 @@ impl Region {
         self.mapped_bytes
     }
 
-    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros from then on. For the maker, when the
-    /// programs are gone that the region was for: a copy that a process kept does not keep memory which nobody counts.
+    /// With this mapping all memory is to go back to the kernel, whoever else has the descriptor: it reads as zeros
+    /// from then on. For the maker, when the programs are gone that the region was for: a copy that a process kept does
+    /// not keep memory which nobody counts.
     pub fn discard_at_end(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }
@@ -366,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_counted_whole_as_long_as_it_is_mapped() {
+    fn the_ledger_counts_the_whole_region_while_it_is_mapped() {
         let ledger = Ledger::new(Limits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
         let payer = Payer::new(&ledger, 7, false);
         let region = Arc::new(Region::create_for(Some(&payer), small(), HugePages::Never).unwrap());
@@ -391,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_discarded_is_gone_for_every_holder_of_the_descriptor() {
+    fn discarded_memory_is_gone_for_every_holder_of_the_descriptor() {
         let region = Region::create(small(), HugePages::Never).unwrap();
         let kept = region.as_fd().try_clone_to_owned().unwrap();
         let blocks = || rustix::fs::fstat(&kept).unwrap().st_blocks;

@@ -96,7 +96,8 @@ impl RingView {
         let count = count.min(self.count - index);
         // SAFETY: the index is within the mapped slots.
         let first = unsafe { self.slots.add(index as usize) };
-        // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed atomically.
+        // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed
+        // atomically.
         unsafe { core::slice::from_raw_parts(first.as_ptr(), count as usize) }
     }
 
@@ -222,7 +223,8 @@ impl RingPlan {
     }
 }
 
-/// Writes header, control block and first slots of ring object `ring`; `buffers` yields a free buffer for each slot. Nobody may use the object yet.
+/// Writes header, control block and first slots of ring object `ring`; `buffers` yields a free buffer for each slot.
+/// The object must not be in use yet.
 ///
 /// # Errors
 /// [`GeometryError`] where the region has no such ring or the buffers run out.
@@ -243,7 +245,7 @@ pub fn lay_out_ring(
     Ok(view)
 }
 
-/// As [`lay_out_ring`], for a ring that nobody works: all of its slots name the reserved buffer.
+/// As [`lay_out_ring`], for a ring without a far end: all of its slots name the reserved buffer.
 ///
 /// # Errors
 /// [`GeometryError`] where the region has no such ring.
@@ -279,8 +281,8 @@ fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingPlan) -> Result
     Ok(())
 }
 
-/// Writes interface object `interface`: header and the table of ring offsets. `counts`: tx, host tx, rx and host rx rings; `rings`: one entry for each
-/// of these in this order, `None` where the interface does not show the ring.
+/// Writes interface object `interface`: header and the table of ring offsets. `counts`: tx, host tx, rx and host rx
+/// rings; `rings`: one entry for each of these in this order, `None` where the interface does not show the ring.
 ///
 /// # Errors
 /// [`GeometryError`] where the object is too small.
@@ -335,8 +337,8 @@ pub fn list_extra_buffers(region: &Region, interface: u32, buffers: &[u32]) -> R
     put(region, extra_head_offset(geometry, interface), head)
 }
 
-/// The extra buffers that a program left listed at an interface object: foreign numbers, as far as they are buffers of the region, and no more than
-/// `most`. Each is a page that may have to be fetched.
+/// The extra buffers that a program left listed at an interface object: foreign numbers, as far as they are buffers of
+/// the region, and no more than `most`. Each is a page that may have to be fetched.
 #[must_use]
 pub fn listed_extra_buffers(region: &Region, interface: u32, most: u32) -> Vec<u32> {
     let geometry = region.geometry();

@@ -145,7 +145,8 @@ impl BufferPool {
         prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too short.
+    /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too
+    /// short.
     #[inline]
     #[must_use]
     pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> bool {
@@ -157,7 +158,7 @@ impl BufferPool {
         true
     }
 
-    /// Address of the reserved buffer 0, where netmap puts what a wild index stands for. Nobody's frames lie there.
+    /// Address of the reserved buffer 0, to which netmap maps a wild index. No frame lies there.
     #[inline]
     #[must_use]
     pub fn reserved(&self) -> NonNull<u8> {

@@ -1,23 +1,26 @@
 //! The lock of a ring that several programs use: one word in shared memory.
 //!
-//! The word holds the number of the process that has the lock. There is no pointer in it, and nobody waits for it in the kernel: whoever finds it taken
-//! goes without. Any program at the ring can write any value there, and a process can be killed while its number stands there. So a number counts only
-//! while its process lives, which the caller finds out elsewhere than in shared memory ([`crate::liveness`]); the lock of a dead one is taken over.
+//! The word holds the number of the process that has the lock. It holds no pointer, and no process waits for it in the
+//! kernel: a caller that finds the lock taken goes on without it. Any program at the ring can write any value there,
+//! and a process can be killed while its number stands there. So a number counts only while its process lives. The
+//! caller asks elsewhere than in shared memory ([`crate::liveness`]), and takes over the lock of a dead holder.
 //!
-//! A program that is about to sleep must not go without: what it was to find may lie in the ring already. It leaves a *mark*, and whoever releases the
-//! lock learns of the mark and wakes the ring's sleepers. (A holder that is killed wakes nobody: sleepers that left a mark look again after a while.)
+//! A program that is about to sleep must not go on without the lock: its frames may lie in the ring already. It leaves
+//! a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed holder
+//! wakes no sleeper: sleepers that left a mark look again after a while.)
 //!
-//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of that ring are lost or garbled.
+//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of
+//! that ring are lost or garbled.
 
 use crate::sync::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
-/// Somebody was turned away and sleeps.
+/// A refused caller sleeps.
 const MARK: u32 = 1 << 31;
 /// How often a word that changes all the time is looked at.
 const TRIES: u32 = 1000;
 
-/// What a process is called in the words of the locks that it holds: 1 to [`HolderNumber::MAX`].
+/// A process's number in the words of its locks: 1 to [`HolderNumber::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderNumber(u32);
 
@@ -38,14 +41,14 @@ impl HolderNumber {
     }
 }
 
-/// What a try came to.
+/// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The lock is the caller's.
     Taken,
-    /// Somebody has it, and will be told on releasing it that somebody was turned away.
+    /// Another process has the lock, and will see the caller's mark when it releases the lock.
     ToBeTold,
-    /// Somebody has it.
+    /// Another process has the lock.
     Missed,
 }
 
@@ -57,7 +60,7 @@ pub struct SharedLock {
     turns: AtomicU32,
 }
 
-/// A lock's being held at some time by somebody, to be waited out.
+/// A hold of the lock at some time, whose end a caller can await.
 #[derive(Debug, Clone, Copy)]
 pub struct Hold {
     turn: u32,
@@ -71,7 +74,7 @@ impl SharedLock {
             self.word.compare_exchange(expected, expected | own.0, Ordering::SeqCst, Ordering::Relaxed)
         };
         match take(FREE) {
-            // Nobody's number under the mark: whoever wrote that was no holder of ours.
+            // No number under the mark: no correct holder wrote this.
             Err(MARK) => take(MARK),
             taken => taken,
         }?;
@@ -85,7 +88,7 @@ impl SharedLock {
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Takes the lock of whoever stood in `found`, with the mark: perhaps somebody waits to be told.
+    /// Takes the lock of the holder in `found`, with the mark: perhaps a caller sleeps.
     #[cold]
     fn take_over(&self, found: u32, own: HolderNumber) -> bool {
         let taken =
@@ -127,14 +130,15 @@ impl SharedLock {
         Turn::Missed
     }
 
-    /// Whether nobody has it now.
+    /// Whether no process has the lock now.
     #[inline]
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !MARK == FREE
     }
 
-    /// How it is held, if it is, by somebody who lives. Whoever takes it later sees what the caller stored before with [`Ordering::SeqCst`].
+    /// The present hold, if a living process has the lock. A later holder sees all values that the caller stored before
+    /// with [`Ordering::SeqCst`].
     #[must_use]
     pub fn hold(&self, is_alive: impl FnOnce(HolderNumber) -> bool) -> Option<Hold> {
         let held = HolderNumber::new(self.word.load(Ordering::SeqCst) & !MARK).is_some_and(is_alive);
@@ -147,13 +151,14 @@ impl SharedLock {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
-    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's sleepers.
+    /// Releases the lock that the caller has taken as `own`. True: somebody was turned away meanwhile; wake the ring's
+    /// sleepers.
     #[inline]
     #[must_use]
     pub fn release(&self, own: HolderNumber) -> bool {
         let release =
             |held: u32| self.word.compare_exchange(held, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
-        // Neither of the two: somebody else wrote there. What stands there is not ours to clear.
+        // Neither of the two: another program wrote there. That value is not ours to clear.
         !release(own.0) && release(own.0 | MARK)
     }
 }
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_one_holders_until_it_is_released() {
+    fn a_lock_has_one_holder_until_its_release() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, dead));
         assert!(!lock.try_take(OTHER, alive) && !lock.try_take(ONE, alive));
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_learns_that_another_thread_waits() {
+    fn a_release_reports_the_mark_of_a_refused_caller() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
         assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_is_over_when_it_is_released_taken_anew_or_its_holder_died() {
+    fn a_hold_ends_by_release_by_a_new_hold_or_by_its_holders_death() {
         let lock = SharedLock::default();
         assert!(lock.hold(alive).is_none());
         assert!(lock.try_take(ONE, alive));
@@ -216,9 +221,10 @@ mod tests {
         assert!(lock.try_take(OTHER, dead) && lock.is_over(hold, alive));
     }
 
-    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to be had.
+    /// Every kind of word that a hostile program can leave: nobody waits, and a lock that is held by nobody alive is to
+    /// be had.
     #[test]
-    fn no_lock_word_blocks_a_caller_or_names_a_dead_holder() {
+    fn no_word_blocks_a_caller_or_locks_for_a_dead_holder() {
         let words =
             (0..32).flat_map(|bit| [1 << bit, u32::MAX >> bit, u32::MAX << bit]).chain([0, 0x5555_5555]);
         for word in words {
@@ -333,7 +339,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_thread_that_finds_a_ring_locked_is_woken() {
+    fn loom_a_caller_refused_by_a_locked_ring_is_woken() {
         loom::model(|| {
             let ring = Arc::new(LockedRing::default());
             let filled = Arc::clone(&ring);
@@ -348,7 +354,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_holder_sees_the_change_or_is_waited_for() {
+    fn loom_a_holder_sees_the_change_or_the_owner_waits_for_it() {
         loom::model(|| {
             // The owner changes what to fill, and takes memory back when no holder that may not have seen it is left.
             let lock = Arc::new(SharedLock::default());
@@ -379,7 +385,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_what_was_written_under_the_lock_is_visible_to_the_next_holder() {
+    fn loom_writes_under_the_lock_are_visible_to_the_next_holder() {
         loom::model(|| {
             let lock = Arc::new(SharedLock::default());
             let sum = Arc::new(AtomicU64::new(0));

@@ -238,7 +238,7 @@ fn buffers_that_the_receiver_exchanged_come_back_to_the_sender() {
 }
 
 #[test]
-fn a_receiver_that_releases_what_it_never_had_is_noticed() {
+fn a_receiver_that_releases_slots_it_never_had_is_noticed() {
     let (mut send, _receive, region) = pipe();
     pipe_send(&mut send, &[1; 10], 0);
     view(&region, 3).control().program.head.store(5, Ordering::Release);
@@ -247,7 +247,7 @@ fn a_receiver_that_releases_what_it_never_had_is_noticed() {
 
 proptest! {
     #[test]
-    fn whatever_the_program_writes_the_datapath_stays_in_bounds(
+    fn the_datapath_stays_in_bounds_with_any_writes_of_the_program(
         steps in prop::collection::vec((0u8..5, any::<u32>(), any::<u16>()), 1..200),
     ) {
         let (_program, mut take, raw) = tx_pair();

@@ -1,5 +1,5 @@
-//! Why a ring was stopped: what a program can do wrong with its own ring, for which the datapath stops that ring and goes on, or
-//! the end of what is behind it.
+//! Reasons why a ring was stopped: a program broke a rule of its own ring, or the device behind the ring ended. The
+//! datapath stops only this ring and goes on.
 
 /// A rule of the ring that the other side broke. The code is what travels in the control block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -21,11 +21,11 @@ pub enum RingViolation {
     /// The peer moved its published index backwards or beyond the ring.
     #[error("tail moved outside the ring's order")]
     Tail = 5,
-    /// Not the program's doing: what the ring leads to has ended.
+    /// No fault of the program: the device behind the ring has ended.
     #[error("the device behind the port is gone")]
     DeviceGone = 6,
-    /// Somebody punched a hole into the huge pages of the region.
-    #[error("the region is lost: somebody punched a hole into its huge pages")]
+    /// A holder punched a hole into the huge pages of the region.
+    #[error("the region is lost: another process punched a hole into its huge pages")]
     RegionLost = 7,
 }
 

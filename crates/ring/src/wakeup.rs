@@ -6,7 +6,7 @@
 //! number lets the publisher kick once per sleep instead of once per sync: an eventfd keeps its signal until it is
 //! drained, and the sleeper drains before it looks again.
 //!
-//! What a hostile peer can do: leave out kicks (its own frames wait) or kick for nothing (one wake-up each).
+//! A hostile peer can leave out kicks (its own frames wait) or kick without a reason (one wake-up each).
 
 use crate::sync::{AtomicU32, Ordering, fence};
 

@@ -1,4 +1,5 @@
-//! Opening a port of the daemon: ask, take the region and eventfds, map, and take up the rings.
+//! Opens a port of the daemon: sends the request, receives the region and eventfds, maps the region, and finds the
+//! rings.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

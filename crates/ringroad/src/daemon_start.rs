@@ -1,4 +1,4 @@
-//! Starting the daemon when it is needed, as a tmux server is started.
+//! Starts the daemon when a program needs it, as tmux starts its server.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;

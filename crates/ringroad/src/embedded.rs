@@ -39,8 +39,8 @@ const ALL: Share = Share::Program { user: 0, program: 0 };
 
 /// A datapath of one's own: switches, pipes and devices, with no daemon.
 ///
-/// Ports opened here behave as the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in that
-/// caller's context, which makes tests deterministic.
+/// Ports opened here behave as the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in
+/// that caller's context, which makes tests deterministic.
 #[derive(Debug, Clone)]
 pub struct Embedded {
     inner: Arc<Mutex<Inner>>,
@@ -124,13 +124,14 @@ impl Embedded {
         self.open_parsed(&name.parse()?, options, None)
     }
 
-    /// Opens a port that does to the frames it receives what `plan` says ([`impairment`](crate::impairment)), and what tells what was
-    /// done. What the port sends is left alone. A device is held back where frames would be lost for want of room, as without a plan.
+    /// Opens a port that does to the frames it receives what `plan` says ([`impairment`](crate::impairment)), and what
+    /// tells what was done. What the port sends is left alone. A device is held back where frames would be lost for
+    /// want of room, as without a plan.
     ///
-    /// Delays are measured by `clock`. Held frames leave when the datapath looks: on a thread ([`Embedded::on_thread`]) as they are
-    /// due, with a manual clock within a millisecond; else when some port is synced or [`Embedded::step`] is called.
-    /// [`Queue::wait`] looks in time by itself; after [`Queue::arm`] no descriptor tells of frames held in a datapath without a
-    /// thread.
+    /// Delays are measured by `clock`. Held frames leave when the datapath looks: on a thread ([`Embedded::on_thread`])
+    /// as they are due, with a manual clock within a millisecond; else when some port is synced or [`Embedded::step`]
+    /// is called. [`Queue::wait`] looks in time by itself; after [`Queue::arm`] no descriptor tells of frames held in a
+    /// datapath without a thread.
     ///
     /// # Errors
     /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes, whose frames pass no

@@ -1,4 +1,4 @@
-//! What can go wrong with a port, when it is opened and afterwards.
+//! Errors of ports, at opening and afterwards.
 
 use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;
@@ -101,7 +101,8 @@ pub enum PortError {
         /// Longest frame, bytes.
         most: usize,
     },
-    /// The embedded device stopped: the end of a truncated capture file, a full disk, a peer that broke a rule or has ended.
+    /// The embedded device stopped: the end of a truncated capture file, a full disk, a peer that broke a rule or has
+    /// ended.
     #[error("{0}")]
     Device(String),
     /// The kernel refused to wait.

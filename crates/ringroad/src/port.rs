@@ -1,4 +1,4 @@
-//! A port as a program holds it.
+//! A program's handle of a port.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -33,13 +33,14 @@ pub struct OpenOptions {
     pub no_start: bool,
     /// Go on when the daemon ends and comes back.
     ///
-    /// Nothing moves in the meantime: syncs find nothing, waits last. Then the port is opened again under its name, with the same wishes, and
-    /// its rings begin anew: after every sync and wait ask [`TxRing::available`] and [`RxRing::available`] again. What was in the old rings is
-    /// lost; [`Port::reconnections`] counts it. A daemon that was started on demand is started again; for one that a user or a service
-    /// manager has started the port waits. Buffers that a program holds besides those in slots were of the old region.
+    /// Nothing moves in the meantime: syncs find nothing, waits last. Then the port is opened again under its name,
+    /// with the same wishes, and its rings begin anew: after every sync and wait ask [`TxRing::available`] and
+    /// [`RxRing::available`] again. What was in the old rings is lost; [`Port::reconnections`] counts it. A daemon that
+    /// was started on demand is started again; for one that a user or a service manager has started the port waits.
+    /// Buffers that a program holds besides those in slots were of the old region.
     ///
-    /// A port that somebody detaches ends all the same, and so does one that the next daemon refuses for good. Ports without a daemon take no
-    /// notice.
+    /// A port that somebody detaches ends all the same, and so does one that the next daemon refuses for good. Ports
+    /// without a daemon take no notice.
     pub reconnect: bool,
 }
 
@@ -56,8 +57,9 @@ impl OpenOptions {
 pub struct Reconnections {
     /// How often.
     pub count: u64,
-    /// Transmit slots that were handed over and had not come back when their ring was left: their frames are lost, apart from those that the
-    /// daemon delivered without being able to say so. Slots that a receiver had not seen yet are not in it, since nobody knows them.
+    /// Transmit slots that were handed over and had not come back when their ring was left: their frames are lost,
+    /// apart from those that the daemon delivered without being able to say so. Slots that a receiver had not seen yet
+    /// are not in it, since nobody knows them.
     pub unacknowledged_slots: u64,
 }
 

@@ -78,7 +78,8 @@ impl Queue {
         self.seat.is_some()
     }
 
-    /// Where the daemon is gone: takes up the attachment to the next one, or sees to it that waits end when a try is due.
+    /// Where the daemon is gone: takes up the attachment to the next one, or sees to it that waits end when a try is
+    /// due.
     fn renew(&mut self) -> Result<(), PortError> {
         let Some(seat) = &self.seat else { return Ok(()) };
         if !self.is_lost {
@@ -106,11 +107,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Asks whether the daemon is still there. Waits do so by themselves, and syncs that find nothing now and then; who only sends, and seldom,
-    /// hears of its end by this.
+    /// Asks whether the daemon is still there. Waits do so by themselves, and syncs that find nothing now and then; who
+    /// only sends, and seldom, hears of its end by this.
     ///
     /// # Errors
-    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only where that did not help.
+    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only where that did
+    /// not help.
     pub fn check(&mut self) -> Result<(), PortError> {
         match self.seat {
             Some(_) => self.renew(),

@@ -1,7 +1,8 @@
-//! A port that outlives its daemon ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)): it is opened again when there is a daemon
-//! again, and its rings come to the new attachment one by one, each in the hands of the thread that has it.
+//! A port that outlives its daemon ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)): a queue opens the port
+//! again when a new daemon runs. Then the thread of each ring replaces its ring by the new attachment's.
 //!
-//! Nothing of this is on the path of frames. A ring comes here where it would else tell that the daemon is gone, a queue before it sleeps.
+//! None of this is on the path of frames. A ring calls this module where it would otherwise report that the daemon is
+//! gone, a queue before it sleeps.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -94,12 +95,12 @@ fn sizes(queues: &mut [Queue]) -> (usize, u32, u32) {
 }
 
 impl Seat {
-    /// The attachment that came after the one of `generation`, once there is one: where a try is due it is made. Whoever has `None` comes
-    /// again when the [timer](Self::timer) has expired.
+    /// The attachment that came after the one of `generation`, once there is one: where a try is due it is made.
+    /// Whoever has `None` comes again when the [timer](Self::timer) has expired.
     ///
     /// # Errors
-    /// [`PortError::DaemonGone`] where the daemon is still there, so that it was the port which went; [`PortError::Reopen`] where waiting
-    /// does not help.
+    /// [`PortError::DaemonGone`] where the daemon is still there, so that it was the port which went;
+    /// [`PortError::Reopen`] where waiting does not help.
     pub(crate) fn newest(&self, generation: u64) -> Result<Option<MutexGuard<'_, Newest>>, PortError> {
         let mut newest = self.lock();
         if newest.binding.generation != generation {
@@ -184,7 +185,8 @@ impl Newest {
         Ok(())
     }
 
-    /// Puts the new transmit ring into the place of the old one, if that was not done yet. What is under way in the old one is lost.
+    /// Puts the new transmit ring into the place of the old one, if that was not done yet. What is under way in the old
+    /// one is lost.
     pub(crate) fn renew_tx(&mut self, queue: usize, ring: &mut TxRing) {
         if let Some(new) = self.parts.get_mut(queue).and_then(|parts| parts.tx.take()) {
             self.reconnections.unacknowledged_slots += u64::from(ring.pending());
@@ -205,8 +207,8 @@ impl Newest {
     }
 }
 
-/// Whether an opening that failed so can succeed later, with the same wishes: the daemon is not there yet, an interface comes later, another
-/// program has the name for the time.
+/// Whether an opening that failed so can succeed later, with the same wishes: the daemon is not there yet, an interface
+/// comes later, another program has the name for the time.
 fn may_pass(error: &OpenError) -> bool {
     match error {
         OpenError::Control(error) => match error {

@@ -1,5 +1,5 @@
-//! The datapath that syncs step, and sleeping before it: a program that waits on a device in itself is woken by what
-//! would wake a worker.
+//! The datapath that syncs step, and its sleep: the events that would wake a worker wake a program that waits for its
+//! own device.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};

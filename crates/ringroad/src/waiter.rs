@@ -1,4 +1,4 @@
-//! Waiting for the other side: an epoll set of eventfds and the connection whose end means that the daemon is gone.
+//! Waits for the other side: an epoll set of eventfds, and of the connection whose end means that the daemon is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! A program that steps its own datapath hears what stopped its device, and no other device's program does.
+//! A program that steps its own datapath gets the error of its failed device, and programs of other devices do not.
 
 #![allow(clippy::unwrap_used)]
 

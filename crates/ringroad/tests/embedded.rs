@@ -1,4 +1,4 @@
-//! The datapath in one process: what the switch, pipes and devices do with frames.
+//! The datapath in one process: frames through the switch, pipes and devices.
 
 #![allow(clippy::unwrap_used)]
 
@@ -101,7 +101,7 @@ fn more_frames_than_a_batch_holds_all_arrive_and_all_slots_come_back() {
 }
 
 #[test]
-fn frames_too_short_and_frames_without_destination_are_counted() {
+fn frames_too_short_or_without_destination_are_counted() {
     let net = Embedded::new();
     let mut a = net.open("vale0:a").unwrap();
     send(&mut a, &[1; 13]);
@@ -393,7 +393,7 @@ fn a_device_in_a_shared_region_has_the_queues_of_that_region() {
 }
 
 #[test]
-fn each_open_of_a_device_is_another_device() {
+fn each_open_of_a_device_name_makes_another_device() {
     let net = Embedded::new();
     let mut ports = [(); 3].map(|()| net.open("null:size=60").unwrap());
     for port in &mut ports {
@@ -426,7 +426,7 @@ fn a_full_ring_lets_the_datapath_sleep_and_room_wakes_it() {
 }
 
 #[test]
-fn a_null_port_gives_and_takes_without_end() {
+fn a_null_port_gives_and_takes_frames_without_end() {
     let mut null = Port::open("null:size=100,copy=1").unwrap();
     null.rx().sync().unwrap();
     assert!(null.rx().available() >= 256);

@@ -1,4 +1,4 @@
-//! Impaired ports: exactly what the plan says, whatever the timing, and every frame accounted for.
+//! Impaired ports do exactly what the plan says, under any timing, and account for every frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -188,7 +188,7 @@ fn dropped_frames_do_not_count_as_those_that_pass() {
 }
 
 #[test]
-fn patience_ends_a_wait_for_frames_that_do_not_come() {
+fn patience_ends_the_wait_for_frames_that_never_come() {
     let reorder = Reorder { frames: Pattern::At(vec![1]), by: 3, patience_ns: Some(50) };
     let mut net = Net::new(ImpairmentPlan { reorder, ..plan() });
     net.send(3);
@@ -488,7 +488,7 @@ fn a_wait_ends_when_a_held_frame_is_due() {
 }
 
 #[test]
-fn a_sleeping_worker_looks_in_time() {
+fn a_sleeping_worker_wakes_when_a_held_frame_is_due() {
     let net = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
     let mut a = net.open("vale0:a").unwrap();
     let plan = ImpairmentPlan {

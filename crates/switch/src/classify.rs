@@ -1,4 +1,4 @@
-//! Where the frames of a batch go.
+//! Decides the destination of each frame of a batch.
 //!
 //! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
 //! address that the same batch shows to be on the source port is dropped, whatever their order in the batch.
@@ -63,12 +63,13 @@ impl FrameHeader {
     }
 }
 
-/// Learns the sources of `frames`, which came from the port `from`. From an index that cannot be a port nothing is learned.
+/// Learns the sources of `frames`, which came from the port `from`. From an index that cannot be a port nothing is
+/// learned.
 ///
 /// There is no memory of the sources that a port sent, and so none that could be wrong. VALE keeps the last source of a
 /// port, and leaves an address that went to another port and came back where it was last learned. A memory that is
-/// checked against the table each time saves nothing over learning again, which in steady state only reads; and within a
-/// batch a run of one source is learned once.
+/// checked against the table each time saves nothing over learning again, which in steady state only reads; and within
+/// a batch a run of one source is learned once.
 fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
     if !from.is_port() {
         return;

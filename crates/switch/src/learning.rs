@@ -1,4 +1,4 @@
-//! A learning switch: the state that its workers share, and what decides for each of them.
+//! A learning switch: the state that its workers share, and each worker's decider.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,10 +1,10 @@
 //! The learning switch as pure decisions over batches.
 //!
 //! [`classify()`] takes the headers of a batch of frames from one port, learns their sources and writes where each
-//! frame goes: to one port, to all others, or nowhere and why. It does no input or output and reads no clock: the caller
-//! hands in the time ([`Tick`]). [`LearningSwitch`] gives that to the datapath as a [`Decide`]. The semantics are those
-//! of netmap's VALE switch, with its documented but unimplemented slot flags implemented (no-learn, forced destination)
-//! and with ageing added.
+//! frame goes: to one port, to all others, or nowhere and why. It does no input or output and reads no clock: the
+//! caller hands in the time ([`Tick`]). [`LearningSwitch`] gives that to the datapath as a [`Decide`]. The semantics
+//! are those of netmap's VALE switch, with its documented but unimplemented slot flags implemented (no-learn, forced
+//! destination) and with ageing added.
 //!
 //! One [`MacTable`] and one [`PortSet`] serve a switch. Both may be read and written by any number of threads at once:
 //! every operation on them is wait-free and has a bound on its steps, none locks or allocates.

@@ -23,9 +23,9 @@
 //! port changed, so an address costs one store a tick, and cache lines stay shared between cores.
 //!
 //! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can leave
-//! it in two entries. This does no harm: both are what was just seen; all lookups take the same one of them (lower
-//! port, then lower tick); the learner that next changes either, one tick later at the latest if the address is still
-//! in use, clears the other; and an address not in use ages out of both.
+//! it in two entries. This does no harm: both entries were just seen, and all lookups take the same entry (lower port,
+//! then lower tick). The learner that next changes one entry clears the other, one tick later at the latest if the
+//! address is still in use. An address not in use ages out of both.
 //!
 //! # Time
 //! The caller counts ticks in a wrapping byte. An entry more than `ageing_ticks` old is not returned and not counted as

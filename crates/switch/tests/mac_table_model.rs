@@ -1,4 +1,4 @@
-//! The table against a map that does the same in the plainest way.
+//! The table against its model, a plain map.
 
 #![allow(clippy::unwrap_used)]
 
@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn while_every_address_has_a_place_the_table_does_as_the_model(
+    fn the_table_matches_the_model_while_every_address_has_a_place(
         entries_log2 in 2..8u32,
         ageing_ticks in 1..=200u8,
         hash_key: u64,
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn where_addresses_displace_each_other_the_table_says_the_latest_port_or_nothing(
+    fn a_displaced_address_gives_its_latest_port_or_none(
         ageing_ticks in 1..=200u8,
         hash_key: u64,
         steps in prop::collection::vec(step(40), 1..200),

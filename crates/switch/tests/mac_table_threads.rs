@@ -27,7 +27,7 @@ fn crowded_table() -> MacTable {
 }
 
 #[test]
-fn a_lookup_under_contention_says_a_port_where_the_address_was_or_nothing() {
+fn a_lookup_under_contention_gives_a_port_of_the_address_or_none() {
     let table = crowded_table();
     let clock = AtomicU8::new(0);
     let hits: Vec<u32> = thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn a_lookup_under_contention_says_a_port_where_the_address_was_or_nothing() {
 }
 
 #[test]
-fn when_the_contention_ends_each_address_settles_in_one_entry_where_it_is() {
+fn after_contention_each_address_has_one_entry_with_its_port() {
     let table = crowded_table();
     for round in 0..200u8 {
         thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn when_the_contention_ends_each_address_settles_in_one_entry_where_it_is() {
 }
 
 #[test]
-fn two_workers_send_only_to_ports_that_an_address_was_on() {
+fn workers_send_only_to_an_addresss_ports_while_a_port_comes_and_goes() {
     let table = crowded_table();
     let ports = PortSet::new();
     for index in 0..=253 {

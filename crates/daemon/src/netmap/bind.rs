@@ -1,4 +1,4 @@
-//! REGISTER: a device is bound to rings of a port, and lets go of them.
+//! REGISTER: binds a device to rings of a port, and unbinds it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -254,14 +254,14 @@ impl Netmap {
             .collect()
     }
 
-    /// What a bound device is bound to, with its descriptors.
+    /// The rings of a bound device, with its descriptors.
     pub(crate) fn describe(&self, device: u64) -> Result<Answer, Failure> {
         let unbound = || fail(Errno::NXIO, "the device is not bound");
         let binding =
             self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
         let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
         let mut descriptors = vec![duplicate(port.memory.home.region().as_fd())?];
-        // What one end of a pipe waits on, the other rings: the eventfds of the master serve both.
+        // One end of a pipe waits on the eventfd that the other end signals: the master's eventfds serve both.
         let (events, crossed) = match &port.kind {
             Kind::Pipe { peer, master: false, .. } => {
                 (&self.ports.get(peer).ok_or_else(unbound)?.events, true)
@@ -295,7 +295,8 @@ impl Netmap {
             done.push(self.end_monitors_of(&key, ports));
         }
         if let Some(port) = self.ports.get_mut(&key) {
-            // Sides of an interface close as nobody uses them. Any other port is served while somebody has it, and reaped then.
+            // A side of an interface closes with its last user. Any other port is served while a program has it, then
+            // reaped.
             if !is_unused || matches!(port.kind, Kind::Interface { .. }) {
                 done.push(port.serve(ports.table.fabric_mut()));
             }
@@ -307,7 +308,7 @@ impl Netmap {
 }
 
 impl NetmapPort {
-    /// Tells the datapath and the programs how many use each ring.
+    /// Reports the number of users of each ring to the datapath and the programs.
     pub(crate) fn show_users(&self) -> Result<(), Failure> {
         for ring in &self.rings {
             self.view(ring)?.control().datapath.users.store(ring.users, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Why a netmap request fails: the errno that the program sees, and the cause for people.
+//! Failures of netmap requests: the errno for the program, and the cause for the user.
 
 use ringroad_control::message::ErrorKind;
 use ringroad_datapath::fabric::FabricError;
@@ -70,7 +70,7 @@ impl From<Refusal> for Failure {
             ErrorKind::Internal => Errno::IO,
             _ => Errno::INVAL,
         };
-        // An errno says little: what the user can do stands with the cause.
+        // An errno says little: the cause names the remedy.
         let advice = if refusal.advice.is_empty() { String::new() } else { format!(": {}", refusal.advice) };
         fail(errno, refusal.message + &advice)
     }

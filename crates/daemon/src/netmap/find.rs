@@ -1,4 +1,4 @@
-//! Which port a name means, and the making and vanishing of ports.
+//! Finds the port of a name, makes ports and removes them.
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ pub(crate) fn clamp_sizes(wish: &PortSizes, default_slots: [u32; 2], most_rings:
 }
 
 impl Netmap {
-    /// The key of the port that `text` names, which is made where a REGISTER would make it. What is made and not used has to be reaped.
+    /// The key of the port that `text` names, which is made where a REGISTER would make it. What is made and not used
+    /// has to be reaped.
     pub(crate) fn find(
         &mut self,
         ports: &mut Ports,
@@ -97,7 +98,8 @@ impl Netmap {
         }
     }
 
-    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface is looked for.
+    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface
+    /// is looked for.
     fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
@@ -107,7 +109,7 @@ impl Netmap {
             Base::Plain(name) => {
                 let persistent = (PortKey::Persistent(name.clone()), None);
                 let Ok(netns) = asker.place.home() else { return persistent };
-                // Nobody takes an interface's name away by calling a port so.
+                // A port cannot take the name of an interface.
                 let key = interface_key(name, &netns);
                 match self.ports.contains_key(&key) || has_interface(&netns, name) {
                     true => (key, Some(netns)),
@@ -217,7 +219,7 @@ impl Netmap {
         let holding = ports.quotas.hold(asker.client, Demand::of_device(taken))?;
         let payer = ports.quotas.memory_payer(asker.client);
         let memory = match (&wish.external_memory, wish.mem_id) {
-            // Whoever is let in to this interface is not let in to the others.
+            // A user with access to this interface has no access to the others by it.
             (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
@@ -323,13 +325,15 @@ impl Netmap {
             huge_pages: HugePages::Never,
             ..PortShape::DEFAULT
         };
-        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its maker's share.
+        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its
+        // maker's share.
         let anybody = Client { id: ClientId::MAX, ..asker.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
         Ok(table.attach_netmap(place, shape, opener, queues)?.index.into())
     }
 
-    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only there for it.
+    /// Takes a port out of use that nobody has bound, and away unless it is to stay; its parent too, if that was only
+    /// there for it.
     pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() {
@@ -364,7 +368,7 @@ impl Netmap {
         }
     }
 
-    /// Takes the rings of a port that nobody has bound out of the datapath and gives them back.
+    /// Takes the rings of an unbound port out of the datapath and gives them back.
     fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
         let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
         let ended = port.end_service(&mut ports.table);
@@ -387,7 +391,7 @@ fn has_interface(netns: &HeldNamespace, name: &str) -> bool {
     netns.run(|| link_by_name(name).is_ok()).unwrap_or(false)
 }
 
-/// Whether whoever asks has an interface of that name.
+/// Whether the requesting process's namespace has an interface of that name.
 pub(crate) fn interface_exists(name: &str, place: Whereabouts<'_>) -> bool {
     place.home().is_ok_and(|netns| has_interface(&netns, name))
 }

@@ -1,4 +1,5 @@
-//! Regions by memory id. Region 1 is the one that all interfaces share; every port of a switch has its own unless it asks for another's.
+//! Regions by memory id. All interfaces share region 1; each port of a switch has its own region unless it asks for
+//! another port's.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -31,7 +32,7 @@ const PAGE: u64 = 4096;
 /// Rings of an EXTMEM region for which nothing is wished: netmap's minimum for private regions.
 const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
 
-/// The geometry of the global region. Memory that nobody touches costs nothing, but AF_XDP pins the buffers.
+/// The geometry of the global region. Untouched memory costs nothing, but AF_XDP pins the buffers.
 pub(crate) fn global_geometry() -> RegionGeometry {
     RegionGeometry {
         interfaces: 100,
@@ -121,9 +122,9 @@ pub(crate) struct MemoryRegion {
     pub(crate) home: Arc<ShmRegion>,
     /// Who may come to share it.
     pub(crate) uid: u32,
-    /// What memory of a program it stands in for.
+    /// The program's memory that it replaces.
     external: Option<[u64; 3]>,
-    /// Rings that nobody has any more, but into which programs may still put something.
+    /// Rings without a user, into which programs may still put frames.
     leaving: Mutex<Vec<Leaving>>,
 }
 
@@ -137,7 +138,8 @@ struct Leaving {
 }
 
 impl MemoryRegion {
-    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the change.
+    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the
+    /// change.
     pub(crate) fn take_back_behind(&self, rings: Vec<(u32, RingView)>, filled_from: Vec<RingView>) {
         let under_way = |view: RingView| {
             let hold = view.control().program.lock.hold(|holder| self.is_alive(holder))?;
@@ -152,7 +154,8 @@ impl MemoryRegion {
         liveness::is_alive(self.home.region().as_fd(), holder)
     }
 
-    /// Takes back what nobody fills any more. A program that never lets go of a lock keeps what it could fill; that goes with the region.
+    /// Takes back rings that no program fills. A program that never releases a lock keeps the rings that it could fill;
+    /// these go with the region.
     pub(crate) fn take_back_left(&self) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain_mut(|rings| {
@@ -173,7 +176,8 @@ impl MemoryRegion {
         });
     }
 
-    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place already, itself.
+    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place
+    /// already, itself.
     pub(crate) fn stands_for(&self, identity: [u64; 3]) -> bool {
         let own = || {
             let status = rustix::fs::fstat(self.home.region().as_fd()).ok()?;
@@ -215,7 +219,7 @@ pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
     }
 }
 
-/// All regions; each lives as long as somebody has a port in it.
+/// All regions; each lives as long as a port lies in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// By id; the regions of all interfaces, one for each user, by user.
@@ -243,7 +247,7 @@ impl Memory {
         }
     }
 
-    /// The region of all interfaces that the user has open. Each user has one, so that nobody can take it from another.
+    /// The region of all interfaces that the user has open. Each user has one, so no user can take it from another.
     pub(crate) fn global(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
         if let Some(region) = self.globals.get(&payer.user()).and_then(Weak::upgrade) {
             return Ok(region);
@@ -261,7 +265,7 @@ impl Memory {
         self.make(id, payer, geometry, None)
     }
 
-    /// The region that stands in for a program's memory.
+    /// The region that replaces a program's memory.
     pub(crate) fn external(
         &mut self,
         payer: &Payer,
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn external_memory_of_just_the_size_of_its_pools_will_do() {
+    fn external_memory_of_exactly_the_pools_size_is_enough() {
         let pool = |objects, object_bytes| Pool { offset: 0, objects, object_bytes };
         let (interfaces, rings, buffers) = (pool(2, 1024), pool(64, 512), pool(4096, 2048));
         let memory_bytes = 2 * 1024 + 64 * 512 + 4096 * 2048;
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_taken_back_after_the_last_fill_has_ended() {
+    fn a_ring_is_taken_back_when_no_program_is_filling_it() {
         use ringroad_ring::layout::Direction;
         use ringroad_ring::liveness::prove;
         use ringroad_ring::ring_view::{RingPlan, lay_out_ring};

@@ -1,11 +1,13 @@
 //! The daemon's part of netmap: devices, the ports they are bound to, memory ids, and the control requests.
 //!
-//! Ports on switches, interfaces and their host rings are served by the datapath like any other program's; here are the rules of netmap's own that
-//! stand around that: several bindings share one port's rings, a port may live in another's region, pipes have parents, monitors look on.
+//! The datapath serves ports on switches, interfaces and their host rings like those of any other program. This module
+//! adds netmap's own rules: several bindings share one port's rings, a port may lie in another port's region, pipes
+//! have parents, monitors watch rings.
 //!
-//! - [`bind`]: REGISTER and its end; [`find`]: which port a name means, and the making of ports; [`port`]: rings; [`service`]: the datapath's side;
-//! - [`requests`]: everything that binds nothing; [`report`]: what is told of ports; [`memory`]: regions; [`quota`]: how much a user may have;
-//!   [`name`], [`failure`].
+//! - [`bind`]: REGISTER and its end; [`find`]: the port of a name, and new ports; [`port`]: rings; [`service`]: the
+//!   datapath's side;
+//! - [`requests`]: all requests that bind nothing; [`report`]: reports of ports; [`memory`]: regions; [`name`],
+//!   [`failure`].
 
 mod bind;
 mod failure;
@@ -44,7 +46,7 @@ struct DeviceEntry {
     binding: Option<Binding>,
 }
 
-/// What a device is bound to.
+/// The rings to which a device is bound.
 #[derive(Debug)]
 struct Binding {
     /// The port, by its key.
@@ -174,8 +176,8 @@ impl Netmap {
         self.ports.is_empty()
     }
 
-    /// The ports that are on no switch, which nobody else reports, in the order of their names and from `first` on. An interface may be two: its own
-    /// side and the host's.
+    /// The ports that are on no switch, which no other report has, in the order of their names and from `first` on. An
+    /// interface may be two: its own side and the host's.
     pub(crate) fn reports<'a>(
         &'a self,
         ports: &'a Ports,
@@ -200,7 +202,7 @@ impl Netmap {
         }
     }
 
-    /// Who has a port bound, the first of them.
+    /// The first user of a bound port.
     fn user_of(&self, port: &NetmapPort) -> Option<&Client> {
         let device = self.devices.get(port.bound.first()?)?;
         Some(&device.binding.as_ref()?.client)

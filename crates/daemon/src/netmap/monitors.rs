@@ -1,7 +1,8 @@
-//! Monitors: ports whose rx rings show what passes the rings of another.
+//! Monitors: ports whose rx rings show the frames that pass another port's rings.
 //!
-//! A monitor's rings lie in its port's region. Copies of what passes the datapath are made there, by the worker that serves the ring; all else is
-//! the work of the programs at the rings: exchanges after use (zero-copy), and whatever passes on a pipe.
+//! A monitor's rings lie in the region of the monitored port. The worker that serves a ring copies the frames that pass
+//! the datapath. The programs at the rings do all other work: exchanges after use (zero-copy), and copies of all frames
+//! on pipes.
 
 use std::sync::atomic::Ordering;
 
@@ -109,7 +110,7 @@ impl Netmap {
             _ => None,
         };
         for (look, monitor) in self.looks(port) {
-            // Frames that arrive by a pipe are shown by whoever sends them.
+            // The sender of a pipe shows the frames that arrive by it.
             if look.zero_copy || peer.is_some() && look.direction == Direction::Tx {
                 add(look, monitor)?;
             }
@@ -159,7 +160,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// A port was let go of by its last user: its monitors see no more and are told so.
+    /// The last user left a port: its monitors see no more frames, and get a notification.
     pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         if port.monitors.is_empty() {
@@ -179,7 +180,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// A monitor goes: nobody shows it anything any more. Its rings are taken back when nobody is in the middle of that.
+    /// Removes a monitor: it gets no more frames. Its rings are taken back when no program is filling them.
     pub(crate) fn leave_parent(
         &mut self,
         key: &PortKey,

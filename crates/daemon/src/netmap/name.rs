@@ -1,6 +1,7 @@
-//! What the name in a request means, and under which key a port is kept.
+//! The meaning of a request's name, and the key of its port.
 //!
-//! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports: what a stranger can call a port, all can print.
+//! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports, so every
+//! name that a stranger can choose is printable.
 
 use std::fmt;
 
@@ -38,7 +39,7 @@ pub(crate) struct PipeEnd {
 }
 
 impl Name {
-    /// Reads `text`. Monitors have the names of what they look at.
+    /// Reads `text`. Monitors have the names of the monitored ports.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         if text.len() > MAX_NAME_BYTES {
             return Err(fail(
@@ -90,7 +91,7 @@ impl Base {
 /// What a port is kept under. Ports of different kinds are never taken for each other, however they are called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PortKey {
-    /// On a switch, as long as somebody has it.
+    /// On a switch, as long as a program has it.
     Switch { switch: String, port: String },
     /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
     Persistent(String),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_nothing_have_their_errno() {
+    fn names_without_meaning_have_their_errno() {
         let errno = |text: &str| Name::parse(text).unwrap_err().errno;
         for text in [
             "{1",
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_quotes_has_no_control_characters() {
+    fn text_quoted_in_a_message_has_no_control_characters() {
         for text in ["vale0:\x1b[31mRED", "a\nb", "x{\x07", "\u{9b}1m{1"] {
             let message = Name::parse(text).unwrap_err().message;
             assert!(!message.contains(char::is_control), "{message:?}");

@@ -1,4 +1,4 @@
-//! A netmap port: its rings in a region, who uses them, and how they come and go.
+//! A netmap port: its rings in a region, their users, and how rings come and go.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ pub(crate) struct PortRing {
     pub(crate) exclusive: bool,
 }
 
-/// What a port is.
+/// The kind of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// On a switch, as long as somebody has it.
+    /// On a switch, as long as a program has it.
     Ephemeral { switch: String, port: String },
     /// Made by NEWIF, or by the first pipe of a name that nothing has (`automatic`, gone with its last user).
     Persistent { automatic: bool, switch: Option<String> },
@@ -57,7 +57,7 @@ pub(crate) struct NetmapPort {
     pub(crate) owner: Client,
     pub(crate) memory: Arc<MemoryRegion>,
     pub(crate) sizes: PortSizes,
-    /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while nobody uses the port.
+    /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while no program uses the port.
     pub(crate) rings: Vec<PortRing>,
     /// One pair per queue, host queues behind the others; one in all for ports that no datapath serves.
     pub(crate) events: Vec<QueueEvents>,
@@ -75,7 +75,7 @@ pub(crate) struct NetmapPort {
     pub(crate) header_bytes: u32,
     /// For a persistent port that joins its switch with a second one: that one.
     pub(crate) joins: Option<String>,
-    /// What it takes of the share of whoever made it.
+    /// The part of its maker's share that it takes.
     _holding: Holding,
 }
 
@@ -186,7 +186,8 @@ impl NetmapPort {
         RingPlan { offset_mask, initial_offset, ..RingPlan::new(ring.direction, ring.index, ring.slots) }
     }
 
-    /// Lays out all rings, each slot with a buffer of its own. `fake`: which rings nobody works, whose slots need none. Nothing is taken where it fails.
+    /// Lays out all rings, each slot with a buffer of its own. `fake`: the rings without a far end; their slots need no
+    /// buffers. Nothing is taken where it fails.
     pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), Failure> {
         let mut rings = self.wanted_rings();
         self.memory.take_back_left();
@@ -243,15 +244,16 @@ impl NetmapPort {
         self.take_back_behind(Vec::new());
     }
 
-    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange buffers: when these are over.
+    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange
+    /// buffers: when these are over.
     pub(crate) fn take_back_behind(&mut self, filled_from: Vec<RingView>) {
         let rings = std::mem::take(&mut self.rings);
         let views = rings.iter().filter_map(|ring| Some((ring.object, self.view(ring).ok()?))).collect();
         self.memory.take_back_behind(views, filled_from);
     }
 
-    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame is on its way or not yet taken
-    /// back, else the sender's, who may have put another one there since.
+    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame
+    /// is on its way or not yet taken back, else the sender's, who may have put another one there since.
     pub(crate) fn take_back_pipe(ends: [&mut Self; 2]) {
         let [one, other] = ends;
         let mut held = Vec::new();
@@ -275,7 +277,8 @@ impl NetmapPort {
         }
     }
 
-    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the object itself.
+    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the
+    /// object itself.
     pub(crate) fn take_back_interface(&self, interface: u32, granted: u32) {
         let listed = listed_extra_buffers(self.memory.home.region(), interface, granted);
         let mut allocator = self.memory.home.allocator();

@@ -1,4 +1,4 @@
-//! What is told of netmap's ports that are on no switch.
+//! Reports of netmap's ports that are on no switch.
 
 use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError, WireId};
@@ -23,8 +23,8 @@ impl NetmapPort {
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an account. `peer`: the other end,
-    /// where it is one of a pipe.
+    /// What is told of it, known as `key` and bound by `user`: an interface's own side and the host's have each an
+    /// account. `peer`: the other end, where it is one of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,
@@ -46,7 +46,7 @@ impl NetmapPort {
             mode: mode.to_owned(),
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
             bound: user.is_some(),
-            // Whoever made it has it for as long as it is there, bound or not.
+            // Its maker owns it as long as it exists, bound or not.
             owner: Some(owner_report(user.unwrap_or(&self.owner))),
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),

@@ -1,4 +1,4 @@
-//! The requests that bind nothing: what a port is, and what is on the switches.
+//! The requests that bind nothing: reports of a port, and of the ports on switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -436,7 +436,7 @@ impl Netmap {
 }
 
 impl NetmapPort {
-    /// What PORT_INFO_GET and VALE_NEWIF tell of it.
+    /// The reply of PORT_INFO_GET and VALE_NEWIF.
     fn info(&self) -> NetmapReply {
         NetmapReply::PortInfo {
             memory_bytes: self.memory.geometry().pools_bytes(),

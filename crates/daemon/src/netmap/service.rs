@@ -1,4 +1,4 @@
-//! What works the other side of a netmap port's rings in the datapath: the queues on a switch, or the wires to a device.
+//! The datapath's side of a netmap port's rings: the queues on a switch, or the wires to a device.
 
 use std::sync::Arc;
 
@@ -98,7 +98,8 @@ impl NetmapPort {
         Ok(QueueParts { port: Box::new(port), counters })
     }
 
-    /// In whose share of the workers' time the port is served: programs bind one port together, so memories stand for programs.
+    /// In whose share of the workers' time the port is served: programs bind one port together, so memories stand for
+    /// programs.
     pub(crate) fn share(&self) -> Share {
         Share::Program { user: self.memory.uid, program: self.memory.id.into() }
     }
@@ -118,8 +119,8 @@ impl NetmapPort {
         matches!(self.service, Service::None) && !self.rings.is_empty()
     }
 
-    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which switch. An ephemeral port
-    /// comes onto its switch with its first binding, and stays as it is here.
+    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which
+    /// switch. An ephemeral port comes onto its switch with its first binding, and stays as it is here.
     pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
         match self.kind.clone() {
             Kind::Persistent { switch: None, .. } => {

@@ -1,4 +1,4 @@
-//! What users get of each other's ports, by every request, and what is left of requests that fail.
+//! Each request of a user for other users' ports, and the remains of failed requests.
 
 use ringroad_control::netmap::{Bound, PortSizes, Register};
 use ringroad_control::peer::PeerCredentials;
@@ -140,7 +140,7 @@ fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, 
 
 #[test]
 fn no_request_gives_a_stranger_anothers_port() {
-    // Who may be on the switch may not share the memory of those who are.
+    // A user with access to the switch may not share the memory of its ports' users.
     let mut site = Site::new(&[("vale5:*", OWNER), ("vale5:*", STRANGER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     let before = site.keys();
@@ -343,7 +343,7 @@ fn ports_on_switches_are_listed_in_order_and_once() {
 }
 
 #[test]
-fn reports_say_whose_each_port_is() {
+fn reports_name_the_owner_of_each_port() {
     let mut site = Site::new(&[]);
     let (_port, _) = site.bind(OWNER, "vale0:a").unwrap();
     site.register(OWNER, Register { flags: flag::MONITOR_RX, ..plain("vale0:a") }).unwrap();

@@ -1,4 +1,4 @@
-//! The loop, one turn at a time, with peers that do as they please. Everything runs in one thread.
+//! The loop, one turn at a time, with hostile peers. The tests run in one thread.
 
 use std::io;
 use std::io::{Read, Write};
@@ -232,7 +232,7 @@ fn a_write_to_a_netmap_device_closes_it() {
 }
 
 #[test]
-fn the_name_that_a_program_gives_itself_cannot_act_on_a_terminal() {
+fn a_programs_chosen_name_cannot_control_a_terminal() {
     let mut site = Site::new();
     let mut peer = site.connect();
     let program = "\u{1b}[2Jprog\u{202e}".to_owned();

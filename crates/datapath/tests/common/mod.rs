@@ -1,4 +1,4 @@
-//! Ports of which a test has the far side.
+//! Ports with the far side in the test's hands.
 
 #![allow(dead_code, clippy::unwrap_used, unsafe_code)]
 
@@ -25,7 +25,7 @@ pub struct Far {
     pub keeps_numbers: AtomicBool,
     /// Times that it was looked at for frames.
     pub looks: AtomicU64,
-    /// Times that it was told of a sleep.
+    /// Announcements of sleep that it got.
     pub told: AtomicU64,
     pub is_closed: AtomicBool,
     /// Queues of it that exist.

@@ -1,6 +1,7 @@
-//! The kinds of port. Each driver says what its kinds are ([`PortKind`]); names, help, documentation and checks follow from that.
+//! The kinds of port. Each driver describes its kinds ([`PortKind`]); names, help, documentation and checks follow from
+//! the descriptions.
 //!
-//! Adding a kind of port is a folder (or file) with a `KINDS` in it, and a line in [`KINDS`] here.
+//! A new kind of port needs a folder (or file) with a `KINDS`, and a line in [`KINDS`] here.
 
 use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 use ringroad_ring::eventfd;
@@ -60,8 +61,8 @@ pub fn is_of_a_namespace(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
-/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues` is how many are
-/// asked for where the name does not say.
+/// Looks at what the device that `name` names needs, an interface being found where its name says, else here. `queues`
+/// is how many are asked for where the name does not say.
 ///
 /// # Errors
 /// [`DeviceError`] where it is plain now that it cannot be opened.

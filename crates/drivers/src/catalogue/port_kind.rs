@@ -1,4 +1,4 @@
-//! What a driver says of a kind of port. Names, help, documentation and checks follow from it.
+//! A driver's description of a kind of port. Names, help, documentation and checks follow from it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ pub const MAX_INTERFACE_BYTES: usize = 15;
 pub struct PortKind {
     /// Name of the driver in reports and metrics.
     pub driver: &'static str,
-    /// How its names are told from others.
+    /// The mark of its names.
     pub spelling: Spelling,
     /// How its names look, such as `memif:SOCKET`.
     pub form: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub about: &'static str,
-    /// The page of the documentation that tells more, below `docs/`.
+    /// Its page of the documentation, below `docs/`.
     pub page: Option<&'static str>,
-    /// What its names name.
+    /// The target of its names.
     pub target: Target,
     /// The options that it has beside those of every port.
     pub options: &'static [&'static PortOption],
@@ -39,7 +39,7 @@ pub struct PortKind {
     pub(crate) open: fn(Opening<'_>) -> Result<Device, DeviceError>,
 }
 
-/// How the names of a kind are told from others.
+/// The mark of a kind's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
     /// A scheme and a colon stand before the target.
@@ -50,7 +50,7 @@ pub enum Spelling {
     Suffix(char),
 }
 
-/// What the names of a kind name.
+/// The target of a kind's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Nothing outside of the program: the kind's own options stand in its place.
@@ -65,7 +65,7 @@ pub enum Target {
     Socket,
 }
 
-/// What a port takes of an interface.
+/// The part of an interface that a port takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterfaceUse {
     /// Copies of frames; the host stack keeps the interface.
@@ -79,7 +79,7 @@ pub enum InterfaceUse {
 /// Who opens the ports of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The program that wants one, in itself: it needs no privilege, and nobody else has a use for it.
+    /// The program that wants one, in itself: it needs no privilege, and no other program has a use for it.
     Program,
     /// The daemon, for users who are permitted to have one.
     Daemon,
@@ -133,7 +133,7 @@ impl PortKind {
         if keys.is_empty() { "none of its own".to_owned() } else { keys.join(", ") }
     }
 
-    /// What people call a port of this kind.
+    /// The word for a port of this kind in messages.
     pub(crate) fn noun(&self) -> String {
         match self.spelling {
             Spelling::Scheme(scheme) => format!("{scheme} port"),
@@ -233,7 +233,8 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in names.
+/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in
+/// names.
 ///
 /// # Errors
 /// What is wrong with it, for people.
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_no_interface_has_are_refused() {
+    fn names_impossible_for_an_interface_are_refused() {
         for name in ["", "..", "a b", "a/b", "abcdefghijklmnop", "x^"] {
             assert!(check_interface_name(name).is_err(), "{name:?}");
         }

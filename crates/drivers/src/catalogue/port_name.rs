@@ -12,9 +12,9 @@
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
 //!
-//! Which keys a port has says [`COMMON_OPTIONS`], and its kind for devices.
+//! [`COMMON_OPTIONS`] lists the keys of all ports; a device's kind lists the rest.
 //!
-//! Names are netmap's where netmap has them: a switch name and a port name have at most 15 bytes each.
+//! Names are netmap's wherever netmap has a name: a switch name and a port name have at most 15 bytes each.
 
 use std::fmt;
 use std::path::Path;
@@ -311,7 +311,8 @@ pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
     Ok((switch, port))
 }
 
-/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of name.
+/// Checks the name of a port that is on no switch and that we make, so that it can be told from every other kind of
+/// name.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_take_something_from_others_are_known() {
+    fn options_that_take_something_from_others_are_for_administrators() {
         let of = |text: &str| text.parse::<PortName>().unwrap().options.for_administrators();
         assert_eq!(of("eth0@force,promisc=0"), Some("force"));
         assert_eq!(of("eth0@promisc=0"), None);
@@ -468,7 +469,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_shown_parses_to_the_same(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9}|(vhost-user|virtio-user|memif):[a-z/.:]{1,9})") {
+        fn a_displayed_name_parses_to_the_same_name(text in "(vale[0-9]{0,2}:[a-z]{1,9}|[a-z]{1,9}[{}][a-z0-9]{1,5}|null:size=[1-9][0-9]{2},copy=[01]|pcap:in=[a-z@/]{1,9},out=[a-z,]{1,9}|(vhost-user|virtio-user|memif):[a-z/.:]{1,9})") {
             let name: PortName = text.parse().unwrap();
             prop_assert_eq!(name.base.to_string().parse::<PortName>().unwrap(), name);
         }

@@ -1,17 +1,17 @@
-//! Options of port names: what each option is, how its value reads, and the values that one name gives.
+//! Options of port names: descriptions, the reading of values, and the values of one name.
 
 use std::fmt;
 
 /// One option that a kind of port has, such as `ring-size=N`.
 #[derive(Debug)]
 pub struct PortOption {
-    /// What stands before the `=`.
+    /// The key before the `=`.
     pub key: &'static str,
     /// Which values it takes.
     pub value: ValueKind,
     /// What holds where a name does not give it, for people.
     pub default: &'static str,
-    /// What it does, in a line.
+    /// Its effect, in a line.
     pub help: &'static str,
     /// Whether the daemon takes it from administrators only.
     pub for_administrators: bool,
@@ -223,7 +223,7 @@ mod tests {
     const TEXT: ValueKind = ValueKind::Text { most_bytes: 8 };
 
     #[test]
-    fn values_read_as_their_kind_says() {
+    fn values_are_read_by_the_kind_of_their_option() {
         for (kind, given, value) in [
             (ValueKind::Flag, None, Value::Number(1)),
             (ValueKind::Flag, Some("0"), Value::Number(0)),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_refused() {
+    fn values_without_meaning_are_refused() {
         for (kind, given) in [
             (ValueKind::Flag, Some("yes")),
             (ValueKind::Number { least: 1, most: 9 }, Some("10")),

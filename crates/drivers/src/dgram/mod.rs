@@ -1,8 +1,10 @@
-//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language have it.
+//! `dgram:` ports: each frame is a datagram of a UNIX socket, as QEMU's `-netdev dgram` and a few lines in any language
+//! have it.
 //!
-//! The port's socket is at the path that the name gives, and the peer's beside it, at the same path with `.peer` behind. The peer may come and
-//! go: frames for it are dropped as `not_bound` meanwhile. From strangers come datagrams, of which only the length matters here, and who may send
-//! some is the mode of the socket's file. Frames go to the socket that is at the peer's path, so nobody else may write to that folder.
+//! The port's socket is at the path that the name gives, and the peer's beside it, at the same path with `.peer`
+//! behind. The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Strangers send datagrams; only
+//! their length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the
+//! peer's path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

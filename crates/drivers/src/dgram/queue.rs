@@ -21,8 +21,8 @@ pub(super) const MAX_FRAME_BYTES: usize = 65535;
 const USUAL_FRAME_BYTES: usize = 1518;
 /// Frames borrowed at a time.
 const BUFFERS: usize = 64;
-/// Distance of buffers, bytes: an odd number of cache lines, so that the first lines of the buffers do not fall on each other in the cache.
-/// Pages that no frame reached cost nothing.
+/// Distance of buffers, bytes: an odd number of cache lines, so that the first lines of the buffers do not fall on each
+/// other in the cache. Pages that no frame reached cost nothing.
 const STRIDE_BYTES: usize = 1025 * 64;
 
 const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
@@ -70,7 +70,8 @@ impl DatagramQueue {
         }
         let mut parts = [IoSlice::new(&[]); MAX_FRAGMENTS];
         for (part, fragment) in parts.iter_mut().zip(fragments) {
-            // SAFETY: the bytes stay mapped while the fragment is borrowed. Others may write them meanwhile, but only the kernel reads them.
+            // SAFETY: the bytes stay mapped while the fragment is borrowed. Others may write them meanwhile, but only
+            // the kernel reads them.
             let bytes = unsafe { std::slice::from_raw_parts(fragment.bytes().as_ptr(), fragment.len()) };
             *part = IoSlice::new(bytes);
         }
@@ -118,8 +119,8 @@ impl PortQueue for DatagramQueue {
             }
             let frame = self.arena.get(start..start + len).unwrap_or_default();
             self.longest_bytes = self.longest_bytes.max(len);
-            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again before
-            // `release` has counted it back.
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
+            // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             self.next = (self.next + 1) % BUFFERS;
             self.borrowed += 1;

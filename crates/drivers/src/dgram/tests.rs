@@ -63,7 +63,7 @@ fn frames_for_an_absent_peer_are_dropped_by_cause_until_it_returns() {
         peer.send(&[2; 60]).unwrap();
         assert_eq!(receive_now(site.queue()), [vec![2; 60]]);
         drop(peer);
-        // What it left behind is a file with nobody behind it.
+        // It leaves a file without a socket.
         assert_eq!(send(site.queue(), &[1; 60]).dropped.of(DropCause::NotBound), 1);
         std::fs::remove_file(site.path.with_extension("peer")).unwrap();
     }

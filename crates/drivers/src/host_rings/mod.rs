@@ -1,14 +1,16 @@
-//! The host stack's side of a network interface (`eth0^`): what the host sends on the interface is received here instead of
-//! leaving, and what is delivered here the host takes as received on the interface. netmap calls these the host rings.
+//! The host stack's side of a network interface (`eth0^`): this port receives frames that the host sends on the
+//! interface, and they do not leave. The host takes frames delivered to this port as received on the interface. netmap
+//! calls these the host rings.
 //!
-//! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there and
-//! back: one on the way out of the interface, one on the way into the TAP. A third keeps what the wire gives from the host,
-//! as netmap does: it takes only what is delivered here. The programs are attached for as long as the
-//! queues live: with the end of the process, even by SIGKILL, the host has its interface back as it was.
+//! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there
+//! and back: one on the way out of the interface, one on the way into the TAP. A third keeps frames of the wire from
+//! the host, as netmap does: the host receives only frames delivered to this port. The programs are attached as long as
+//! the queues live: at the end of the process, even by SIGKILL, the host has its interface back.
 //!
-//! Frames of the host come whole: the TAP has no offloads, so the kernel fills checksums in and cuts long frames. Frames
-//! delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can tell them from those of the wire.
-//! What is sent on the interface past the queueing discipline, by AF_XDP or `PACKET_QDISC_BYPASS`, is not received here.
+//! Frames of the host come whole: the TAP has no offloads, so the kernel fills checksums in and cuts long frames.
+//! Frames delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can distinguish them from
+//! frames of the wire. Frames that bypass the queueing discipline (AF_XDP, `PACKET_QDISC_BYPASS`) are not received
+//! here.
 
 mod queue;
 
@@ -28,7 +30,7 @@ use crate::tap::{TapDevice, TapError, TapWish};
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
 pub const HOST_MARK: u32 = 0x5252_4f44;
 
-/// What is asked of an interface.
+/// The request for an interface's host side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRingsWish {
     /// Its name, for people.
@@ -46,9 +48,9 @@ pub struct HostRingsWish {
 pub struct HostRings {
     /// One per queue asked for.
     pub queues: Vec<HostQueue>,
-    /// What is in use, in words for people.
+    /// The mechanism in use, in words for users.
     pub mode: String,
-    /// What the owner should know.
+    /// A note for the owner.
     pub notes: Vec<String>,
 }
 
@@ -56,7 +58,7 @@ pub struct HostRings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostRingsError {
-    /// Somebody has them.
+    /// Another program has them.
     #[error("{0}^ is in use by another program; end it first")]
     Busy(String),
     /// The TAP interface.
@@ -79,8 +81,8 @@ struct Diversion {
 }
 
 impl HostRings {
-    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does that
-    /// must forward the frames: until then the host neither sends nor receives on the interface.
+    /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does
+    /// that must forward the frames: until then the host neither sends nor receives on the interface.
     ///
     /// # Errors
     /// [`HostRingsError`]. The host's traffic is untouched then.
@@ -126,7 +128,8 @@ impl HostRings {
     }
 }
 
-/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while somebody has that.
+/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while a program has
+/// this side.
 pub(crate) fn tap_name(ifindex: u32) -> String {
     format!("rrh-{ifindex}")
 }

@@ -33,7 +33,7 @@ fn has_programs(ifindex: u32) -> bool {
 }
 
 #[test]
-fn what_the_host_sends_is_received_whole_and_does_not_leave() {
+fn frames_from_the_host_are_received_whole_and_do_not_leave() {
     in_own_namespace(|| {
         let wish = wish();
         ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev rrp0");
@@ -63,7 +63,7 @@ fn what_the_host_sends_is_received_whole_and_does_not_leave() {
 }
 
 #[test]
-fn the_host_receives_delivered_frames_and_a_packet_socket_can_skip_them() {
+fn the_host_receives_delivered_frames_and_packet_sockets_can_ignore_them() {
     in_own_namespace(|| {
         let wish = wish();
         let mut rings = HostRings::open(&HostRingsWish { queues: 2, ..wish.clone() }).unwrap();
@@ -136,7 +136,7 @@ fn the_host_side_belongs_to_one_program_at_a_time() {
 /// The host's own stack reaches the wire only through a forwarder between the interface and its host rings, as a switch
 /// would be: here with offloads on at both ends.
 #[test]
-fn a_host_reaches_the_network_through_a_program_that_forwards() {
+fn a_host_behind_a_forwarding_program_still_reaches_the_network() {
     const TOTAL_BYTES: usize = 4 << 20;
     in_own_namespace(|| {
         let wish = wish();

@@ -25,12 +25,13 @@ pub(super) enum End {
     Gone,
     /// The peer said goodbye, and why.
     Disconnected(String),
-    /// The peer did what it must not; it is told.
+    /// The peer broke a rule, and gets the reason.
     Broken(String),
 }
 
 impl End {
-    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a word.
+    /// What people read of it. `serving`: whether the connection had been made, so that a peer may leave without a
+    /// word.
     pub(super) fn told(&self, serving: bool) -> Option<String> {
         match self {
             Self::Stopped => None,

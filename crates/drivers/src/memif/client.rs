@@ -1,4 +1,4 @@
-//! A connection as the client: a region of our own is shown to the server.
+//! A connection as the client, which shows a region of its own to the server.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::receive_ring::ReceiveRing;
 use super::transmit_ring::TransmitRing;
 use crate::peer::socket::StopBell;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) id: u32,
@@ -22,7 +22,7 @@ pub(super) struct Wish {
     pub(super) queues: u16,
     pub(super) log2_ring_size: u8,
     pub(super) buffer_bytes: u32,
-    /// Name that the server is told.
+    /// The client's name, for the server.
     pub(super) interface: String,
 }
 

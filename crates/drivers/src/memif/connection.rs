@@ -1,4 +1,5 @@
-//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them back.
+//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them
+//! back.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -27,11 +28,11 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(super) struct Made {
     /// Rings for each queue of the port.
     pub(super) rings: Vec<Rings>,
-    /// What was agreed, for people.
+    /// The agreed settings, in words for users.
     pub(super) agreed: String,
 }
 
-/// What the thread of a port has.
+/// The state of a port's thread.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub(super) queues: Vec<(Desk<Rings>, Arc<WakeSet>)>,
@@ -41,7 +42,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Serves the clients that come to `door`, until told to stop.
+    /// Serves the clients that come to `door`, until the stop bell rings.
     pub(super) fn serve(&self, door: &Door, id: u32, interface: &str) {
         loop {
             let Some(newcomer) = door.take() else {
@@ -63,7 +64,7 @@ impl Connections {
         }
     }
 
-    /// Connects to the server at `path`, again and again, until told to stop.
+    /// Connects to the server at `path`, again and again, until the stop bell rings.
     pub(super) fn visit(&self, path: &Path, wish: &Wish) {
         loop {
             let failed = |error| self.watch.disconnected(Some(error));

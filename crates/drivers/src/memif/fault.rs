@@ -1,4 +1,4 @@
-//! What a peer can do wrong in a ring.
+//! A peer's faults in a ring.
 
 /// Why a ring was stopped, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

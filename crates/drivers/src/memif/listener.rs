@@ -1,5 +1,5 @@
-//! The process's listening sockets: one for each path, however many interfaces share it. Each has a thread, which greets whoever connects, hears which
-//! interface is wanted, and hands the connection to that port.
+//! The process's listening sockets: one for each path, which any number of interfaces share. Each has a thread, which
+//! greets each client, reads the interface that it wants, and hands the connection to that port.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -56,7 +56,7 @@ impl Door {
         Arc::new(Self { limits, newcomer: Mutex::new(None), line })
     }
 
-    /// Who has come in, if somebody has.
+    /// The client that was admitted, if any.
     pub(super) fn take(&self) -> Option<Newcomer> {
         lock(&self.newcomer).take()
     }
@@ -81,7 +81,7 @@ impl Door {
     }
 }
 
-/// What a second client is told.
+/// The reason that a second client gets.
 pub(super) fn already_connected(id: u32) -> String {
     format!("another client is connected to interface {id}")
 }
@@ -156,7 +156,7 @@ impl Drop for Place {
             doors.is_empty()
         };
         if is_last {
-            // Under the lock, so that whoever opens the path next finds it free. The thread waits for nobody.
+            // Under the lock, so that the next opening of the path finds it free. The thread waits for no other.
             listeners.remove(&self.path);
         }
     }

@@ -1,5 +1,5 @@
-//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte order of the host,
-//! packed: a type of two bytes, and what belongs to it.
+//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte
+//! order of the host, packed: a type of two bytes, and the fields of this type.
 
 /// Bytes of each message.
 pub const MESSAGE_BYTES: usize = 128;
@@ -25,7 +25,7 @@ const DISCONNECT: u16 = 8;
 /// `MEMIF_MSG_ADD_RING_FLAG_S2M`
 const TO_SERVER: u16 = 1;
 
-/// What a server offers, to every client.
+/// A server's offer to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Name of the program.
@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_read_from_any_bytes_is_written_and_read_alike(
+        fn messages_read_from_any_bytes_survive_writing_and_reading(
             kind in 0u16..10,
             rest in prop::collection::vec(any::<u8>(), MESSAGE_BYTES - 2),
         ) {

@@ -1,13 +1,17 @@
-//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and find it by a UNIX socket.
+//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and find it by a
+//! UNIX socket.
 //!
-//! From strangers come: the messages of the socket ([`message`]), the regions and eventfds with them, and in shared memory head, tail, flags and
-//! descriptors of rings, and frames. Each is read once and checked; who breaks a rule has his connection closed and is told why.
+//! Strangers write the messages of the socket ([`message`]), the regions and eventfds with them, and in shared memory
+//! head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A peer that breaks a
+//! rule gets the reason, and its connection is closed.
 //!
-//! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's messages;
+//! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's
+//!   messages;
 //! - `server`, `client`: how a connection is made in either role; `connection`: the thread of a port;
-//! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: its ends; `own_region`: a client's memory; `queue`: what a worker serves.
+//! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: its ends; `own_region`: a client's memory;
+//!   `queue`: what a worker serves.
 //!
-//! What memif.h calls master and slave are server and client here.
+//! memif.h's master and slave are server and client here.
 
 mod channel;
 mod client;

@@ -1,4 +1,4 @@
-//! The one region of a client: rings first, then a buffer for each slot, in a memfd that nobody can shorten.
+//! The one region of a client: rings first, then a buffer for each slot, in a memfd that no process can shorten.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -55,7 +55,8 @@ impl RingPlan {
         (ring_bytes(self.log2_size) as u64).next_multiple_of(LINE_BYTES)
     }
 
-    /// From one buffer to the next: an odd number of lines, so that the first lines of all do not fall on each other in the cache.
+    /// From one buffer to the next: an odd number of lines, so that the first lines of all do not fall on each other in
+    /// the cache.
     fn buffer_stride(&self) -> u64 {
         let lines = u64::from(self.buffer_bytes).div_ceil(LINE_BYTES);
         (lines | 1) * LINE_BYTES

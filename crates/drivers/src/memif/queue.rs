@@ -1,4 +1,4 @@
-//! One queue of a memif port: a ring each way, while a peer is connected that has them.
+//! One queue of a memif port: a ring each way, while a connected peer has them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,7 @@ impl Rings {
     }
 }
 
-/// By which queues tell the connection's thread what a peer did.
+/// The queues' reports of a peer's faults to the connection's thread.
 #[derive(Debug)]
 pub(super) struct Line {
     fault: Mutex<Option<String>>,
@@ -78,7 +78,7 @@ pub(super) struct MemifQueue {
     held: Held<Rings>,
     wake: Arc<WakeSet>,
     line: Arc<Line>,
-    /// Whether a ring was stopped; the thread is told, and takes the rings back.
+    /// Whether a ring was stopped; the thread gets the report, and takes the rings back.
     is_stopped: bool,
     is_ending: bool,
     is_asleep: bool,
@@ -257,7 +257,7 @@ impl Sleep for MemifQueue {
 
 impl Backpressure for MemifQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
-        // A peer that is not there, or has no such ring, holds nobody back.
+        // A peer that is absent, or has no such ring, holds no source back.
         let Some(transmit) = self.held.get().and_then(|rings| rings.transmit.as_mut()) else {
             return BATCH_FRAMES;
         };

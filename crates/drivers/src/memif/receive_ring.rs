@@ -1,4 +1,4 @@
-//! The receiving end of a ring: frames are borrowed where they lie, and their slots given back in order.
+//! The receiving end of a ring: it borrows frames in place, and gives their slots back in order.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -171,8 +171,8 @@ impl ReceiveRing {
             let descriptor = self.ring.descriptor(position);
             let flags = if descriptor.has_next { MORE_FRAGMENTS } else { 0 };
             let bytes = self.buffer(position, descriptor)?;
-            // SAFETY: the regions stay mapped while this ring lives, which outlives what is borrowed from it: the ring is only let go of once
-            // all was released.
+            // SAFETY: the regions stay mapped while this ring lives, which outlives what is borrowed from it: the ring
+            // is only let go of once all was released.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, slots == 0);
             slots += 1;
             frame_bytes += descriptor.bytes as usize;

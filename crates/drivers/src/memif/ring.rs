@@ -1,8 +1,10 @@
-//! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): where its parts are, and atomic access to them.
+//! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): where its parts are, and atomic access to
+//! them.
 //!
-//! In a ring to the server the client moves `head` behind frames that it put, and the server moves `tail` behind those that it has done with. In a
-//! ring to the client the client moves `head` behind empty buffers, and the server moves `tail` behind those that it has filled. Both run freely,
-//! modulo 2^16. All of it is written by the peer at will: whoever reads a value here checks it before use.
+//! In a ring to the server the client moves `head` behind the frames that it put in, and the server moves `tail` behind
+//! the frames that it has used. In a ring to the client the client moves `head` behind empty buffers, and the server
+//! moves `tail` behind the buffers that it has filled. Both indexes count on, modulo 2^16. The peer can write any value
+//! at any time: callers check each value before use.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -12,7 +14,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use ringroad_ring::foreign_memory::ForeignMemory;
 use ringroad_ring::shared::SharedBytes;
 
-/// Most descriptors of a ring, as a power of two: head and tail have 16 bits, and must differ by less than half of what these count.
+/// Most descriptors of a ring, as a power of two: head and tail have 16 bits, and must differ by less than half of what
+/// these count.
 pub(super) const MAX_LOG2_SIZE: u8 = 14;
 /// `MEMIF_COOKIE`: what a ring begins with.
 const COOKIE: u32 = 0x03E3_1F20;
@@ -129,13 +132,15 @@ impl Ring {
     }
 
     fn cookie(&self) -> &AtomicU32 {
-        // SAFETY: the first 4 bytes of a ring that lies in its region, aligned, for as long as the region is borrowed through `self`.
+        // SAFETY: the first 4 bytes of a ring that lies in its region, aligned, for as long as the region is borrowed
+        // through `self`.
         unsafe { self.start.cast::<AtomicU32>().as_ref() }
     }
 
     #[inline]
     fn half_word(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: `at` is one of the constants above, within the header of a ring that was checked to lie in its region.
+        // SAFETY: `at` is one of the constants above, within the header of a ring that was checked to lie in its
+        // region.
         let place = unsafe { self.start.add(at) };
         // SAFETY: as above; even offsets from an aligned start; the region stays mapped while `self` lives.
         unsafe { place.cast::<AtomicU16>().as_ref() }
@@ -158,7 +163,8 @@ impl Ring {
         self.half_word(TAIL_AT)
     }
 
-    /// As its receiver: says whether the sender is to wake it. A look at the ring that follows cannot miss what is put from here on.
+    /// As its receiver: says whether the sender is to wake it. A look at the ring that follows cannot miss what is put
+    /// from here on.
     pub(super) fn want_interrupt(&self, wanted: bool) {
         self.flags().store(if wanted { 0 } else { MASK_INTERRUPT }, Ordering::Relaxed);
         if wanted {

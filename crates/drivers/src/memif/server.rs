@@ -24,7 +24,8 @@ struct Shown {
     to_client: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// Makes the connection that `newcomer` asks for, with at most `queues` rings each way. `interface` is the name that it is told.
+/// Makes the connection that `newcomer` asks for, with at most `queues` rings each way. `interface` is the name that it
+/// is told.
 pub(super) fn make(newcomer: &Newcomer, queues: u16, interface: &str, stop: &StopBell) -> Result<Made, End> {
     let channel = &newcomer.channel;
     let none = || (0..queues).map(|_| None).collect();
@@ -71,7 +72,7 @@ impl Shown {
         Ok(())
     }
 
-    /// The rings of all queues, and what people are told of them.
+    /// The rings of all queues, and their report for users.
     fn found(self, peer: &str) -> Result<Made, End> {
         let count = |rings: &[Option<(AddRing, OwnedFd)>]| rings.iter().flatten().count();
         let (received, sent) = (count(&self.to_server), count(&self.to_client));

@@ -1,7 +1,7 @@
-//! How a connection's thread gives a worker the state of a ring, and gets it back.
+//! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
-//! The state is always owned by one of the two. The thread leaves what is wanted on a *desk* and rings; the worker looks at one flag per batch, and
-//! where something changed puts its own state down and takes up the other's, as soon as nothing is borrowed from it any more.
+//! One of the two always owns the state. The thread puts the wanted state on a *desk* and rings. The worker looks at
+//! one flag per batch; after a change it exchanges its state for the one on the desk, as soon as no frame is borrowed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use ringroad_ring::eventfd;
 #[derive(Debug)]
 pub(crate) struct Desk<T> {
     shared: Arc<Shared<T>>,
-    /// What a sleeping worker waits for.
+    /// The bell that a sleeping worker waits for.
     bell: Arc<OwnedFd>,
 }
 
@@ -36,7 +36,7 @@ struct Shared<T> {
 struct State<T> {
     /// What the worker is to take up in exchange for what it has; taken by it.
     wanted: Option<Option<T>>,
-    /// What it put down.
+    /// The state that the worker put down.
     back: Option<T>,
     /// Whether there is no worker any more.
     is_gone: bool,
@@ -74,8 +74,8 @@ impl<T> Desk<T> {
         Closer(Arc::clone(&self.shared))
     }
 
-    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where there is no worker any
-    /// more, `state` is dropped.
+    /// Gives the worker `state` (`None`: nothing), waits until it has let go of what it had, and returns that. Where
+    /// there is no worker any more, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone {
@@ -91,7 +91,7 @@ impl<T> Desk<T> {
         shared.back.take()
     }
 
-    /// What the worker had when it ended; `None` while there is one.
+    /// The worker's last state; `None` while a worker exists.
     pub(crate) fn left_behind(&self) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone { shared.back.take() } else { None }
@@ -111,8 +111,8 @@ impl<T> Held<T> {
         self.current.as_ref()
     }
 
-    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed any more,
-    /// [`Self::exchange`] is due.
+    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed
+    /// any more, [`Self::exchange`] is due.
     #[inline]
     pub(crate) fn is_recalled(&self) -> bool {
         self.shared.is_wanted.load(Ordering::Acquire)
@@ -156,7 +156,7 @@ mod tests {
             let back = desk.exchange(Some(vec![7]));
             fetched.send(()).unwrap();
             assert_eq!(desk.exchange(None), Some(vec![7]));
-            // Nobody is there any more: nothing waits.
+            // No worker is left: nothing waits.
             assert_eq!(desk.exchange(Some(vec![9])), None);
             desk.closer().close();
             back

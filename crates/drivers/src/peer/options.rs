@@ -7,7 +7,7 @@ use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 pub enum SocketRole {
     /// It listens, and makes the socket's file.
     Server,
-    /// It connects, and tries again until somebody listens.
+    /// It connects, and tries again until a server listens.
     Client,
 }
 

@@ -5,7 +5,8 @@ use std::thread::JoinHandle;
 use super::handover::Closer;
 use super::socket::StopBell;
 
-/// A thread that ends with this value: it is told to, its desks are closed, and it is awaited. `T` is the state of a ring that it hands over.
+/// A thread that ends with this value: it is told to, its desks are closed, and it is awaited. `T` is the state of a
+/// ring that it hands over.
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
     stop: StopBell,
@@ -55,7 +56,7 @@ mod tests {
     use crate::peer::handover::handover;
 
     #[test]
-    fn a_thread_ends_with_its_value_wherever_it_waits() {
+    fn a_thread_ends_with_its_value_in_any_wait() {
         let (desk, held) = handover::<u32>(Arc::new(eventfd::create().unwrap()));
         let stop = StopBell::new().unwrap();
         let (steps, step) = mpsc::channel();

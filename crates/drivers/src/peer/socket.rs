@@ -27,12 +27,13 @@ impl StopBell {
         Ok(Self(Arc::new(eventfd::create()?)))
     }
 
-    /// Ends whoever waits, now and from now on.
+    /// Ends all waits, present and later.
     pub(crate) fn ring(&self) {
         eventfd::ring_own(&*self.0);
     }
 
-    /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was rung.
+    /// Waits until one of `descriptors` has something to say, or `timeout` is over. Says which have; `None` when it was
+    /// rung.
     pub(crate) fn wait<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -70,7 +71,8 @@ impl StopBell {
         Some(ready.collect())
     }
 
-    /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when the bell was rung.
+    /// Connects to the server at `path` as soon as it is there; `failed` is told why it is not, each time. `None` when
+    /// the bell was rung.
     pub(crate) fn await_server(
         &self,
         path: &Path,
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_finds_a_server_that_comes_later_and_ends_when_told() {
+    fn a_client_finds_a_later_server_and_ends_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let stop = StopBell::new().unwrap();

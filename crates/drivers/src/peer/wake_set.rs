@@ -1,4 +1,4 @@
-//! What wakes a sleeping worker at one queue: its bell, and the eventfds that the peer writes.
+//! The descriptors that wake a worker at one queue: its bell, and the eventfds that the peer writes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ringroad_ring::eventfd;
 use rustix::event::{Timespec, epoll};
 
-/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes while the worker waits.
+/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes
+/// while the worker waits.
 #[derive(Debug)]
 pub(crate) struct WakeSet {
     set: OwnedFd,
@@ -31,8 +32,8 @@ impl WakeSet {
         Arc::clone(&self.bell)
     }
 
-    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its last copy is closed, or
-    /// by [`Self::remove`].
+    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its
+    /// last copy is closed, or by [`Self::remove`].
     ///
     /// # Errors
     /// The kernel's: the descriptor cannot be waited for.
@@ -65,7 +66,7 @@ impl WakeSet {
     }
 }
 
-/// Checks that a descriptor from a peer is an eventfd. Whether it blocks is the peer's business: nobody relies on it.
+/// Checks that a descriptor from a peer is an eventfd. It may block: no code relies on the flag.
 ///
 /// # Errors
 /// What it is instead, for people.
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_wakes_although_the_eventfd_is_not_read() {
+    fn each_write_wakes_without_a_read_of_the_eventfd() {
         let set = WakeSet::new().unwrap();
         let event = eventfd::create().unwrap();
         set.add(event.as_fd()).unwrap();

@@ -1,4 +1,4 @@
-//! What people are told of the program at the other side of a port's socket.
+//! The report of the program at the other side of a port's socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ pub struct PeerStatus {
     pub is_connected: bool,
     /// Connections that there were, the present one included.
     pub connections: u64,
-    /// What was agreed with the one connected, in words for people; empty while nothing was.
+    /// The settings agreed with the connected peer, in words for users; empty while there is none.
     pub agreed: String,
     /// Queues, of those that the port has, that the peer uses now.
     pub active_queues: u16,
@@ -20,7 +20,7 @@ pub struct PeerStatus {
     pub last_error: Option<String>,
 }
 
-/// The status of a port, written by the thread of its connection and read by whoever asks.
+/// The status of a port, written by the thread of its connection and read by any thread.
 #[derive(Debug, Default)]
 pub struct PeerWatch {
     status: Mutex<PeerStatus>,

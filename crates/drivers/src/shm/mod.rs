@@ -3,8 +3,9 @@
 //! Trust: everything in the region may be written by the program at any time. The ring ends check it; a violation
 //! stops that ring, is counted, and is shown to the program. Other ports never see this region.
 //!
-//! [`region`] makes the memory and the ports in it; [`queue`] is what the datapath serves, [`watch`] what bindings and monitors tell it,
-//! `virtio_header` how frames lie in the rings of programs that leave work to a card.
+//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`watch`] holds the news of
+//! bindings and monitors for the queue; `virtio_header` reads and writes the frames of programs that leave work to a
+//! card.
 
 pub mod queue;
 pub mod region;
@@ -33,7 +34,7 @@ impl QueueEvents {
     /// A new pair.
     ///
     /// # Errors
-    /// What the kernel says to `eventfd` (out of descriptors).
+    /// The kernel's error from `eventfd` (out of descriptors).
     pub fn new() -> rustix::io::Result<Self> {
         Ok(Self { kick: eventfd::create()?, notify: eventfd::create()? })
     }

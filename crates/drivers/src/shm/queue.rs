@@ -53,7 +53,7 @@ pub struct ShmQueue {
     released: bool,
     /// Whether nothing is taken any more that the program publishes from now on.
     is_closed: bool,
-    /// Slots that wait and are known to hold no whole frame: nobody looks at them again before there are more.
+    /// Waiting slots known to hold no whole frame: the queue does not look at them again before there are more.
     incomplete: u32,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
@@ -111,7 +111,8 @@ impl ShmQueue {
         }
     }
 
-    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged for others of the region.
+    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged
+    /// for others of the region.
     #[must_use]
     pub fn for_netmap(mut self, exchanges: bool, watch: Watch) -> Self {
         self.may_stamp = false;
@@ -136,7 +137,7 @@ impl ShmQueue {
         }
     }
 
-    /// Stops both rings where the region's pages were taken back: nobody shares what is there now.
+    /// Stops both rings where the region's pages were taken back: no program shares the pages that are there now.
     #[inline]
     fn look_at_region(&mut self) {
         if self.can_be_lost.as_ref().is_some_and(|region| region.is_lost()) {
@@ -190,7 +191,7 @@ impl ShmQueue {
             }
             let taken = match take.take() {
                 Ok(Some(taken)) => taken,
-                // A frame whose rest is not there waits for it.
+                // An incomplete frame waits for its rest.
                 Ok(None) => {
                     batch.truncate(before);
                     take.put_back(fragments);
@@ -245,7 +246,8 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes` bytes.
+    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes`
+    /// bytes.
     fn put_fragmented(
         put: &mut RxPutEnd,
         fragments: &[Fragment],

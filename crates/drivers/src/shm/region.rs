@@ -22,7 +22,8 @@ const FULL: GeometryError = GeometryError::Impossible(
     "the region has no room for another port: close one that shares it, or do not share; \
      it was made with room for one port alone if memory was short then",
 );
-/// A region with so much memory in use is given back on a thread of its own: to free a GiB takes the kernel a tenth of a second and more.
+/// A region with so much memory in use is given back on a thread of its own: to free a GiB takes the kernel a tenth of
+/// a second and more.
 const LARGE_BYTES: u64 = 32 << 20;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
@@ -45,7 +46,7 @@ pub struct PortShape {
 }
 
 impl PortShape {
-    /// What a port is like for which nobody has wishes.
+    /// The shape of a port without wishes.
     pub const DEFAULT: Self = Self {
         queues: 1,
         slots: DEFAULT_SLOTS,
@@ -55,7 +56,7 @@ impl PortShape {
         huge_pages: HugePages::Auto,
     };
 
-    /// What a name asks for, else its program, else the defaults.
+    /// The name's wishes, else the program's, else the defaults.
     #[must_use]
     pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
         Self {
@@ -114,8 +115,8 @@ impl Drop for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `payer` reserves all of it; without one nobody
-    /// counts it.
+    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `payer`
+    /// reserves all of it; without one nobody counts it.
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
@@ -128,7 +129,8 @@ impl ShmRegion {
         Self::with(shape, geometry, payer)
     }
 
-    /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB pages: programs map parts of it.
+    /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB
+    /// pages: programs map parts of it.
     ///
     /// # Errors
     /// [`RegionError`] where the geometry is not possible or memory is short.
@@ -153,7 +155,8 @@ impl ShmRegion {
         &self.region
     }
 
-    /// A program that had a port here is gone by itself. If it was the last, nobody has a right to what is in the region any more.
+    /// A program that had a port here is gone by itself. If it was the last, nobody has a right to what is in the
+    /// region any more.
     pub fn program_has_gone(self: &Arc<Self>) {
         if Arc::strong_count(self) == 1 {
             self.region.discard_at_end();
@@ -171,8 +174,8 @@ impl ShmRegion {
         &self.shape
     }
 
-    /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes with
-    /// every exchange.
+    /// Hands out `count` buffers to a device. They go back with the region only: which ones the device holds changes
+    /// with every exchange.
     ///
     /// # Errors
     /// [`RegionError`] where there are not so many left.
@@ -203,8 +206,9 @@ impl ShmRegion {
         Ok(ShmPort { home: Arc::clone(self), placement, events })
     }
 
-    /// Takes back the objects of a port that nobody uses any more. Programs exchange buffers between ports, so it is the slots and the list of extra
-    /// buffers that tell which are its own; what a hostile program wrote there is its own and its fellows' loss.
+    /// Takes back the objects of a port that nobody uses any more. Programs exchange buffers between ports, so it is
+    /// the slots and the list of extra buffers that tell which are its own; what a hostile program wrote there is its
+    /// own and its fellows' loss.
     fn take_back(&self, placement: &PortPlacement) {
         let mut allocator = self.allocator();
         for buffer in listed_extra_buffers(&self.region, placement.interface, placement.extra_buffers) {
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_has_room_for_others_only_while_there_is_plenty_of_memory() {
+    fn a_region_has_room_for_others_only_while_memory_is_plentiful() {
         let ledger = ledger(20);
         let payer = Payer::new(&ledger, 1, false);
         let roomy = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_given_up_is_counted_no_more_when_the_kernel_has_it() {
+    fn released_memory_is_counted_until_the_kernel_has_it_back() {
         let shape = PortShape { buffer_bytes: 65_536, slots: 512, ..SHAPE };
         let ledger = Ledger::new(Limits { total: 1 << 32, user: 1 << 32, reserve: 0 });
         let home = ShmRegion::create(shape, Some(&Payer::new(&ledger, 1, false))).unwrap();
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn more_extra_buffers_than_can_be_linked_in_no_time_are_refused() {
+    fn more_extra_buffers_than_the_limit_are_refused() {
         let greedy = PortShape { extra_buffers: MAX_EXTRA_BUFFERS + 1, ..SHAPE };
         assert_eq!(greedy.geometry(1), Err(GeometryError::ExtraBuffers(MAX_EXTRA_BUFFERS + 1)));
     }

@@ -1,4 +1,5 @@
-//! Frames behind a virtio-net header (`struct virtio_net_hdr`, linux/virtio_net.h) in the slots of a ring. The header may lie in slots of its own.
+//! Frames behind a virtio-net header (`struct virtio_net_hdr`, linux/virtio_net.h) in the slots of a ring. The header
+//! may lie in slots of its own.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{Batch, FrameMeta};
@@ -8,8 +9,8 @@ use ringroad_ring::datapath_end::TxTakeEnd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::violation::RingViolation;
 
-/// Takes one frame whose header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`], is read here, once, and is no part of it from here on:
-/// the batch says what it said. `Ok(false)`: no whole frame is there, or no room for it.
+/// Takes one frame whose header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`], is read here, once, and
+/// is no part of it from here on: the batch says what it said. `Ok(false)`: no whole frame is there, or no room for it.
 pub(super) fn take_frame_behind_header(
     take: &mut TxTakeEnd,
     batch: &mut Batch,
@@ -42,7 +43,8 @@ pub(super) fn take_frame_behind_header(
         } else {
             // What the program says of the frame, it says in the first slot.
             let flags = if is_first { first_flags & !MORE_FRAGMENTS | more } else { taken.flags };
-            // SAFETY: the queue keeps the region mapped, and the slot is not given back to the program before its `release`.
+            // SAFETY: the queue keeps the region mapped, and the slot is not given back to the program before its
+            // `release`.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, is_first);
         }
         if more == 0 {

@@ -1,5 +1,5 @@
-//! What a queue of a netmap port learns while it is served: whether anybody has its rx ring bound, what stands
-//! in front of its frames, and who looks on.
+//! News for a served queue of a netmap port: whether a program has bound its rx ring, the header in front of its
+//! frames, and its monitors.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,7 +22,7 @@ pub struct Onlooker {
     pub notify: OwnedFd,
 }
 
-/// What whoever binds and monitors a port says of one of its queues. Written by the control thread, read by the worker.
+/// News of a port's bindings and monitors for one of its queues. Written by the control thread, read by the worker.
 #[derive(Debug, Default)]
 pub struct QueueState {
     rx_users: AtomicU32,
@@ -38,12 +38,13 @@ impl QueueState {
         self.rx_users.store(users, Ordering::Relaxed);
     }
 
-    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is none.
+    /// Says how long the virtio-net header in front of each frame in the rings is: 10 or 12 bytes, or 0 where there is
+    /// none.
     pub fn set_header_bytes(&self, bytes: u32) {
         self.header_bytes.store(bytes.min(LONG_VIRTIO_HEADER_BYTES as u32), Ordering::Relaxed);
     }
 
-    /// Says who looks on from now on, in place of those before.
+    /// Replaces the queue's monitors.
     pub fn set_onlookers(&self, onlookers: Vec<Onlooker>) {
         *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlookers);
         self.changed.store(true, Ordering::Release);
@@ -58,7 +59,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nobody looks on yet.
+    /// No monitor watches yet.
     #[must_use]
     pub fn new(state: Arc<QueueState>) -> Self {
         Self { state, onlookers: Vec::new() }

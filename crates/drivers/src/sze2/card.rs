@@ -1,4 +1,4 @@
-//! What all parts of a card share: settings, counters, channels.
+//! The state that all parts of a card share: settings, counters, channels.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ use super::card::lock;
 /// What is known of a channel's subscribers.
 #[derive(Debug, Default)]
 struct Record {
-    /// Who has it now, and its memory.
+    /// The session that has it now, and its memory.
     present: Option<(Subscriber, Arc<ChannelMemory>, Arc<Progress>)>,
     fault: Option<String>,
     faults: u64,
@@ -73,7 +73,7 @@ impl Record {
 /// A receive channel: any worker may put frames into it.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveChannel {
-    /// What frames are put into; `None` while nobody has started it. Taken once per batch.
+    /// The memory for frames; `None` until a program has started the channel. Taken once per batch.
     end: Mutex<Option<ReceiveEnd>>,
     waiting: Mutex<Option<ReceiveEnd>>,
     record: Mutex<Record>,

@@ -1,9 +1,12 @@
-//! `sze2:` ports: a capture card in software. What is delivered to the port comes to the card's network side, and what its programs transmit is received from the port.
+//! `sze2:` ports: a capture card in software. Frames delivered to the port come to the card's network side, and the
+//! port receives the frames that the card's programs transmit.
 //!
-//! - `card`: the card's settings and counters, which all have a part in; `channel`: a channel, between a session and a queue;
+//! - `card`: the card's settings and counters, which all parts share; `channel`: a channel, between a session and a
+//!   queue;
 //! - `server`: the thread at the card's socket, and its sessions with programs; `queue`: what a worker serves.
 //!
-//! Each subscription has memory of its own, so a program that goes on writing to what it had disturbs nobody.
+//! Each subscription has memory of its own, so a program that still writes to memory of an old subscription disturbs no
+//! other.
 
 mod card;
 mod channel;

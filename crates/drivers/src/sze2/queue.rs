@@ -294,7 +294,8 @@ fn take_from(
         };
         let frame = segment.frame();
         if is_enabled {
-            // SAFETY: the memory stays mapped while the lane has this end, which it lets go of only when nothing is borrowed.
+            // SAFETY: the memory stays mapped while the lane has this end, which it lets go of only when nothing is
+            // borrowed.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             taken.longest_bytes = taken.longest_bytes.max(frame.len());
         } else {

@@ -1,4 +1,4 @@
-//! The thread at a card's socket: it answers the programs, and lets their channels go when they do.
+//! The thread at a card's socket: it answers the programs, and frees their channels when they leave.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Session {
     /// Masks of its channels.
     receive: u32,
     transmit: u32,
-    /// Memories of those, to be told when the card goes.
+    /// Memories of those, which get the end of the card.
     memories: Vec<Arc<ChannelMemory>>,
     /// Transmit channels' eventfds, and the queue that waits for each.
     kicks: Vec<(usize, OwnedFd)>,
@@ -61,7 +61,7 @@ impl Server {
         Self { listener, card, wakes, stop }
     }
 
-    /// Serves, until told to stop.
+    /// Serves until the stop bell rings.
     pub(super) fn serve(self) {
         let mut sessions: Vec<Session> = Vec::new();
         loop {
@@ -129,7 +129,7 @@ impl Server {
         send(&session.socket, &reply, &descriptors, Duration::ZERO).is_ok()
     }
 
-    /// Does what is asked, or says why not.
+    /// Executes the request, or returns the reason for a refusal.
     fn done(&self, session: &mut Session, request: Request) -> Result<Answer, String> {
         if session.event.is_none() && !matches!(request, Request::Hello { .. }) {
             return Err("a program says hello first".to_owned());

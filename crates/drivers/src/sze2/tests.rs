@@ -90,7 +90,7 @@ fn transmit(card: &mut Card, channel: u16, frame: &[u8]) {
 const ONE: &str = "@channels=1,buffer=128K,block=4K";
 
 #[test]
-fn what_comes_is_in_the_channel_byte_by_byte_round_and_round() {
+fn received_frames_lie_in_the_channel_unchanged_over_many_laps() {
     let mut site = Site::new(ONE);
     let mut card = site.started(1, 0);
     let lengths = [14, 60, 61, 64, 777, 1500, 1514, 9018, 65527];
@@ -117,7 +117,7 @@ fn what_comes_is_in_the_channel_byte_by_byte_round_and_round() {
 }
 
 #[test]
-fn what_is_too_much_is_lost_before_the_channel_and_counted() {
+fn frames_beyond_the_channels_room_are_dropped_and_counted() {
     let mut site = Site::new(ONE);
     let mut card = site.started(1, 0);
     let frames: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 1514)).collect();
@@ -133,7 +133,7 @@ fn what_is_too_much_is_lost_before_the_channel_and_counted() {
 }
 
 #[test]
-fn channels_that_no_program_started_count_frames_as_unclaimed() {
+fn frames_for_a_channel_that_is_not_started_are_not_bound() {
     let mut site = Site::new("@channels=2,buffer=128K,block=4K");
     let frames = [frame(0, 60), frame(1, 60)];
     assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);
@@ -151,14 +151,14 @@ fn channels_that_no_program_started_count_frames_as_unclaimed() {
 }
 
 #[test]
-fn a_channel_is_one_programs_until_that_has_gone() {
+fn a_channel_belongs_to_one_program_until_it_leaves() {
     let mut site = Site::new("@channels=4,buffer=128K,block=4K");
     let mut first = site.started(0b0011, 0b0001);
     let mut second = site.program();
     assert_eq!(second.subscribe(0b1111, 0b0011).unwrap(), (0b1100, 0b0010));
     transmit(&mut first, 0, &frame(7, 60));
     drop(first);
-    // The server hears of it when it hears of it.
+    // The server learns of the end at a time of its own.
     let mut given = (0, 0);
     while given != (0b0011, 0b0001) {
         let more = second.subscribe(0b0011, 0b0001).unwrap();
@@ -173,7 +173,7 @@ fn a_channel_is_one_programs_until_that_has_gone() {
 }
 
 #[test]
-fn what_programs_transmit_goes_to_the_network_in_order() {
+fn frames_that_programs_transmit_reach_the_network_in_order() {
     let mut site = Site::new("@channels=3,buffer=128K,block=4K,queues=2");
     let mut card = site.started(0, 0b111);
     let mut went: [Vec<Vec<u8>>; 2] = [Vec::new(), Vec::new()];
@@ -285,7 +285,7 @@ fn settings_hold_from_the_next_batch_on() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_and_change_nothing() {
+fn invalid_settings_are_refused_and_change_nothing() {
     let site = Site::new(ONE);
     let (card, before) = (site.program(), site.status());
     let mut ibuf = before.ibuf.clone();
@@ -301,7 +301,7 @@ fn settings_that_make_no_sense_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn who_sleeps_is_woken() {
+fn a_sleeping_program_is_woken() {
     let mut site = Site::new(ONE);
     let mut card = site.started(1, 1);
     let wanted = Wanted { receive: 1, transmit: 0, transmit_bytes: 0 };
@@ -337,7 +337,7 @@ fn who_sleeps_is_woken() {
 }
 
 #[test]
-fn a_card_that_goes_ends_the_wait() {
+fn the_end_of_a_card_ends_the_wait() {
     let site = Site::new(ONE);
     let mut card = site.started(1, 0);
     let path = site.path.clone();
@@ -353,7 +353,7 @@ fn a_card_that_goes_ends_the_wait() {
 }
 
 #[test]
-fn frames_say_when_they_came() {
+fn frames_carry_their_arrival_time() {
     let mut site = Site::new("@channels=1,buffer=128K,block=4K,metadata=1");
     let mut card = site.started(1, 0);
     assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
@@ -385,7 +385,7 @@ fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
 }
 
 #[test]
-fn cards_that_cannot_be_are_refused() {
+fn impossible_cards_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refusal = |options: &str| {
         let name = format!("sze2:{}{options}", folder.path().join("c").display());

@@ -1,10 +1,12 @@
 //! TAP interfaces: Ethernet interfaces whose cable ends in this process (linux/if_tun.h, tuntap.txt of the kernel).
 //!
-//! What the host's stack sends on the interface is received here; what is delivered here the stack takes as received.
-//! Offloads are off, so every frame comes whole and with its checksums; with the virtio-net header (for guests that expect
-//! one) it is zero in both directions. A frame costs one system call each way: that is what TAP is.
+//! The port receives frames that the host's stack sends on the interface; the stack takes frames delivered to the port
+//! as received. Offloads are off, so every frame comes whole and with its checksums. The optional virtio-net header
+//! (for guests that expect one) is zero in both directions. A frame costs one system call each way; TAP has no cheaper
+//! way.
 //!
-//! Trust: the bytes come from the host's stack or from who writes to the interface; nothing here looks into them.
+//! Trust: the bytes come from the host's stack or from a program that writes to the interface; this driver does not
+//! read them.
 #![allow(unsafe_code)]
 
 mod queue;
@@ -27,7 +29,7 @@ pub const MAX_TAP_MTU: u32 = 65535 - 18;
 /// Most queues of a TAP interface (`MAX_TAP_QUEUES` of the kernel).
 pub const MAX_TAP_QUEUES: u16 = 256;
 
-/// What is asked of a TAP interface.
+/// The request for a TAP interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapWish {
     /// Its name, at most 15 bytes. With `%d` in it, or empty (`tap%d`), the kernel chooses a number.
@@ -40,7 +42,8 @@ pub struct TapWish {
     pub mtu: Option<u32>,
     /// Ethernet address; `None` leaves the kernel's.
     pub mac: Option<[u8; 6]>,
-    /// Whether frames carry a virtio-net header of 12 bytes between kernel and driver. It is skipped, and zero where sent.
+    /// Whether frames carry a virtio-net header of 12 bytes between kernel and driver. It is skipped, and zero where
+    /// sent.
     pub vnet_hdr: bool,
     /// Whether to set it up.
     pub up: bool,
@@ -69,9 +72,9 @@ pub struct TapDevice {
     pub ifindex: u32,
     /// One per queue asked for.
     pub queues: Vec<TapQueue>,
-    /// What it is, in words for people.
+    /// Its description, in words for users.
     pub mode: String,
-    /// What the owner should know.
+    /// A note for the owner.
     pub notes: Vec<String>,
 }
 
@@ -221,12 +224,13 @@ fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     Ok((descriptor, name))
 }
 
-/// Makes the interface of `descriptor` stay when nobody has it open, or not.
+/// Sets whether the interface of `descriptor` stays when no process has it open.
 fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<()> {
     tun(descriptor, libc::TUNSETPERSIST, persistent.into())
 }
 
-/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and writes.
+/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and
+/// writes.
 fn tun(descriptor: &OwnedFd, code: libc::Ioctl, argument: usize) -> rustix::io::Result<()> {
     // SAFETY: each call in this file gives what its request takes; what it takes by address lives across the call.
     let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), code, argument) };

@@ -20,8 +20,9 @@ const BUFFERS: usize = 64;
 const MAX_FRAME_BYTES: usize = 65535;
 /// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so that
-/// the first lines of the buffers do not fall on each other in the cache. Pages that no frame reached cost nothing.
+/// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so
+/// that the first lines of the buffers do not fall on each other in the cache. Pages that no frame reached cost
+/// nothing.
 const STRIDE_BYTES: usize = 1033 * 64;
 
 const _: () = assert!(STRIDE_BYTES > VNET_HEADER_BYTES + MAX_FRAME_BYTES + 1);
@@ -102,7 +103,8 @@ impl TapQueue {
         }
         count += fragments.len();
         loop {
-            // SAFETY: the first `count` parts name mapped bytes (a header on the stack, borrowed fragments), which the kernel reads.
+            // SAFETY: the first `count` parts name mapped bytes (a header on the stack, borrowed fragments), which the
+            // kernel reads.
             let written =
                 unsafe { libc::writev(self.descriptor.as_raw_fd(), parts.as_ptr(), count as libc::c_int) };
             if written >= 0 {
@@ -164,8 +166,8 @@ impl PortQueue for TapQueue {
                 continue;
             }
             self.longest_bytes = self.longest_bytes.max(frame.len());
-            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again before
-            // `release` has counted it back.
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
+            // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             self.next = (self.next + 1) % BUFFERS;
             self.borrowed += 1;

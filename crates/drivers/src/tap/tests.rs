@@ -52,7 +52,7 @@ fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
 }
 
 #[test]
-fn each_host_frame_reaches_one_queue_and_every_queue_sends() {
+fn each_frame_of_the_host_reaches_one_queue_and_each_queue_sends() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&TapWish { queues: 3, ..wish("rrt%d") }).unwrap();
         assert_eq!((tap.name.as_str(), tap.queues.len()), ("rrt0", 3));
@@ -90,7 +90,7 @@ fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
 }
 
 #[test]
-fn a_deleted_interface_is_a_fault_and_causes_no_more_wake_ups() {
+fn a_deleted_interface_is_a_fault_and_wakes_no_worker_again() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
         let queue = &mut tap.queues[0];
@@ -127,7 +127,7 @@ fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
 }
 
 #[test]
-fn the_kernel_chooses_a_number_where_there_is_no_name() {
+fn the_kernel_chooses_a_number_for_a_tap_without_a_name() {
     in_own_namespace(|| {
         let first = TapDevice::open(&wish("")).unwrap();
         let second = TapDevice::open(&wish("")).unwrap();
@@ -136,7 +136,7 @@ fn the_kernel_chooses_a_number_where_there_is_no_name() {
 }
 
 #[test]
-fn a_name_that_is_taken_or_cannot_be_is_refused_with_the_reason() {
+fn a_taken_or_impossible_name_is_refused_with_the_reason() {
     in_own_namespace(|| {
         ip("link add rrv0 type veth peer name rrv1");
         let error = TapDevice::open(&wish("rrv0")).unwrap_err();
@@ -156,7 +156,7 @@ fn a_name_that_is_taken_or_cannot_be_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_kernel_drops_for_want_of_room_is_counted_once() {
+fn frames_that_the_kernel_drops_for_lack_of_room_are_counted_once() {
     in_own_namespace(|| {
         let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
         ip("link set rrt0 txqueuelen 16");

@@ -1,4 +1,4 @@
-//! Memory for frames that are held: chunks of one size, allocated once.
+//! Memory for held frames: chunks of one size, allocated once.
 #![allow(unsafe_code)]
 
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -137,8 +137,8 @@ impl Hold {
             left -= len;
             let flags = if left > 0 { MORE_FRAGMENTS } else { 0 };
             let bytes = self.bytes.get(range(chunk, len)).unwrap_or_default();
-            // SAFETY: the memory is never reallocated, and a chunk that belongs to a frame is not written again before that has
-            // gone back, which the caller leaves until the batch is done with.
+            // SAFETY: the memory is never reallocated, and a chunk that belongs to a frame is not written again before
+            // that has gone back, which the caller leaves until the batch is done with.
             let fragment = unsafe { Fragment::from_private(bytes, flags) };
             batch.push(fragment, part == 0);
             chunk = self.next.get(chunk as usize).copied().unwrap_or(NONE);
@@ -196,7 +196,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn frames_come_out_as_they_went_in(
+        fn held_frames_come_out_unchanged(
             steps in prop::collection::vec((0usize..9000, prop::collection::vec(0usize..3000, 0..4), any::<bool>(), any::<usize>()), 1..60),
         ) {
             let mut hold = Hold::new(16);

@@ -22,8 +22,8 @@ pub enum Pattern {
         /// Below `n`.
         offset: u64,
     },
-    /// Each with a probability of its own, independent of all others: another queue or another stage of the plan draws other
-    /// numbers from the same seed.
+    /// Each with a probability of its own, independent of all others: another queue or another stage of the plan draws
+    /// other numbers from the same seed.
     Random {
         /// From 0 to 1.
         probability: f64,
@@ -111,8 +111,8 @@ pub struct ImpairmentPlan {
     pub corrupt: Corruption,
     /// How long frames are held.
     pub delay: Delay,
-    /// Frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer ones count as several. As many are needed as come during
-    /// the delay. Memory is taken from the system as it is used.
+    /// Frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer ones count as several. As many are
+    /// needed as come during the delay. Memory is taken from the system as it is used.
     pub hold_frames: u32,
 }
 
@@ -129,7 +129,7 @@ impl Default for ImpairmentPlan {
     }
 }
 
-/// What a plan has for one frame.
+/// A plan's decision for one frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
     /// Lost; nothing else is done to it then.
@@ -150,9 +150,9 @@ pub struct Fate {
 pub struct PlanError {
     /// Which value.
     pub field: String,
-    /// What was given.
+    /// The given value.
     pub given: String,
-    /// What can be given.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -320,8 +320,9 @@ impl ImpairmentPlan {
         }
     }
 
-    /// Which bit of frame `number` is flipped where it is to be corrupted: eight times the byte's number, from the frame's
-    /// start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the range.
+    /// Which bit of frame `number` is flipped where it is to be corrupted: eight times the byte's number, from the
+    /// frame's start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the
+    /// range.
     pub(super) fn bit(&self, queue: u16, number: u64, frame_bytes: usize) -> Option<usize> {
         let bytes = self.corrupt.within.of(frame_bytes);
         let bits = 8 * bytes.len();
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_the_frames_that_they_say() {
+    fn patterns_hit_exactly_the_frames_that_they_name() {
         assert!(hits(Pattern::Never, Stage::Drop, 0, 100).is_empty());
         assert_eq!(hits(Pattern::Every { n: 4, offset: 3 }, Stage::Drop, 0, 13), [3, 7, 11]);
         assert_eq!(hits(Pattern::Every { n: 1, offset: 0 }, Stage::Drop, 0, 3), [0, 1, 2]);
@@ -351,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn random_patterns_have_their_share_and_depend_on_nothing_else() {
+    fn random_patterns_hit_their_share_and_are_independent() {
         let frames = 1_000_000;
         let random = |seed| Pattern::Random { probability: 0.01, seed };
         let of = |seed, stage, queue| hits(random(seed), stage, queue, frames);
         let one = of(1, Stage::Drop, 0);
         assert_eq!(one, of(1, Stage::Drop, 0));
-        // Seeds, stages and queues are independent: 10 000 expected in each, standard deviation 99.5; 100 expected in both of any
-        // two, standard deviation 10. The seeds are fixed, so this always passes or always fails.
+        // Seeds, stages and queues are independent: 10 000 expected in each, standard deviation 99.5; 100 expected in
+        // both of any two, standard deviation 10. The seeds are fixed, so this always passes or always fails.
         for other in [of(2, Stage::Drop, 0), of(1, Stage::Duplicate, 0), of(1, Stage::Drop, 1)] {
             assert!((9600..10400).contains(&other.len()), "{}", other.len());
             let both = other.iter().filter(|number| one.binary_search(number).is_ok()).count();
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_lie_within_the_range_and_reach_all_of_it() {
+    fn flipped_bits_lie_within_the_range_and_reach_all_of_it() {
         let plan = |within| ImpairmentPlan {
             corrupt: Corruption { frames: Pattern::Never, within, seed: 3 },
             ..ImpairmentPlan::default()
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_named_with_what_is_allowed() {
+    fn values_out_of_range_are_named_with_the_allowed_range() {
         let base = ImpairmentPlan::default;
         let cases = [
             (

@@ -1,4 +1,4 @@
-//! The queue that impairs what is delivered to another.
+//! The queue that impairs frames on their way to another queue.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
 use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties};
 
-/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue. What that
-/// one gives is passed on as it is.
+/// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue.
+/// What that one gives is passed on as it is.
 pub struct ImpairedQueue {
     port: Box<dyn PortQueue>,
     counters: Arc<QueueCounters>,
@@ -67,7 +67,7 @@ impl std::fmt::Debug for ImpairedQueue {
 }
 
 impl Drop for ImpairedQueue {
-    /// Accounts for the frames that nobody will get any more.
+    /// Accounts for the frames that no port will get.
     fn drop(&mut self) {
         let held = self.line.iter().chain(self.aside.iter().map(|aside| &aside.held));
         let copies: u32 = held.map(|held| u32::from(held.copies)).sum();
@@ -210,7 +210,7 @@ impl ImpairedQueue {
         self.direct.clear();
     }
 
-    /// Delivers what is due, from the front of the line. Says whether there was something.
+    /// Delivers the due frames, from the front of the line. Returns whether there was one.
     fn send_due(&mut self, now_ns: u64) -> bool {
         while self.aside.front().is_some_and(|aside| aside.until_ns <= now_ns) {
             self.rejoin();
@@ -227,7 +227,8 @@ impl ImpairedQueue {
                 {
                     break;
                 }
-                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used again.
+                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used
+                // again.
                 unsafe { self.hold.append_to(&held.bytes, &mut self.leaving) };
                 self.leaving.describe(held.meta);
                 self.leaving_order.extend(std::iter::repeat_n(number, copies));
@@ -312,8 +313,8 @@ impl PortQueue for ImpairedQueue {
 }
 
 impl Backpressure for ImpairedQueue {
-    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so where there are
-    /// no others they hold nobody back.
+    /// What is held needs room of its own when it leaves. Frames that stepped aside wait for those that ask here, so
+    /// where there are no others they hold no source back.
     fn room(&mut self, frame_bytes: usize) -> usize {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
         let held = self.record.held.load(Ordering::Relaxed) as usize;

@@ -1,4 +1,4 @@
-//! What an impaired queue keeps to in its dealings with the queue behind it.
+//! The contract between an impaired queue and its inner queue.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -47,7 +47,8 @@ impl Notes {
     }
 }
 
-/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given where that is asked for.
+/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given where that
+/// is asked for.
 fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
     let mut batch = Batch::new();
     let geometry = RegionGeometry::for_ports(1, 1, 4, 64, 0).unwrap();
@@ -70,7 +71,7 @@ fn impaired(plan: ImpairmentPlan) -> (impl PortQueue, Notes, Clock) {
 }
 
 #[test]
-fn held_frames_keep_the_time_at_which_they_came() {
+fn held_frames_keep_their_arrival_time() {
     let (mut queue, notes, clock) =
         impaired(ImpairmentPlan { delay: Delay::Cycle(vec![0, 5]), ..ImpairmentPlan::default() });
     let bytes = [0, 1, 2];
@@ -84,7 +85,7 @@ fn held_frames_keep_the_time_at_which_they_came() {
 }
 
 #[test]
-fn buffers_can_be_kept_of_frames_that_pass_untouched_and_once() {
+fn buffers_can_be_kept_only_of_unchanged_frames_that_pass_once() {
     let (mut queue, notes, clock) = impaired(ImpairmentPlan {
         duplicate: Pattern::At(vec![1]),
         delay: Delay::Cycle(vec![0, 0, 0, 5]),
@@ -115,7 +116,7 @@ fn no_delivery_is_larger_than_a_batch() {
 }
 
 #[test]
-fn it_says_when_it_has_something_to_do() {
+fn an_impaired_queue_reports_when_its_next_work_is_due() {
     let (mut queue, _, clock) = impaired(ImpairmentPlan {
         reorder: Reorder { frames: Pattern::At(vec![1, 2]), by: 9, patience_ns: Some(50) },
         delay: Delay::Cycle(vec![70, 0, 0]),
@@ -285,7 +286,7 @@ impl Program for Player {
 }
 
 #[test]
-fn an_impaired_queue_plays_every_role_that_the_queue_behind_it_plays() {
+fn an_impaired_queue_has_every_role_of_its_inner_queue() {
     let wake = Arc::new(ringroad_ring::eventfd::create().unwrap());
     let player = Player { asked: Arc::default(), wake };
     let mut impairment = Impairment::new(ImpairmentPlan::default(), Clock::manual()).unwrap();
@@ -327,7 +328,7 @@ fn an_impaired_queue_plays_every_role_that_the_queue_behind_it_plays() {
 }
 
 #[test]
-fn an_impaired_queue_plays_no_role_but_its_own_before_one_that_plays_none() {
+fn an_impaired_queue_before_one_without_roles_has_only_its_own() {
     let (mut queue, _, _) = impaired(ImpairmentPlan::default());
     assert!(queue.sleeper().is_none() && queue.lender().is_none());
     assert!(queue.diagnosis().is_none() && queue.program().is_none());
@@ -336,7 +337,7 @@ fn an_impaired_queue_plays_no_role_but_its_own_before_one_that_plays_none() {
 }
 
 #[test]
-fn what_is_known_of_a_frame_is_known_of_it_when_it_was_held() {
+fn a_held_frame_keeps_its_metadata() {
     let (mut queue, notes, clock) =
         impaired(ImpairmentPlan { delay: Delay::Fixed(5), ..ImpairmentPlan::default() });
     let (mut batch, frames) = batch(&[0, 1], false);

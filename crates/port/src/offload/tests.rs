@@ -30,7 +30,7 @@ fn long_frame(is_ipv6: bool, tagged: bool) -> (Vec<u8>, Unfinished) {
 }
 
 #[test]
-fn segments_carry_the_whole_payload_under_headers_that_a_foreign_parser_finds_right() {
+fn segments_carry_the_whole_payload_and_a_parser_accepts_their_headers() {
     for (is_ipv6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
         let (frame, unfinished) = long_frame(is_ipv6, tagged);
         let mut cut = Cut::plan(&frame, unfinished).unwrap();

@@ -59,7 +59,7 @@ fn both_constructors_read_the_same_header() {
 }
 
 #[test]
-fn unknown_destinations_are_flooded_and_learned_ones_are_not() {
+fn an_unknown_destination_is_flooded_and_a_learned_one_is_not() {
     let switch = Switch::new();
     assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Flood]);
     assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
@@ -105,14 +105,14 @@ fn no_learn_keeps_a_source_out_of_the_table() {
 }
 
 #[test]
-fn flags_that_are_not_the_switchs_change_nothing() {
+fn flags_unknown_to_the_switch_change_nothing() {
     let switch = Switch::new();
     assert_eq!(switch.send_from(1, &[flagged(A, B, 0x00f7)]), [Fate::Flood]);
     assert_eq!(switch.port_of(A), Some(1));
 }
 
 #[test]
-fn a_forced_destination_overrides_what_the_address_says() {
+fn a_forced_destination_overrides_the_address() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, C)]);
     let forced = [
@@ -160,7 +160,7 @@ fn an_address_that_moves_away_and_back_is_learned_again() {
 }
 
 #[test]
-fn a_forgotten_or_displaced_source_is_learned_again_by_its_next_batch() {
+fn a_forgotten_or_displaced_source_is_learned_by_its_next_batch() {
     let switch = Switch::new();
     let port = PortIndex(1);
     let rounds: [&dyn Fn(); 4] = [
@@ -211,7 +211,7 @@ fn an_expired_destination_is_flooded() {
 }
 
 #[test]
-fn what_exceeds_the_shorter_slice_is_neither_learned_nor_written() {
+fn frames_beyond_the_shorter_slice_are_neither_learned_nor_written() {
     let switch = Switch::new();
     let port = PortIndex(1);
     let mut fates = [PORT_GONE; 3];

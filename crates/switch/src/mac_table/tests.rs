@@ -69,7 +69,7 @@ fn an_entry_lives_for_the_ageing_time_and_not_a_tick_longer() {
 }
 
 #[test]
-fn being_seen_again_makes_an_entry_young() {
+fn an_entry_seen_again_is_young() {
     let table = table(64);
     table.learn(mac(1), PortIndex(1), NOW);
     table.learn(mac(1), PortIndex(1), later(4));
@@ -169,7 +169,7 @@ fn entries_are_listed_with_port_and_age() {
 }
 
 #[test]
-fn all_lookups_take_one_of_two_entries_until_a_change_clears_the_other() {
+fn lookups_use_one_of_two_entries_and_the_next_change_clears_the_other() {
     for ways in [[0, 3], [2, 1]] {
         // As a race of two learners and a sweep may leave them.
         let table = table(4);
@@ -198,7 +198,7 @@ fn addresses_in_sequence_spread_over_the_sets_with_any_key() {
 }
 
 #[test]
-fn addresses_that_meet_under_one_key_part_under_another() {
+fn addresses_that_collide_under_one_key_do_not_under_another() {
     let tables = [1, 2]
         .map(|hash_key| MacTable::new(MacTableConfig { entries: 4096, ageing_ticks: 5, hash_key }).unwrap());
     let set = |table: &MacTable, number| {

@@ -1,4 +1,4 @@
-//! Our server and our client, both behaving.
+//! Our server and our client, both correct.
 
 use ringroad_port::drop_cause::DropCause;
 
@@ -79,7 +79,7 @@ fn a_full_ring_drops_and_counts_and_a_wire_knows_its_room() {
 }
 
 #[test]
-fn a_sleeper_is_woken_and_one_that_is_awake_is_left_alone() {
+fn a_sleeping_peer_is_woken_and_an_awake_one_is_not_signalled() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let mut client = Port::open(&path, "role=client");
@@ -109,7 +109,7 @@ fn is_readable(port: &mut Port) -> bool {
 }
 
 #[test]
-fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
+fn sides_return_in_any_order_and_frames_sent_before_are_not_lost() {
     let (_folder, path) = socket();
     let frames: Vec<Vec<u8>> = (0..100).map(|number| frame(number, 200)).collect();
     let mut client = Port::open(&path, "role=client,queues=2");
@@ -144,7 +144,7 @@ fn either_side_comes_back_in_any_order_and_what_it_sent_before_is_not_lost() {
 }
 
 #[test]
-fn interfaces_share_a_socket_and_a_wrong_peer_gets_the_reason() {
+fn interfaces_share_a_socket_and_refused_clients_get_the_reason() {
     let (_folder, path) = socket();
     let mut zero = Port::open(&path, "role=server,socket-mode=660");
     let mut seven = Port::open(&path, "role=server,id=7,secret=sesame");
@@ -175,7 +175,7 @@ fn interfaces_share_a_socket_and_a_wrong_peer_gets_the_reason() {
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused_with_a_reason() {
+fn impossible_sizes_are_refused_with_a_reason() {
     let (_folder, path) = socket();
     let all = "role=client,queues=16,ring-size=16384,buf-size=65536";
     let error = try_open(&format!("memif:{}@{all}", path.display()), Role::SwitchPort).unwrap_err();

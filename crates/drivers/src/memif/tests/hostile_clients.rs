@@ -1,4 +1,4 @@
-//! Clients that lie to our server: in their messages, in their rings, with their memory.
+//! Hostile clients against our server: false messages, false rings, truncated memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -126,7 +126,7 @@ fn honest(position: u16) -> Descriptor {
 }
 
 #[test]
-fn a_client_with_wrong_indexes_gets_the_reason_and_the_next_is_served() {
+fn a_client_with_false_indexes_gets_the_reason_and_the_next_is_served() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let good = honest(0);
@@ -157,7 +157,7 @@ fn a_client_with_wrong_indexes_gets_the_reason_and_the_next_is_served() {
 }
 
 #[test]
-fn a_liar_about_empty_buffers_gets_nothing_and_the_frames_are_counted() {
+fn false_empty_buffers_get_no_frame_and_the_frames_are_counted() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let lies = [
@@ -187,7 +187,7 @@ fn a_liar_about_empty_buffers_gets_nothing_and_the_frames_are_counted() {
 }
 
 #[test]
-fn an_incomplete_frame_waits_for_its_rest_and_lets_the_worker_sleep() {
+fn an_unfinished_frame_waits_for_its_rest_and_lets_the_worker_sleep() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let liar = Liar::connected(&path);
@@ -226,7 +226,7 @@ fn truncated_memory_ends_the_connection_and_nothing_else() {
 }
 
 #[test]
-fn messages_that_make_no_sense_are_answered_with_a_reason() {
+fn messages_without_meaning_are_answered_with_a_reason() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let event = eventfd::create().unwrap();
@@ -295,7 +295,7 @@ fn messages_that_make_no_sense_are_answered_with_a_reason() {
 }
 
 #[test]
-fn a_blocking_full_interrupt_of_a_client_does_not_block_a_worker() {
+fn a_clients_full_blocking_interrupt_does_not_block_the_worker() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let liar = Liar::connected(&path);
@@ -312,7 +312,7 @@ fn a_blocking_full_interrupt_of_a_client_does_not_block_a_worker() {
 }
 
 #[test]
-fn a_silent_client_delays_no_other_client() {
+fn a_silent_client_blocks_no_other() {
     let (_folder, path) = socket();
     let mut server = Port::open(&path, "role=server");
     let _silent: Vec<Liar> = (0..8).map(|_| Liar::greeted(&path)).collect();
@@ -325,7 +325,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_a_client_writes_into_its_ring_the_server_survives(
+    fn the_server_survives_any_bytes_in_a_clients_ring(
         words in prop::collection::vec((any::<bool>(), 0u16..3, 0u32..70_000, any::<u32>()), 64),
         head in any::<u16>(),
     ) {

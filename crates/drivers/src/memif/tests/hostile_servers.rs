@@ -1,4 +1,4 @@
-//! Servers that lie to our client.
+//! Hostile servers against our client.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ impl Liar {
 }
 
 #[test]
-fn a_peer_with_wrong_indexes_gets_the_reason_and_may_connect_again() {
+fn a_server_with_false_indexes_gets_the_reason_and_a_new_connection() {
     let (_folder, path) = socket();
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");
@@ -126,7 +126,7 @@ fn a_peer_with_wrong_indexes_gets_the_reason_and_may_connect_again() {
 }
 
 #[test]
-fn offsets_that_a_server_writes_lead_nowhere() {
+fn offsets_written_by_a_server_lead_to_no_other_memory() {
     let (_folder, path) = socket();
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let mut client = Port::open(&path, "role=client");
@@ -147,7 +147,7 @@ fn offsets_that_a_server_writes_lead_nowhere() {
 }
 
 #[test]
-fn greetings_that_make_no_sense_are_told() {
+fn a_servers_wrong_messages_are_reported() {
     let (_folder, path) = socket();
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let client = Port::open(&path, "role=client");

@@ -1,4 +1,5 @@
-//! Our server against our client, and against peers that lie: in one process, through real sockets and shared memory.
+//! Our server and client, against each other and against hostile peers: in one process, through real sockets and shared
+//! memory.
 
 mod exchange;
 mod hostile_clients;

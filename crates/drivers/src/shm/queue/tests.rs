@@ -1,4 +1,4 @@
-//! What a queue takes of what its program publishes, and when.
+//! The published frames that a queue takes, and the time at which it takes them.
 #![allow(clippy::unwrap_used)]
 
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
@@ -38,7 +38,7 @@ fn take(queue: &mut ShmQueue) -> Vec<usize> {
 }
 
 #[test]
-fn a_queue_that_is_closed_takes_what_was_published_before_and_nothing_after() {
+fn a_closed_queue_takes_only_frames_published_before_the_close() {
     let (_port, mut queue, mut program) = site();
     publish(&mut program, &[false; 3]);
     queue.close();
@@ -49,7 +49,7 @@ fn a_queue_that_is_closed_takes_what_was_published_before_and_nothing_after() {
 }
 
 #[test]
-fn a_frame_of_several_slots_is_taken_once_it_is_whole() {
+fn a_frame_in_parts_is_taken_only_when_it_is_whole() {
     let (_port, mut queue, mut program) = site();
     for _ in 0..3 {
         publish(&mut program, &[false, true, true]);

@@ -1,4 +1,4 @@
-//! What a queue gives and takes whose program puts a header in front of each frame, whatever stands in it and wherever it lies.
+//! The frames of a queue whose program puts a header in front of each, with any content, in any slots.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn content(batch: &Batch, frame: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn any_header_lying_anyhow_comes_off_once_and_every_slot_comes_back(
+    fn a_header_in_any_slots_is_removed_once_and_all_slots_come_back(
         long_form: bool,
         message in prop::collection::vec(any::<u8>(), 0..5000),
         cuts in prop::collection::vec(0usize..60, 0..8),
@@ -190,7 +190,7 @@ fn a_frame_waits_for_its_rest_and_one_of_too_many_slots_stops_the_ring() {
 }
 
 #[test]
-fn a_port_takes_its_new_header_up_between_batches() {
+fn a_port_changes_its_header_length_between_batches() {
     let [mut from, mut far] = [0, 12].map(Site::new);
     for (bytes, expected) in [(12u32, 112), (10, 110), (0, 100)] {
         far.state.set_header_bytes(bytes);
