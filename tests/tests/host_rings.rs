@@ -111,10 +111,15 @@ fn host_and_wire_keep_their_connections_through_a_firewall() {
                 &port.counters
             };
             let (wire, host) = (counters(interface), counters("eth0^"));
-            wire.drops.is_empty()
-                && host.drops.is_empty()
-                && wire.delivered_frames == host.received_frames
-                && wire.received_frames == host.delivered_frames + if interface == "eth0" { 100 } else { 0 }
+            // Where the daemon has no processor for a while, the kernel drops what a sender does not wait for.
+            let taken = |suffix: &str| {
+                let port = counters(suffix);
+                let missed = port.drops.get("kernel_dropped").copied().unwrap_or(0);
+                (port.drops.values().sum::<u64>() == missed).then(|| port.received_frames - missed)
+            };
+            let dropped_by_the_firewall = if interface == "eth0" { 100 } else { 0 };
+            taken("eth0^") == Some(wire.delivered_frames)
+                && taken(interface) == Some(host.delivered_frames + dropped_by_the_firewall)
         });
         firewall.signal(Signal::KILL);
         firewall.await_end();

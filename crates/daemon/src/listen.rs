@@ -83,13 +83,13 @@ pub fn listen(
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    // Only the owner can connect before group and mode are set.
+    // Nobody can connect before group and mode are set, so a client that finds the socket ready is let in by its mode.
     let socket = ListeningSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
     noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
-    rustix::net::listen(&socket, BACKLOG).map_err(|errno| failed("listening at", path)(errno.into()))?;
     set_access(path, mode, gid)?;
+    rustix::net::listen(&socket, BACKLOG).map_err(|errno| failed("listening at", path)(errno.into()))?;
     Ok(socket)
 }
 
