@@ -154,7 +154,7 @@ def test_flows_are_told_once_none_transmits_and_learning_is_a_flow_like_others(s
     transmit(api, "start", "measured")
     with pytest.raises(urllib.error.HTTPError) as early:
         tell(url)
-    assert "when none transmits" in json.load(early.value)["errors"][0]
+    assert "a flow transmits; stop all flows" in json.load(early.value)["errors"][0]
     transmit(api, "stop", "measured")
     await_flows(api, "last frame", lambda flows: flows["measured"].frames_rx == flows["measured"].frames_tx)
     outcome = tell(url)
