@@ -1,19 +1,19 @@
 //! The sending side of one queue: lanes, each a load's share on this queue, put their frames into the transmit ring when
 //! they are due.
+#![allow(unsafe_code)]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::mem;
 use std::sync::Arc;
 
-use ringroad::{PortError, TxRing, prefetch_write};
+use ringroad::{FreeSlot, PortError, TxRing};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
 
 use crate::clock::ClockReader;
 use crate::control::{Control, LaneCounters};
 
-/// Slots whose buffers are fetched for writing ahead of the one being filled.
-const PREFETCH_SLOTS: u32 = 8;
 /// Longest time behind its end in which a load may send what was due before, ns.
 const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
 /// Frames of one burst that share a reading of the clock.
@@ -70,14 +70,46 @@ pub(crate) struct Sender {
     burst: u32,
     /// Lanes that send, by the time of their next frame; unused where there is one lane.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Lane and due time of each frame of the burst, ns after the lane's start, for its timing error.
-    burst_log: Vec<(usize, f64)>,
+    current: Burst,
     active: usize,
     /// When the first lane ends by its time, ns; 0 where one is through already.
     next_end_ns: u64,
     /// Since when frames are due and the ring has no room, ns.
     blocked_since_ns: Option<u64>,
     blocked_ns: u64,
+}
+
+/// What is noted while slots are filled.
+#[derive(Debug)]
+struct Burst {
+    /// Lane and due time of each frame of the burst, ns after the lane's start, for its timing error.
+    log: Vec<(usize, f64)>,
+    held: HeldFrames,
+}
+
+/// Which buffers of the ring hold a frame of the sender's only stream, so that only what varies is written to them.
+#[derive(Debug)]
+struct HeldFrames {
+    /// Of several lanes each would write over the others' frames.
+    is_sole_lane: bool,
+    /// The region in which `buffers` lie.
+    region: Option<(u64, u64)>,
+    /// Of each slot the buffer that was written last.
+    buffers: Vec<u32>,
+}
+
+impl HeldFrames {
+    /// The buffers that the slots of `tx` had when they were written; `None` where somebody else may have written since.
+    #[inline]
+    fn of(&mut self, tx: &TxRing) -> Option<&mut [u32]> {
+        let region = tx.region_of_kept_buffers().filter(|_| self.is_sole_lane)?;
+        if self.region != Some(region) {
+            self.region = Some(region);
+            self.buffers.clear();
+            self.buffers.resize(tx.slot_count() as usize, 0);
+        }
+        Some(&mut self.buffers)
+    }
 }
 
 /// The result of a turn.
@@ -93,7 +125,10 @@ pub(crate) struct SendTurn {
 impl Sender {
     pub(crate) fn new(lanes: Vec<Lane>, control: Arc<Control>, burst: u32) -> Self {
         Self {
-            burst_log: Vec::with_capacity(burst as usize),
+            current: Burst {
+                log: Vec::with_capacity(burst as usize),
+                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, buffers: Vec::new() },
+            },
             queue: BinaryHeap::with_capacity(lanes.len()),
             lanes,
             control,
@@ -133,7 +168,7 @@ impl Sender {
             tx.sync()?;
         }
         let frames = match self.lanes.as_mut_slice() {
-            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.burst_log)?,
+            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.current)?,
             _ => self.fill_by_time(tx, now_ns, clock)?,
         };
         if frames > 0 {
@@ -190,7 +225,7 @@ impl Sender {
                 self.queue.pop();
                 continue;
             }
-            if fill(lane, index, tx, 1, now_ns, clock, &mut self.burst_log)? == 0 {
+            if fill(lane, index, tx, 1, now_ns, clock, &mut self.current)? == 0 {
                 // No room.
                 break;
             }
@@ -209,7 +244,7 @@ impl Sender {
     /// Notes when the burst was handed over.
     #[inline]
     fn account(&mut self, left_ns: u64) {
-        for (index, due_ns) in self.burst_log.drain(..) {
+        for (index, due_ns) in self.current.log.drain(..) {
             let lane = &mut self.lanes[index];
             lane.account.first_ns.get_or_insert(left_ns);
             lane.account.last_ns = left_ns;
@@ -330,7 +365,7 @@ fn fill(
     most: u32,
     now_ns: u64,
     clock: &mut ClockReader,
-    log: &mut Vec<(usize, f64)>,
+    burst: &mut Burst,
 ) -> Result<u32, PortError> {
     let LaneState::Sending { left, end_ns } = lane.state else { return Ok(0) };
     if lane.is_over(now_ns) {
@@ -341,11 +376,11 @@ fn fill(
     let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
     let times = [due_by_ns, now_ns];
     let filled = if lane.mix.longest_slot_bytes() > tx.buffer_bytes() as usize {
-        send_long(lane, index, tx, most, times, log)?
+        send_long(lane, index, tx, most, times, &mut burst.log)?
     } else if lane.departures.intended_fps().is_some() {
-        fill_slots::<true>(lane, index, tx, most, times, clock, log)
+        fill_slots::<true>(lane, index, tx, most, times, clock, burst)
     } else {
-        fill_slots::<false>(lane, index, tx, most, times, clock, log)
+        fill_slots::<false>(lane, index, tx, most, times, clock, burst)
     };
     lane.state = LaneState::Sending { left: left - u64::from(filled), end_ns };
     Ok(filled)
@@ -361,45 +396,101 @@ fn fill_slots<const PACED: bool>(
     most: u32,
     [due_by_ns, now_ns]: [u64; 2],
     clock: &mut ClockReader,
-    log: &mut Vec<(usize, f64)>,
+    Burst { log, held }: &mut Burst,
 ) -> u32 {
-    let available = tx.available();
-    let batch = available.min(most);
-    for offset in 0..PREFETCH_SLOTS.min(batch) {
-        tx.prefetch_address(offset).into_iter().for_each(prefetch_write);
-    }
-    let (mut timestamp_ns, mut until_reading) = (now_ns, FRAMES_PER_TIMESTAMP);
-    let mut filled = 0;
-    if !PACED && !lane.departures.is_due(due_by_ns) {
+    let Lane { mix, departures, account, .. } = lane;
+    if !departures.is_due(due_by_ns) {
         return 0;
     }
-    while filled < batch && (!PACED || lane.departures.is_due(due_by_ns)) {
-        if filled + PREFETCH_SLOTS < available
-            && let Some(address) = tx.prefetch_address(filled + PREFETCH_SLOTS)
-        {
-            prefetch_write(address);
+    let until_reading = FRAMES_PER_TIMESTAMP;
+    let mut pace =
+        Pace::<PACED> { departures, index, due_by_ns, log, clock, timestamp_ns: now_ns, until_reading, bytes: 0 };
+    let filled = match (mix.of_one_size(), held.of(tx)) {
+        (Some(mut frames), Some(held)) => {
+            let is_constant = frames.is_constant();
+            let write = |timestamp_ns, slot: &mut FreeSlot<'_>| {
+                let before = held.get_mut(slot.index as usize).map(|held| mem::replace(held, slot.buffer));
+                // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
+                let bytes = unsafe { slot.bytes.as_mut_slice() };
+                frames.write_next(timestamp_ns, bytes, before == Some(slot.buffer)).unwrap_or(0)
+            };
+            match is_constant {
+                true => push::<PACED, false>(tx, most, &mut pace, write),
+                false => push::<PACED, true>(tx, most, &mut pace, write),
+            }
         }
-        if until_reading == 0 {
-            (timestamp_ns, until_reading) = (clock.now_ns(), FRAMES_PER_TIMESTAMP);
-        }
-        until_reading -= 1;
-        let (frame, _) = lane.mix.next_frame(timestamp_ns);
-        let len = tx.buffer(filled).write(frame);
-        tx.set(filled, len as u16, 0);
-        if PACED {
-            log.push((index, lane.departures.next_due()));
-        }
-        lane.departures.depart(len);
-        lane.account.bytes += len as u64;
-        filled += 1;
-    }
+        _ => push::<PACED, true>(tx, most, &mut pace, |timestamp_ns, slot| {
+            slot.bytes.write(mix.next_frame(timestamp_ns).0)
+        }),
+    };
+    account.bytes += pace.bytes;
+    account.frames += u64::from(filled);
     if !PACED && filled > 0 {
+        departures.depart_at_once(filled);
         // One entry for all of them: the lane has sent.
         log.push((index, 0.0));
     }
-    lane.account.frames += u64::from(filled);
-    tx.advance(filled);
     filled
+}
+
+/// Pushes the frames that are due, at most `most`. Where they vary (`VARIES`) `write` is given the time.
+#[inline(always)]
+fn push<const PACED: bool, const VARIES: bool>(
+    tx: &mut TxRing,
+    most: u32,
+    pace: &mut Pace<'_, PACED>,
+    mut write: impl FnMut(u64, &mut FreeSlot<'_>) -> usize,
+) -> u32 {
+    tx.push_each::<VARIES>(most, |mut slot| {
+        if !pace.is_due() {
+            return None;
+        }
+        let timestamp_ns = if VARIES { pace.timestamp_ns() } else { 0 };
+        // A slot that names no buffer has no room: its frame of no bytes has the datapath stop the ring.
+        let len = write(timestamp_ns, &mut slot);
+        pace.depart(len);
+        Some(len as u16)
+    })
+}
+
+/// When the frames of one burst are due, and when they left.
+struct Pace<'burst, const PACED: bool> {
+    departures: &'burst mut Departures,
+    index: usize,
+    due_by_ns: u64,
+    log: &'burst mut Vec<(usize, f64)>,
+    clock: &'burst mut ClockReader,
+    timestamp_ns: u64,
+    /// Frames that still share `timestamp_ns`.
+    until_reading: u32,
+    /// Bytes that left, without FCS.
+    bytes: u64,
+}
+
+impl<const PACED: bool> Pace<'_, PACED> {
+    #[inline(always)]
+    fn is_due(&mut self) -> bool {
+        !PACED || self.departures.is_due(self.due_by_ns)
+    }
+
+    /// The time for the next frame's signature, ns.
+    #[inline(always)]
+    fn timestamp_ns(&mut self) -> u64 {
+        if self.until_reading == 0 {
+            (self.timestamp_ns, self.until_reading) = (self.clock.now_ns(), FRAMES_PER_TIMESTAMP);
+        }
+        self.until_reading -= 1;
+        self.timestamp_ns
+    }
+
+    #[inline(always)]
+    fn depart(&mut self, len: usize) {
+        if PACED {
+            self.log.push((self.index, self.departures.next_due()));
+            self.departures.depart(len);
+        }
+        self.bytes += len as u64;
+    }
 }
 
 /// Frames that may need several slots each.

@@ -34,20 +34,6 @@ pub struct FrameSource {
     writer: Writer,
 }
 
-/// The frame does not fit where it should be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a frame of {frame_bytes} bytes (without FCS) does not fit in a slot of {slot_bytes}: \
-     choose smaller frame sizes or larger buffers"
-)]
-#[non_exhaustive]
-pub struct SlotTooShort {
-    /// Bytes of the frame, without FCS.
-    pub frame_bytes: usize,
-    /// Bytes there are.
-    pub slot_bytes: usize,
-}
-
 /// Several senders cannot share a stream this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("sender {index} of {of}: give a sender below the number of senders, which is at least 1")]
@@ -89,33 +75,13 @@ impl FrameSource {
         frame
     }
 
-    /// Writes the next frame to the start of `slot` and returns its length in bytes, without FCS.
-    ///
-    /// Costs no more than to copy what [`Self::next_frame`] returns, and less where sizes vary (the `frame` benchmark has
-    /// both).
-    ///
-    /// # Errors
-    /// [`SlotTooShort`]; `slot` is as before, and the frame is still the next.
-    #[inline]
-    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8]) -> Result<usize, SlotTooShort> {
-        let (frame_bytes, slot_bytes) = (self.next_size(), slot.len());
-        let plan = self.plans.get(self.next);
-        let (Some(plan), Some(frame), Some(pristine)) =
-            (plan, slot.get_mut(..frame_bytes), self.pristine.get(..frame_bytes))
-        else {
-            return Err(SlotTooShort { frame_bytes, slot_bytes });
-        };
-        frame.copy_from_slice(pristine);
-        // The pristine frame has those of its only size.
-        let varies = self.plans.len() > 1;
-        if varies {
-            plan.write_words(frame);
-        }
-        self.writer.write(plan, timestamp_ns, frame);
-        if varies {
-            self.next = self.rotation.advance();
-        }
-        Ok(frame_bytes)
+    /// The frames, where all have one size.
+    #[must_use]
+    pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
+        let [plan] = &*self.plans else { return None };
+        let pristine = self.pristine.get(..plan.slot_bytes)?;
+        let is_constant = plan.signer.is_none() && self.writer.modifiers.is_empty() && self.writer.live == 0;
+        Some(OneSize { plan, pristine, writer: &mut self.writer, is_constant })
     }
 
     /// Makes `frame` one of the next size.
@@ -182,6 +148,46 @@ impl FrameSource {
     #[must_use]
     pub fn forms(&self) -> FormSet {
         self.plans.iter().filter_map(|plan| plan.signer.as_ref()).map(|signer| signer.form()).collect()
+    }
+}
+
+/// The frames of a stream that all have one size. From [`FrameSource::of_one_size`].
+#[derive(Debug)]
+pub struct OneSize<'source> {
+    plan: &'source SizePlan,
+    pristine: &'source [u8],
+    writer: &'source mut Writer,
+    is_constant: bool,
+}
+
+impl OneSize<'_> {
+    /// Whether all frames are the same, to the byte.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.is_constant
+    }
+
+    /// Writes the next frame to the start of `slot` and returns its length, bytes without FCS. `timestamp_ns` goes into
+    /// its signature. `holds_frame`: an earlier frame of this stream lies there, so only what varies is written.
+    ///
+    /// `None` where `slot` is too short: it is as before, and the frame is still the next.
+    #[inline]
+    pub fn write_next(
+        &mut self,
+        timestamp_ns: u64,
+        slot: &mut [u8],
+        holds_frame: bool,
+    ) -> Option<usize> {
+        let frame = slot.get_mut(..self.pristine.len())?;
+        if !holds_frame {
+            frame.copy_from_slice(self.pristine);
+        }
+        if self.is_constant {
+            self.writer.sequence = self.writer.sequence.wrapping_add(1);
+        } else {
+            self.writer.write(self.plan, timestamp_ns, frame);
+        }
+        Some(self.pristine.len())
     }
 }
 

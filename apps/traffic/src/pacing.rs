@@ -240,6 +240,13 @@ impl Departures {
         self.timing.advance(units, &mut self.due_ns);
     }
 
+    /// Tells that `frames` frames left of a load without a rate, of which all are due at once.
+    #[inline]
+    pub fn depart_at_once(&mut self, frames: u32) {
+        debug_assert!(self.mean_fps.is_none(), "a load with a rate has a time for each frame");
+        self.sent += u64::from(frames);
+    }
+
     /// Frames that left.
     #[must_use]
     pub fn sent(&self) -> u64 {

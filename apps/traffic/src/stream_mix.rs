@@ -1,6 +1,6 @@
 //! The frames of several streams by one sender.
 
-use crate::frame_source::{FrameSource, SlotTooShort};
+use crate::frame_source::{FrameSource, OneSize};
 use crate::line_rate::BitLayer;
 use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};
 
@@ -58,18 +58,11 @@ impl StreamMix {
         (frame.unwrap_or_default(), stream)
     }
 
-    /// Writes the next frame to the start of `slot` and returns its length in bytes, without FCS, and which stream it is
-    /// of. See [`FrameSource::write_next`].
-    ///
-    /// # Errors
-    /// [`SlotTooShort`]; `slot` is as before, and the frame is still the next.
-    #[inline]
-    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8]) -> Result<(usize, usize), SlotTooShort> {
-        let stream = self.rotation.current();
-        let source = self.sources.get_mut(stream);
-        let written = source.map_or(Ok(0), |source| source.write_next(timestamp_ns, slot))?;
-        self.rotation.advance();
-        Ok((written, stream))
+    /// The frames, where there is one stream and all its frames have one size.
+    #[must_use]
+    pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
+        let [source] = self.sources.as_mut_slice() else { return None };
+        source.of_one_size()
     }
 
     /// The streams, in the order given. Their [`FrameSource::next_sequence`] is how many frames each has sent.

@@ -6,6 +6,20 @@ use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
 use crate::shared::{SharedBytes, SharedSlot};
 
+/// How many slots ahead buffers are prefetched.
+const PREFETCH_SLOTS: usize = 8;
+
+/// A free slot that [`ProgramWindow::push_each`] hands out.
+#[derive(Debug)]
+pub struct FreeSlot<'ring> {
+    /// Its index in the ring.
+    pub index: u32,
+    /// The buffer that it names.
+    pub buffer: u32,
+    /// The whole buffer; no byte where the slot names none.
+    pub bytes: SharedBytes<'ring>,
+}
+
 /// A program's window onto a ring. `head` moves forward as slots are given back, `tail` at each sync.
 #[derive(Debug)]
 pub struct ProgramWindow {
@@ -119,6 +133,60 @@ impl ProgramWindow {
         slot.describe(old, len, 0);
         self.head = advance(self.head, 1, self.view.slot_count());
         true
+    }
+
+    /// Hands the first slots to `write`, at most `most`, one after the other, and gives those to the other side for which it returns the length of a
+    /// frame, bytes. Ends with the first for which it returns `None`. Returns how many slots were given away.
+    ///
+    /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
+    #[inline]
+    pub fn push_each<const AHEAD: bool>(
+        &mut self,
+        most: u32,
+        mut write: impl FnMut(FreeSlot<'_>) -> Option<u16>,
+    ) -> u32 {
+        let (slots, most) = (self.view.slot_count(), most.min(self.available()));
+        let mut pushed = 0;
+        'runs: while pushed < most {
+            let first = advance(self.head, pushed, slots);
+            let run = self.view.slots(first, most - pushed);
+            for (place, slot) in run.iter().enumerate() {
+                if AHEAD && let Some(soon) = run.get(place + PREFETCH_SLOTS) {
+                    self.view.buffers().prefetch_write(soon.load_word().buffer());
+                }
+                let old = slot.load_word();
+                let (index, buffer) = (first + place as u32, old.buffer());
+                let bytes = self.view.bytes(buffer, usize::MAX);
+                let Some(len) = write(FreeSlot { index, buffer, bytes }) else { break 'runs };
+                slot.describe(old, len, 0);
+                pushed += 1;
+            }
+        }
+        self.head = advance(self.head, pushed, slots);
+        pushed
+    }
+
+    /// Hands the first slots and their bytes to `read`, at most `most`, one after the other, and gives those back to the other side for which it
+    /// returns true. Ends with the first for which it returns false. Returns how many slots were given back.
+    #[inline]
+    pub fn pop_each(&mut self, most: u32, mut read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
+        let (slots, most) = (self.view.slot_count(), most.min(self.available()));
+        let mut popped = 0;
+        'runs: while popped < most {
+            let run = self.view.slots(advance(self.head, popped, slots), most - popped);
+            for (place, slot) in run.iter().enumerate() {
+                if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
+                    self.view.buffers().prefetch_read(soon.load_word().buffer());
+                }
+                let slot = slot.load();
+                if !read(slot, self.view.bytes(slot.buffer, slot.len.into())) {
+                    break 'runs;
+                }
+                popped += 1;
+            }
+        }
+        self.head = advance(self.head, popped, slots);
+        popped
     }
 
     /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most `most`. Stops before the first that is

@@ -145,6 +145,12 @@ impl BufferPool {
         prefetch_write(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
     }
 
+    /// As [`Self::prefetch_write`], for reading.
+    #[inline]
+    pub(crate) fn prefetch_read(&self, index: u32) {
+        prefetch_read(self.base.as_ptr().wrapping_add((index as usize).wrapping_mul(self.bytes as usize)));
+    }
+
     /// Copies `frame` into buffer `index`. `false`, and nothing is copied, where there is no such buffer or it is too
     /// short.
     #[inline]

@@ -11,7 +11,7 @@ use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::{ProgramEnd, Synced};
-use ringroad_ring::program_window::ProgramWindow;
+use ringroad_ring::program_window::{FreeSlot, ProgramWindow};
 use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::violation::RingViolation;
 
@@ -239,6 +239,28 @@ impl TxRing {
         self.window_mut().advance(count);
     }
 
+    /// Hands the first slots to `write`, at most `most`, one after the other, and gives those away for which it returns the length of a frame, bytes.
+    /// Ends with the first for which it returns `None`. Returns how many slots were given away: the quickest way to fill a burst of slots.
+    ///
+    /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
+    #[inline]
+    pub fn push_each<const AHEAD: bool>(
+        &mut self,
+        most: u32,
+        write: impl FnMut(FreeSlot<'_>) -> Option<u16>,
+    ) -> u32 {
+        self.window_mut().push_each::<AHEAD>(most, write)
+    }
+
+    /// Which region holds the ring, if nobody else writes to the buffers of its slots: a slot that comes back with the same buffer then holds what the
+    /// program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port that gets over its daemon's
+    /// end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in another region.
+    #[inline]
+    #[must_use]
+    pub fn region_of_kept_buffers(&self) -> Option<(u64, u64)> {
+        matches!(self.end, TxEnd::Program(_)).then_some(self.half.region)
+    }
+
     /// Copies a whole frame into the ring, over several slots where it is longer than a buffer. `Ok(false)` where
     /// there is no room now: sync, wait, and try again.
     ///
@@ -380,6 +402,13 @@ impl RxRing {
     #[must_use]
     pub fn frame(&self, offset: u32) -> SharedBytes<'_> {
         self.end.window().bytes(offset)
+    }
+
+    /// Hands the first slots and their bytes to `read`, at most `most`, one after the other, and gives those back for which it returns true. Ends with
+    /// the first for which it returns false. Returns how many slots were given back.
+    #[inline]
+    pub fn pop_each(&mut self, most: u32, read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
+        self.end.window_mut().pop_each(most, read)
     }
 
     /// When the frame in the slot `offset` after the first came to its interface, ns since the Unix epoch, where the port's driver

@@ -36,16 +36,11 @@ fn streams_have_their_shares_and_their_own_sequence() {
 }
 
 #[test]
-fn frames_in_slots_equal_frames_made_in_place() {
-    let mut in_place = mix(&[(64, 1), (128, 1)]);
-    let mut in_slots = in_place.clone();
-    let mut slot = [0; 124];
-    for _ in 0..10 {
-        let (frame, stream) = in_place.next_frame(9);
-        assert!(in_slots.write_next(9, &mut slot[..50]).is_err());
-        assert_eq!(in_slots.write_next(9, &mut slot), Ok((frame.len(), stream)));
-        assert_eq!(&slot[..frame.len()], frame);
-    }
+fn a_mix_of_several_streams_or_sizes_is_not_of_one_size() {
+    assert!(mix(&[(64, 1)]).of_one_size().is_some());
+    assert!(mix(&[(64, 1), (64, 1)]).of_one_size().is_none());
+    let imix = StreamDefinition { size: Some(FrameSizeMix::Imix), ..StreamDefinition::default() };
+    assert!(imix.compile(0).unwrap().of_one_size().is_none());
 }
 
 #[test]

@@ -4,10 +4,9 @@
 //! adds netmap's own rules: several bindings share one port's rings, a port may lie in another port's region, pipes
 //! have parents, monitors watch rings.
 //!
-//! - [`bind`]: REGISTER and its end; [`find`]: the port of a name, and new ports; [`port`]: rings; [`service`]: the
-//!   datapath's side;
-//! - [`requests`]: all requests that bind nothing; [`report`]: reports of ports; [`memory`]: regions; [`name`],
-//!   [`failure`].
+//! - `bind`: REGISTER and its end; `find`: the port of a name, and new ports; `port`: rings; `service`: the datapath's
+//!   side;
+//! - `requests`: all requests that bind nothing; `report`: reports of ports; `memory`: regions; `name`, `failure`.
 
 mod bind;
 mod failure;
