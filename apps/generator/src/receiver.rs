@@ -4,14 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringroad::{PortError, RxRing, prefetch_read, slot_flags};
+use ringroad::{PortError, RxRing, slot_flags};
 use ringroad_traffic::meter::{Digest, Meter};
 use ringroad_traffic::signature::{FormSet, read_signature};
 
 use crate::clock::ClockReader;
 
-/// Slots that are fetched for reading ahead of the one being read.
-const PREFETCH_SLOTS: u32 = 8;
 /// Most frames whose digests go to the meter at once.
 const BURST_FRAMES: usize = 256;
 
@@ -37,11 +35,13 @@ pub(crate) struct Receiver {
     digests: Vec<Digest>,
     /// The frame being read, whole: nobody can change it while it is checked.
     frame: Vec<u8>,
+    /// Bytes of it whose slots have come.
+    len: usize,
 }
 
 impl Receiver {
     pub(crate) fn new(meter: Arc<Mutex<Meter>>, forms: FormSet, counters: Arc<ReceiveCounters>) -> Self {
-        Self { meter, forms, counters, digests: Vec::with_capacity(BURST_FRAMES), frame: vec![0; 65536] }
+        Self { meter, forms, counters, digests: Vec::with_capacity(BURST_FRAMES), frame: vec![0; 65536], len: 0 }
     }
 
     /// Takes the received frames; returns their number.
@@ -54,54 +54,30 @@ impl Receiver {
         }
         // One reading serves the burst: its frames became visible together.
         let arrival_ns = clock.now_ns();
-        for offset in 0..PREFETCH_SLOTS.min(available) {
-            rx.prefetch_address(offset).into_iter().for_each(prefetch_read);
-        }
-        let (mut taken, mut bytes) = (0, 0);
-        while taken < available && self.digests.len() < BURST_FRAMES {
-            if taken + PREFETCH_SLOTS < available
-                && let Some(address) = rx.prefetch_address(taken + PREFETCH_SLOTS)
-            {
-                prefetch_read(address);
+        let Self { frame, len, digests, forms, .. } = self;
+        let mut received_bytes = 0;
+        rx.pop_each(available, |slot, bytes| {
+            if digests.len() == BURST_FRAMES {
+                return false;
             }
-            let (slots, len) = self.gather(rx, taken, available);
-            if slots == 0 {
-                break;
+            *len += bytes.read(frame.get_mut(*len..).unwrap_or_default());
+            if slot.flags & slot_flags::MORE_FRAGMENTS == 0 {
+                let reading = read_signature(frame.get(..*len).unwrap_or_default(), *forms);
+                digests.push(Digest { reading, len: *len as u32, arrival_ns });
+                received_bytes += *len as u64;
+                *len = 0;
             }
-            let frame = self.frame.get(..len).unwrap_or_default();
-            let reading = read_signature(frame, self.forms);
-            self.digests.push(Digest { reading, len: len as u32, arrival_ns });
-            bytes += len as u64;
-            taken += slots;
-        }
+            true
+        });
         let frames = self.digests.len() as u64;
         if frames > 0 {
             self.meter.lock().unwrap_or_else(PoisonError::into_inner).record(&self.digests);
             self.digests.clear();
             let counters = &self.counters;
             counters.frames.store(counters.frames.load(Ordering::Relaxed) + frames, Ordering::Relaxed);
-            counters.bytes.store(counters.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-        } else if taken == 0 && available == rx.slot_count() - 1 {
-            // A frame that can never become whole would stop the ring: more fragments than fit.
-            taken = available;
+            counters.bytes.store(counters.bytes.load(Ordering::Relaxed) + received_bytes, Ordering::Relaxed);
         }
-        rx.release(taken);
         rx.sync()?;
         Ok(frames as u32)
-    }
-
-    /// Copies the frame that starts `first` slots after the ring's first; returns its slots and bytes, no slots where not
-    /// all of it is there.
-    #[inline]
-    fn gather(&mut self, rx: &RxRing, first: u32, available: u32) -> (u32, usize) {
-        let mut len = 0;
-        for offset in first..available {
-            let room = self.frame.get_mut(len..).unwrap_or_default();
-            len += rx.frame(offset).read(room);
-            if rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS == 0 {
-                return (offset - first + 1, len);
-            }
-        }
-        (0, 0)
     }
 }

@@ -1,4 +1,5 @@
 //! A batch: up to [`BATCH_FRAMES`] frames borrowed from one queue.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
@@ -300,18 +301,24 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
-    /// Appends frames of one fragment each, at most [`Batch::single_room`].
+    /// Appends `frames` of one fragment each, at most [`Batch::single_room`], and returns how many that were.
     #[inline]
-    pub fn push_all(&mut self, frames: impl ExactSizeIterator<Item = Fragment>) {
-        let frames = frames.take(self.single_room());
-        if self.is_single() {
-            let before = self.fragments.len();
-            self.fragments.extend(frames);
-            let new = self.fragments.get(before..).unwrap_or(&[]);
-            self.bytes += new.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
-        } else {
-            frames.for_each(|fragment| self.push(fragment, true));
+    pub fn extend_single(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
+        let room = self.single_room();
+        if !self.is_single() {
+            return frames.take(room).map(|fragment| self.push(fragment, true)).count();
         }
+        let (mut count, mut bytes) = (0, 0);
+        for place in self.fragments.spare_capacity_mut().iter_mut().take(room) {
+            let Some(fragment) = frames.next() else { break };
+            bytes += fragment.len() as u64;
+            place.write(fragment);
+            count += 1;
+        }
+        // SAFETY: so many places behind the end were just written.
+        unsafe { self.fragments.set_len(self.fragments.len() + count) };
+        self.bytes += bytes;
+        count
     }
 
     /// Notes where the frames begin, once there is one of several fragments.
@@ -406,7 +413,6 @@ impl Batch {
 }
 
 #[cfg(test)]
-#[allow(unsafe_code)]
 mod tests {
     use super::*;
 

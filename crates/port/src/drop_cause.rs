@@ -68,26 +68,30 @@ causes! {
 
 /// Frames dropped, by cause, in one step of work.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct DropTally([u32; DropCause::ALL.len()]);
+pub struct DropTally {
+    by_cause: [u32; DropCause::ALL.len()],
+    total: u32,
+}
 
 impl DropTally {
     /// Counts `frames` more.
     #[inline]
     pub fn add(&mut self, cause: DropCause, frames: u32) {
-        self.0[cause as usize] += frames;
+        self.by_cause[cause as usize] += frames;
+        self.total += frames;
     }
 
     /// Frames counted under `cause`.
     #[must_use]
     pub fn of(&self, cause: DropCause) -> u32 {
-        self.0[cause as usize]
+        self.by_cause[cause as usize]
     }
 
     /// All frames counted.
     #[inline]
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.0.iter().sum()
+        self.total
     }
 }
 

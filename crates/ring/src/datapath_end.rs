@@ -8,7 +8,7 @@ use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
 use crate::layout::{MAX_FRAGMENTS, Slot};
 use crate::ring_view::RingView;
-use crate::shared::SharedBytes;
+use crate::shared::{BufferPool, SharedBytes, SharedSlot};
 use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::Kicker;
@@ -119,6 +119,26 @@ pub struct TakenFragment<'ring> {
     pub flags: u16,
 }
 
+/// Frames of one slot each that lie one behind the other in a tx ring, each slot read once. From
+/// [`TxTakeEnd::take_single`].
+#[derive(Debug)]
+pub struct SingleFrames<'ring> {
+    slots: std::slice::Iter<'ring, SharedSlot>,
+    buffers: BufferPool,
+}
+
+impl<'ring> Iterator for SingleFrames<'ring> {
+    type Item = TakenFragment<'ring>;
+
+    #[inline]
+    fn next(&mut self) -> Option<TakenFragment<'ring>> {
+        let slot = self.slots.next()?.load();
+        let bytes = self.buffers.described(slot)?;
+        let Slot { buffer, flags, .. } = slot;
+        (flags & MORE_FRAGMENTS == 0).then_some(TakenFragment { buffer, bytes, flags })
+    }
+}
+
 /// The datapath's end of a tx ring: takes frames.
 #[derive(Debug)]
 pub struct TxTakeEnd {
@@ -214,36 +234,25 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
-    /// Takes waiting frames of one slot each, at most `most`, and gives each to `each`. Stops before the first slot
-    /// that is anything else, which [`Self::take`] is for. Returns how many were taken.
-    #[inline(never)]
-    pub fn take_single(&mut self, most: usize, mut each: impl FnMut(TakenFragment<'_>)) -> usize {
+    /// Takes waiting frames of one slot each, at most `most`. `take` is given them in runs, and returns how many it took from the
+    /// front of a run. A run ends before the first slot that is anything else, which [`Self::take`] is for.
+    #[inline]
+    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(SingleFrames<'_>) -> usize) {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
         if *offset_mask != 0 {
-            return 0;
+            return;
         }
-        let (slots, buffers) = (view.slot_count(), *view.buffers());
-        let waiting = distance(self.taken, *head, slots).min(most as u32);
-        let mut left = waiting;
+        let slots = view.slot_count();
+        let mut left = distance(self.taken, *head, slots).min(most as u32);
         while left != 0 {
             let run = view.slots(self.taken, left);
-            let mut taken = 0;
-            for slot in run {
-                let slot = slot.load();
-                let Some(bytes) = buffers.described(slot) else { break };
-                if slot.flags & MORE_FRAGMENTS != 0 {
-                    break;
-                }
-                each(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags });
-                taken += 1;
-            }
-            left -= taken;
-            self.taken = advance(self.taken, taken, slots);
-            if (taken as usize) < run.len() {
+            let taken = take(SingleFrames { slots: run.iter(), buffers: *view.buffers() }).min(run.len());
+            self.taken = advance(self.taken, taken as u32, slots);
+            left -= taken as u32;
+            if taken < run.len() {
                 break;
             }
         }
-        (waiting - left) as usize
     }
 
     /// Address of the buffer `ahead` slots after the next one to take, to prefetch it. The slot is read again, and

@@ -1,6 +1,6 @@
 //! The loops of the roles, over the public crate: what a user's program would do.
 
-use ringroad::{Port, PortError, prefetch_read, prefetch_write};
+use ringroad::{Port, PortError};
 
 use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
 use super::meter::Tally;
@@ -37,18 +37,11 @@ impl Turn for Source {
             tx.sync()?;
             return Ok(());
         }
-        for offset in 0..self.burst_frames {
-            if let Some(address) = tx.prefetch_address(offset) {
-                prefetch_write(address);
-            }
-        }
-        for offset in 0..self.burst_frames {
+        tx.push_each::<true>(self.burst_frames, |mut slot| {
             set_sequence(&mut self.frame, self.next);
             self.next += 1;
-            let length = tx.buffer(offset).write(&self.frame);
-            tx.set(offset, u16::try_from(length).unwrap_or(u16::MAX), 0);
-        }
-        tx.advance(self.burst_frames);
+            Some(slot.bytes.write(&self.frame) as u16)
+        });
         tx.sync()?;
         Ok(())
     }
@@ -102,19 +95,13 @@ impl Turn for Sink {
             }
             rx.sync()?;
         }
-        let arrived = rx.available().min(self.burst_frames);
-        for offset in 0..arrived {
-            if let Some(address) = rx.prefetch_address(offset) {
-                prefetch_read(address);
-            }
-        }
-        for offset in 0..arrived {
-            let length = rx.frame(offset).read(&mut self.frame);
+        let arrived = rx.pop_each(self.burst_frames, |_, bytes| {
+            let length = bytes.read(&mut self.frame);
             self.gaps.look_at(self.frame.get(..length).unwrap_or_default(), tally);
-        }
+            true
+        });
         let [received, _] = &mut tally.directions_frames;
         *received += u64::from(arrived);
-        rx.release(arrived);
         Ok(())
     }
 }
@@ -177,16 +164,15 @@ impl Station {
         if tx.available() >= burst_frames {
             let (header, _) = self.frame.split_at(HEADER_BYTES.min(self.frame.len()));
             let length = u16::try_from(self.frame.len()).unwrap_or(u16::MAX);
-            for offset in 0..burst_frames {
+            tx.push_each::<true>(burst_frames, |mut slot| {
                 if self.unfilled > 0 {
                     self.unfilled -= 1;
-                    tx.buffer(offset).write(&self.frame);
+                    slot.bytes.write(&self.frame);
                 } else {
-                    tx.buffer(offset).write(header);
+                    slot.bytes.write(header);
                 }
-                tx.set(offset, length, 0);
-            }
-            tx.advance(burst_frames);
+                Some(length)
+            });
         }
         tx.sync()?;
         Ok(())

@@ -166,15 +166,18 @@ impl ShmQueue {
     /// Takes frames of one slot each, as nearly all are.
     #[inline]
     fn take_single(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) {
-        take.take_single(batch.single_room(), |taken| {
-            // The header is read when all frames are taken.
-            prefetch_read(taken.bytes.as_ptr());
-            // SAFETY: as in `take_frame`.
-            let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) };
-            if lending {
-                batch.push_buffer(fragment, taken.buffer, true);
-            } else {
-                batch.push(fragment, true);
+        take.take_single(batch.single_room(), |frames| {
+            let fragments = frames.map(|taken| {
+                // The header is read when all frames are taken.
+                prefetch_read(taken.bytes.as_ptr());
+                // SAFETY: as in `take_frame`.
+                (unsafe { Fragment::new(&taken.bytes, taken.flags) }, taken.buffer)
+            });
+            match lending {
+                true => {
+                    fragments.map(|(fragment, buffer)| batch.push_buffer(fragment, buffer, true)).count()
+                }
+                false => batch.extend_single(fragments.map(|(fragment, _)| fragment)),
             }
         });
     }
