@@ -116,7 +116,8 @@ impl Signer {
     ///
     /// # Panics
     /// Unless `out` is exactly `self.form().bytes()` long.
-    #[inline]
+    // Its only hot caller writes checksums over the signature next: together they need no call, and keep it in registers.
+    #[inline(always)]
     pub fn sign(&self, sequence: u64, timestamp_ns: u64, out: &mut [u8]) {
         match self.form {
             SignatureForm::Full => {

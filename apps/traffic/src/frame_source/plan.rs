@@ -118,7 +118,7 @@ pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mu
     sum.unwrap_or(0)
 }
 
-#[inline]
+#[inline(always)]
 fn signed<'a, const BYTES: usize>(
     signer: &Signer,
     sequence: u64,
