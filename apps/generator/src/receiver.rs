@@ -41,7 +41,14 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(meter: Arc<Mutex<Meter>>, forms: FormSet, counters: Arc<ReceiveCounters>) -> Self {
-        Self { meter, forms, counters, digests: Vec::with_capacity(BURST_FRAMES), frame: vec![0; 65536], len: 0 }
+        Self {
+            meter,
+            forms,
+            counters,
+            digests: Vec::with_capacity(BURST_FRAMES),
+            frame: vec![0; 65536],
+            len: 0,
+        }
     }
 
     /// Takes the received frames; returns their number.

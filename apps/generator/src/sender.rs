@@ -403,8 +403,16 @@ fn fill_slots<const PACED: bool>(
         return 0;
     }
     let until_reading = FRAMES_PER_TIMESTAMP;
-    let mut pace =
-        Pace::<PACED> { departures, index, due_by_ns, log, clock, timestamp_ns: now_ns, until_reading, bytes: 0 };
+    let mut pace = Pace::<PACED> {
+        departures,
+        index,
+        due_by_ns,
+        log,
+        clock,
+        timestamp_ns: now_ns,
+        until_reading,
+        bytes: 0,
+    };
     let filled = match (mix.of_one_size(), held.of(tx)) {
         (Some(mut frames), Some(held)) => {
             let is_constant = frames.is_constant();

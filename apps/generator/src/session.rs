@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringroad::{OpenOptions, Port, PortInfo, Queue};
+use ringroad::{CoreSharing, OpenOptions, Port, PortInfo, Queue};
 use ringroad_traffic::pacing::AWAKE_NS;
 
 use crate::account::{Inquiry, ThreadAccount};
@@ -29,6 +29,8 @@ pub const DEFAULT_BURST_FRAMES: u32 = 256;
 const START_AHEAD_NS: u64 = 20_000_000;
 /// A thread stays awake so long after the last frame, ns.
 const SPIN_NS: u64 = 200_000;
+/// Closer to the time of a frame than this a thread keeps its core, ns.
+const CLOSE_NS: u64 = 10_000;
 /// Longest sleep, so that commands are seen soon.
 const LONGEST_REST: Duration = Duration::from_millis(5);
 /// Longest time without progress in which the other side takes the last frames, ns.
@@ -99,6 +101,7 @@ struct Worker {
     answered: u64,
     busy: bool,
     idle_since_ns: Option<u64>,
+    sharing: CoreSharing,
 }
 
 /// What a thread ends with: its tasks, for their queues, what they did, and why it ended if it was no order.
@@ -175,6 +178,7 @@ impl Session {
             answered: 0,
             busy: options.busy,
             idle_since_ns: None,
+            sharing: CoreSharing::default(),
         };
         let (tasks, shared) = Shared::split(lineup);
         let (mut threads, mut own) = (Vec::new(), None);
@@ -491,15 +495,21 @@ impl Worker {
 
     /// Between two turns: goes on at once, spins, or sleeps.
     fn pause(&mut self, turn: Turn) -> Result<(), (usize, ringroad::PortError)> {
+        let Self { sharing, clock, .. } = self;
+        sharing.between_turns(|| clock.now_ns());
         if turn.busy || self.busy {
             self.idle_since_ns = None;
             return Ok(());
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = clock.now_ns();
         let idle_ns = now_ns - *self.idle_since_ns.get_or_insert(now_ns);
         let due_ns = turn.next_due_ns.filter(|_| !turn.blocked).unwrap_or(u64::MAX);
         let until_due_ns = due_ns.saturating_sub(now_ns);
         if idle_ns < SPIN_NS || until_due_ns <= AWAKE_NS {
+            // So close to its time that it would be missed: no offer beyond the regular ones.
+            if until_due_ns > CLOSE_NS {
+                sharing.while_idle(|| clock.now_ns());
+            }
             std::hint::spin_loop();
             return Ok(());
         }

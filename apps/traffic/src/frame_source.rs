@@ -172,12 +172,7 @@ impl OneSize<'_> {
     ///
     /// `None` where `slot` is too short: it is as before, and the frame is still the next.
     #[inline]
-    pub fn write_next(
-        &mut self,
-        timestamp_ns: u64,
-        slot: &mut [u8],
-        holds_frame: bool,
-    ) -> Option<usize> {
+    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
         let frame = slot.get_mut(..self.pristine.len())?;
         if !holds_frame {
             frame.copy_from_slice(self.pristine);

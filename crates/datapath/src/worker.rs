@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringroad_port::clock::Clock;
+use ringroad_ring::core_sharing::CoreSharing;
 use ringroad_ring::wakeup::Sleeper;
 use rustix::event::epoll;
 
@@ -220,7 +221,7 @@ impl Running {
             // The daemon has checked the number; a processor taken offline since leaves the thread unpinned.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let clock = Clock::system();
+        let (clock, mut sharing) = (Clock::system(), CoreSharing::default());
         let spin_ns = u64::try_from(self.config.spin.as_nanos()).unwrap_or(u64::MAX);
         let mut empty_turns = 0u32;
         let mut idle_since_ns = 0;
@@ -233,6 +234,7 @@ impl Running {
             let frames = self.engine.turn();
             if self.engine.spent() - self.spent_at_look >= TURN_COST {
                 self.look_at_wakes();
+                sharing.between_turns(|| clock.now_ns());
             }
             if frames != 0 {
                 bump(&self.stats.busy_loops);
@@ -241,7 +243,11 @@ impl Running {
             }
             std::hint::spin_loop();
             empty_turns = empty_turns.wrapping_add(1);
-            if self.stay_awake.load(Ordering::Relaxed) || !empty_turns.is_multiple_of(TURNS_PER_CLOCK) {
+            if !empty_turns.is_multiple_of(TURNS_PER_CLOCK) {
+                continue;
+            }
+            sharing.while_idle(|| clock.now_ns());
+            if self.stay_awake.load(Ordering::Relaxed) {
                 continue;
             }
             let now_ns = clock.now_ns();

@@ -9,7 +9,7 @@
 //!   that others write.
 //! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
 //!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
-//!   whether the lock's holder lives.
+//!   whether the lock's holder lives; [`core_sharing`]: how threads that stay awake share a core.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
 //! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`] for
 //!   the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for copies to monitors.
@@ -20,6 +20,7 @@
 pub mod allocator;
 pub mod control_block;
 pub mod copy;
+pub mod core_sharing;
 pub mod cursor;
 pub mod datapath_end;
 pub mod eventfd;

@@ -174,9 +174,7 @@ impl ShmQueue {
                 (unsafe { Fragment::new(&taken.bytes, taken.flags) }, taken.buffer)
             });
             match lending {
-                true => {
-                    fragments.map(|(fragment, buffer)| batch.push_buffer(fragment, buffer, true)).count()
-                }
+                true => fragments.map(|(fragment, buffer)| batch.push_buffer(fragment, buffer, true)).count(),
                 false => batch.extend_single(fragments.map(|(fragment, _)| fragment)),
             }
         });
