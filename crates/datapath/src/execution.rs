@@ -145,7 +145,9 @@ impl Executor {
                             if !weighs_unicast {
                                 // Frames to one port often follow each other.
                                 let behind = fates.get(next..).unwrap_or(&[]);
-                                next += behind.iter().take_while(|&&behind| behind == fate).count();
+                                let is_same =
+                                    |behind: &&Fate| matches!(behind, Fate::Port(other) if *other == port);
+                                next += behind.iter().take_while(is_same).count();
                                 groups.extend(group, number..next as u16);
                                 continue;
                             }
