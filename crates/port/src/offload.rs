@@ -141,6 +141,13 @@ impl Unfinished {
         }
     }
 
+    /// Whether a header that begins with these bytes leaves nothing to do.
+    #[inline]
+    #[must_use]
+    pub fn is_nothing_behind([flags, gso_type]: [u8; 2]) -> bool {
+        Self { flags, gso_type, ..Self::default() }.is_nothing()
+    }
+
     /// The header that [`Unfinished::from_header`] made it of.
     #[must_use]
     pub fn to_header(self) -> [u8; VIRTIO_HEADER_BYTES] {

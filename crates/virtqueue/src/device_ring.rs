@@ -112,11 +112,11 @@ impl DeviceRing {
         }
     }
 
-    /// Takes the next buffer if it is known to be available, has one descriptor and lies in one region, as nearly all do. `None` otherwise, and
-    /// nothing is taken: [`Self::take`] looks again, and tells what it is.
+    /// Takes the next buffers, `most` at most, as long as each has one descriptor and lies in one region, as nearly all
+    /// do, and gives each to `each`. Returns their number. [`Self::take`] tells what the next one is.
     #[inline]
-    pub fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
-        either!(self, ring => ring.take_single(access))
+    pub fn take_singles(&mut self, access: Access, most: usize, each: impl FnMut(ChainId, Segment)) -> usize {
+        either!(self, ring => ring.take_singles(access, most, each))
     }
 
     /// Takes the next buffer, and appends its pieces; `None` where none is available.
@@ -142,6 +142,12 @@ impl DeviceRing {
         either!(self, ring => ring.give_back(chain, written));
     }
 
+    /// Gives buffers back that were only read.
+    #[inline]
+    pub fn give_back_read(&mut self, chains: impl Iterator<Item = ChainId>) {
+        either!(self, ring => chains.for_each(|chain| ring.give_back(chain, 0)));
+    }
+
     /// Whether something was given back that does not show yet.
     #[inline]
     #[must_use]
@@ -159,14 +165,5 @@ impl DeviceRing {
     /// Asks the driver to wake the device when it makes a buffer available, or not to. To be followed by a full fence and another look.
     pub fn wake_me(&mut self, wanted: bool) {
         either!(self, ring => ring.wake_me(wanted));
-    }
-
-    /// Brings the buffer that is `ahead` buffers from the next, if it can be found at once, nearer: a hint.
-    #[inline]
-    pub fn prefetch(&self, ahead: u16) {
-        match self {
-            Self::Split(ring) => ring.prefetch(ahead),
-            Self::Packed(ring) => ring.prefetch(ahead),
-        }
     }
 }

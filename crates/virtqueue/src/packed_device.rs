@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use ringroad_ring::shared::prefetch_write;
-
 use crate::chain::{Access, ChainId, Descriptor, MAX_SEGMENTS, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
@@ -162,12 +160,21 @@ impl PackedDevice {
         count
     }
 
-    #[inline]
-    pub(crate) fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
-        let descriptor = self.available_at(self.next_available)?;
-        let segment = descriptor.sole_piece(&self.memory, &mut self.last_region, access)?;
-        self.next_available.advance(1, self.entries);
-        Some((ChainId { id: descriptor.last, entries: 1 }, segment))
+    pub(crate) fn take_singles(
+        &mut self,
+        access: Access,
+        most: usize,
+        mut each: impl FnMut(ChainId, Segment),
+    ) -> usize {
+        for taken in 0..most {
+            let Some(descriptor) = self.available_at(self.next_available) else { return taken };
+            let Some(segment) = descriptor.sole_piece(&self.memory, &mut self.last_region, access) else {
+                return taken;
+            };
+            self.next_available.advance(1, self.entries);
+            each(ChainId { id: descriptor.last, entries: 1 }, segment);
+        }
+        most
     }
 
     pub(crate) fn take(
@@ -298,20 +305,5 @@ impl PackedDevice {
             (true, true) => (self.next_available.to_bits(), EVENT_AT_DESCRIPTOR),
         };
         self.device_event.word32(0).store(u32::from(event) | u32::from(flags) << 16, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(&self, ahead: u16) {
-        if ahead >= self.entries {
-            return;
-        }
-        let mut place = self.next_available;
-        place.advance(ahead, self.entries);
-        let offset = DESCRIPTOR_BYTES * usize::from(place.index);
-        let address = self.ring.word64(offset).load(Ordering::Relaxed);
-        // A region that has to be searched for costs more than the hint is worth.
-        if let Some(start) = self.last_region.at(address, 1) {
-            prefetch_write(start.as_ptr());
-        }
     }
 }

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use ringroad_ring::shared::prefetch_write;
-
 use crate::chain::{Access, ChainId, Descriptor, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
@@ -153,18 +151,32 @@ impl SplitDevice {
         Descriptor::from_split(self.descriptors.word64(offset).load(Ordering::Relaxed), second)
     }
 
-    #[inline]
-    pub(crate) fn take_single(&mut self, access: Access) -> Option<(ChainId, Segment)> {
-        if self.known_available == self.next_available {
-            return None;
+    pub(crate) fn take_singles(
+        &mut self,
+        access: Access,
+        most: usize,
+        mut each: impl FnMut(ChainId, Segment),
+    ) -> usize {
+        let known = self.known_available.wrapping_sub(self.next_available);
+        // What is wrong with the index is found again, and told, by who takes the rest.
+        let available = if usize::from(known) < most { self.refresh().unwrap_or(0) } else { known };
+        let mut last_region = self.last_region;
+        let mut taken = 0;
+        while usize::from(taken) < most && taken < available {
+            let head = self.head(self.next_available.wrapping_add(taken));
+            if head >= self.entries {
+                break;
+            }
+            let Some(segment) = self.descriptor(head).sole_piece(&self.memory, &mut last_region, access)
+            else {
+                break;
+            };
+            each(ChainId { id: head, entries: 1 }, segment);
+            taken += 1;
         }
-        let head = self.head(self.next_available);
-        if head >= self.entries {
-            return None;
-        }
-        let segment = self.descriptor(head).sole_piece(&self.memory, &mut self.last_region, access)?;
-        self.next_available = self.next_available.wrapping_add(1);
-        Some((ChainId { id: head, entries: 1 }, segment))
+        self.last_region = last_region;
+        self.next_available = self.next_available.wrapping_add(taken);
+        usize::from(taken)
     }
 
     pub(crate) fn take(
@@ -264,20 +276,6 @@ impl SplitDevice {
             // Without it the event that was asked for last stays where it is, and is passed once.
             let event = self.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.entries));
             event.store(self.next_available, Ordering::Relaxed);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(&self, ahead: u16) {
-        if ahead >= self.known_available.wrapping_sub(self.next_available) {
-            return;
-        }
-        let head = self.head(self.next_available.wrapping_add(ahead));
-        if head < self.entries {
-            // A region that has to be searched for costs more than the hint is worth.
-            if let Some(start) = self.last_region.at(self.descriptor(head).address, 1) {
-                prefetch_write(start.as_ptr());
-            }
         }
     }
 }

@@ -445,7 +445,6 @@ proptest! {
             taken += 1;
             prop_assert!(taken <= 8);
         }
-        ring.prefetch(3);
         ring.publish(no_log);
     }
 }

@@ -12,15 +12,13 @@ use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
-use ringroad_ring::shared::{SharedBytes, prefetch_read};
+use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
 use ringroad_virtqueue::chain::{Access, ChainId, MAX_SEGMENTS, Segment};
 use ringroad_virtqueue::device_ring::DeviceRing;
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::fault::RingFault;
 use ringroad_virtqueue::layout::NET_HEADER_BYTES;
 
-/// Buffers brought nearer before they are written.
-const PREFETCH_BUFFERS: u16 = 4;
 /// Most buffers of a frame that are merged.
 const MAX_MERGED: usize = MAX_SEGMENTS;
 /// Longest piece that a fragment can be, bytes.
@@ -57,6 +55,8 @@ pub(super) struct Vring {
 /// Memory for the work of one batch, allocated with the ring.
 #[derive(Debug)]
 pub(super) struct Scratch {
+    /// Buffers of one piece each.
+    singles: Vec<(ChainId, Segment)>,
     segments: Vec<Segment>,
     /// Each buffer taken, and the end of its pieces.
     chains: Vec<(ChainId, usize)>,
@@ -67,6 +67,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new() -> Self {
         Self {
+            singles: Vec::with_capacity(BATCH_FRAMES),
             segments: Vec::with_capacity(BATCH_FRAMES + 2 * MAX_SEGMENTS),
             chains: Vec::with_capacity(BATCH_FRAMES),
             merged: Vec::with_capacity(MAX_MERGED),
@@ -117,12 +118,15 @@ impl Vring {
         if self.is_stopped() {
             return;
         }
-        let Scratch { segments, chains, .. } = &mut self.scratch;
+        let Scratch { singles, segments, chains, .. } = &mut self.scratch;
+        // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
+        take_singles::<false>(&mut self.ring, batch.single_room(), singles);
+        let pushed = push_singles(batch, singles, self.header_bytes, self.reads_offloads);
+        lent.extend(singles.iter().take(pushed).map(|&(chain, _)| (chain, 1)));
+        put_back_from(&mut self.ring, singles, pushed);
         segments.clear();
         chains.clear();
-        // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
         let room = batch.frame_room();
-        let singles = take_singles(&mut self.ring, room.min(BATCH_FRAMES), segments, chains);
         let mut fault = None;
         while chains.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
             let before = segments.len();
@@ -141,15 +145,8 @@ impl Vring {
                 }
             }
         }
-        let mut accepted = push_singles(
-            batch,
-            segments.iter().zip(chains.iter()).take(singles),
-            self.header_bytes,
-            self.reads_offloads,
-            lent,
-        );
-        let mut from = accepted;
-        for &(chain, end) in chains.get(accepted..).unwrap_or(&[]) {
+        let (mut accepted, mut from) = (0, 0);
+        for &(chain, end) in chains.iter() {
             let pieces = segments.get(from..end).unwrap_or(&[]);
             let Some(slots) = push_frame(batch, pieces, self.header_bytes, self.reads_offloads) else {
                 break;
@@ -169,11 +166,14 @@ impl Vring {
     /// Gives the buffers back that take the first `slots` slots lent.
     #[inline]
     pub(super) fn release(&mut self, mut slots: usize, lent: &mut VecDeque<Lent>) {
-        while slots != 0 {
-            let Some((chain, own)) = lent.pop_front() else { return };
-            slots = slots.saturating_sub(own.into());
-            self.ring.give_back(chain, 0);
-        }
+        let mut done = 0;
+        let read = lent.iter().map_while(|&(chain, own)| {
+            let left = slots.checked_sub(own.into())?;
+            (slots, done) = (left, done + 1);
+            Some(chain)
+        });
+        self.ring.give_back_read(read);
+        lent.drain(..done);
     }
 
     /// Writes frames of the batch into the guest's buffers.
@@ -182,20 +182,19 @@ impl Vring {
             delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
             return;
         }
-        for ahead in 0..PREFETCH_BUFFERS {
-            self.ring.prefetch(ahead);
-        }
         let mut done = 0;
         if batch.is_single() && !batch.is_unfinished() && self.fault.is_none() && self.log.is_none() {
+            let singles = &mut self.scratch.singles;
+            take_singles::<true>(&mut self.ring, frames.len(), singles);
             let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
             let bytes;
-            (done, bytes) = put_singles(&mut self.ring, fragments, self.header_bytes);
+            (done, bytes) = put_singles(&mut self.ring, fragments.zip(singles.iter()), self.header_bytes);
+            put_back_from(&mut self.ring, singles, done);
             delivery.frames += done as u32;
             delivery.bytes += bytes;
         }
         for &frame in frames.get(done..).unwrap_or(&[]) {
             let number = usize::from(frame);
-            self.ring.prefetch(PREFETCH_BUFFERS);
             match self.put(batch.frame(number), batch.meta(number).unfinished) {
                 Ok(bytes) => {
                     delivery.frames += 1;
@@ -294,80 +293,74 @@ impl Vring {
     }
 }
 
-/// Takes buffers of one piece each, up to `most`, and brings their first bytes nearer. Returns their number.
+/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`, and brings their first bytes nearer.
 #[inline(never)]
-fn take_singles(
+fn take_singles<const WRITE: bool>(
     ring: &mut DeviceRing,
     most: usize,
-    segments: &mut Vec<Segment>,
-    chains: &mut Vec<(ChainId, usize)>,
-) -> usize {
-    // Looks how many there are; what is wrong with the ring is found again by who takes the rest.
-    if ring.has_available().is_err() {
-        return 0;
+    singles: &mut Vec<(ChainId, Segment)>,
+) {
+    singles.clear();
+    let access = if WRITE { Access::Write } else { Access::Read };
+    ring.take_singles(access, most.min(BATCH_FRAMES), |chain, segment| {
+        match WRITE {
+            true => prefetch_write(segment.start.as_ptr()),
+            false => prefetch_read(segment.start.as_ptr()),
+        }
+        singles.push((chain, segment));
+    });
+}
+
+/// Makes the buffers available again that were taken and not used: those from number `used` on.
+fn put_back_from(ring: &mut DeviceRing, singles: &[(ChainId, Segment)], used: usize) {
+    for &(chain, _) in singles.get(used..).unwrap_or(&[]).iter().rev() {
+        ring.put_back(chain);
     }
-    let taken = std::iter::from_fn(|| ring.take_single(Access::Read)).take(most);
-    for (number, (chain, segment)) in taken.enumerate() {
-        prefetch_read(segment.start.as_ptr());
-        segments.push(segment);
-        chains.push((chain, number + 1));
-    }
-    chains.len()
 }
 
 /// Appends frames of one piece each, up to the first that is not as nearly all are. Returns their number.
 #[inline(never)]
-fn push_singles<'a>(
+fn push_singles(
     batch: &mut Batch,
-    frames: impl Iterator<Item = (&'a Segment, &'a (ChainId, usize))>,
+    singles: &[(ChainId, Segment)],
     header_bytes: usize,
     reads_offloads: bool,
-    lent: &mut VecDeque<Lent>,
 ) -> usize {
-    let mut pushed = 0;
-    for (segment, &(chain, _)) in frames.take(batch.single_room()) {
+    let frames = singles.iter().map_while(|(_, segment)| {
         if !(header_bytes + 1..=FRAGMENT_BYTES).contains(&(segment.bytes as usize)) {
-            break;
+            return None;
         }
         let bytes = bytes_of(segment);
-        if reads_offloads
-            && let Some(header) = bytes.read_array::<VIRTIO_HEADER_BYTES>()
-            && !Unfinished::from_header(&header).is_nothing()
-        {
-            break;
+        if reads_offloads && !bytes.read_array().is_some_and(Unfinished::is_nothing_behind) {
+            return None;
         }
         // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
-        batch.push(unsafe { Fragment::new(&bytes.skip(header_bytes), 0) }, true);
-        lent.push_back((chain, 1));
-        pushed += 1;
-    }
-    pushed
+        Some(unsafe { Fragment::new(&bytes.skip(header_bytes), 0) })
+    });
+    batch.extend_single(frames)
 }
 
-/// Writes frames of one fragment each into buffers of one piece each, up to the first that cannot be written like that. Returns their number and
-/// the sum of their lengths, bytes.
+/// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their number and the sum of their
+/// lengths, bytes.
 #[inline(never)]
 fn put_singles<'a>(
     ring: &mut DeviceRing,
-    fragments: impl Iterator<Item = &'a Fragment>,
+    frames: impl Iterator<Item = (&'a Fragment, &'a (ChainId, Segment))>,
     header_bytes: usize,
 ) -> (usize, u64) {
     let header = Unfinished::default().to_long_header(1);
     let (mut count, mut total) = (0, 0);
-    for fragment in fragments {
-        ring.prefetch(PREFETCH_BUFFERS);
-        let Some((chain, segment)) = ring.take_single(Access::Write) else { break };
+    for (fragment, (chain, segment)) in frames {
         let written = header_bytes + fragment.len();
         if written > segment.bytes as usize {
-            ring.put_back(chain);
             break;
         }
-        let mut bytes = bytes_of(&segment);
+        let mut bytes = bytes_of(segment);
         if header_bytes != NET_HEADER_BYTES || !bytes.write_array(header) {
             bytes.write(header.get(..header_bytes).unwrap_or(&[]));
         }
         bytes.skip(header_bytes).copy_from(&fragment.bytes());
-        ring.give_back(chain, written as u32);
+        ring.give_back(*chain, written as u32);
         count += 1;
         total += fragment.len() as u64;
     }
