@@ -508,6 +508,18 @@ impl RxPutEnd {
         self.shadow.view.slot(index).store_ptr(timestamp_ns);
     }
 
+    /// As [`Self::stamp`], of the next slots to fill in turn, `count` at most.
+    #[inline]
+    pub fn stamp_each(&mut self, count: u32, timestamps_ns: impl Iterator<Item = u64>) {
+        let Shadow { view, .. } = &self.shadow;
+        let run = view.slots(self.filled, count);
+        let rest = view.slots(0, count - run.len() as u32);
+        run.iter()
+            .chain(rest)
+            .zip(timestamps_ns)
+            .for_each(|(slot, timestamp_ns)| slot.store_ptr(timestamp_ns));
+    }
+
     /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].
     #[inline]
     pub fn commit(&mut self, count: u32) {

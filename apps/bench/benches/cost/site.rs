@@ -134,11 +134,7 @@ impl ProgramRings {
     pub(crate) fn send(&mut self, frame: &[u8], count: u32) -> Result<(), Failure> {
         self.tx.sync()?;
         let window = self.tx.window_mut();
-        for offset in 0..count.min(window.available()) {
-            window.buffer(offset).write(frame);
-            window.set(offset, frame.len() as u16, 0);
-        }
-        window.advance(count);
+        window.push_each::<true>(count, |mut slot| Some(slot.bytes.write(frame) as u16));
         self.tx.sync()?;
         Ok(())
     }
@@ -165,12 +161,10 @@ pub(crate) fn fill(port: &mut Port, frame: &[u8], count: u32) -> u32 {
     if tx.available() < count {
         return 0;
     }
-    for offset in 0..count {
-        tx.buffer(offset).write(frame);
-        tx.set(offset, SLOT_BYTES, 0);
-    }
-    tx.advance(count);
-    count
+    tx.push_each::<true>(count, |mut slot| {
+        slot.bytes.write(frame);
+        Some(SLOT_BYTES)
+    })
 }
 
 /// The same, and hands them over.

@@ -361,7 +361,7 @@ impl PortQueue for ShmQueue {
         let mut used = 0;
         let mut stopped = false;
         let mut frames = frames;
-        if header_bytes == 0 && !given && !self.stamps && batch.is_single() {
+        if header_bytes == 0 && !given && batch.is_single() {
             // Nearly all frames are like that; what is left is for the loop below.
             let bytes;
             (used, bytes) = if batch.is_whole(frames) {
@@ -370,6 +370,10 @@ impl PortQueue for ShmQueue {
                 let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
                 put.put_single(free, fragments.map(Fragment::bytes))
             };
+            if self.stamps {
+                let timestamps_ns = frames.iter().map(|&frame| batch.meta(usize::from(frame)).timestamp_ns);
+                put.stamp_each(used, timestamps_ns);
+            }
             (delivery.frames, delivery.bytes) = (used, bytes);
             frames = frames.get(used as usize..).unwrap_or(&[]);
         }
