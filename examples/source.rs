@@ -27,15 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         // Fill every free slot where it lies, then hand over the batch.
         let tx = port.tx();
-        let batch = u64::from(tx.available()).min(frames - number) as u32;
-        for offset in 0..batch {
-            frame[14..22].copy_from_slice(&(number + u64::from(offset)).to_be_bytes());
-            tx.buffer(offset).write(&frame);
-            tx.set(offset, frame.len() as u16, 0);
-        }
-        tx.advance(batch);
+        tx.push_each::<true>(u32::try_from(frames - number).unwrap_or(u32::MAX), |mut slot| {
+            frame[14..22].copy_from_slice(&number.to_be_bytes());
+            number += 1;
+            Some(slot.bytes.write(&frame) as u16)
+        });
         tx.sync()?;
-        number += u64::from(batch);
     }
     println!("{number} frames sent");
     Ok(())
