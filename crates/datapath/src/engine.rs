@@ -561,9 +561,12 @@ impl Engine {
             };
             let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
             let affordable = if budget == u64::MAX { BATCH_FRAMES } else { source.affordable };
-            self.scratch.batch.reset(room.min(affordable));
+            let most = room.min(affordable);
+            self.scratch.batch.reset(most);
             self.scratch.batch.set_taker(taker);
             source.port.receive(&mut self.scratch.batch);
+            // Frames beyond that would have no fate, and no place in the account.
+            debug_assert!(self.scratch.batch.frames() <= most, "the queue gives more frames than it may");
         }
         let frames = self.scratch.batch.frames();
         if frames == 0 {

@@ -93,7 +93,7 @@ impl PortQueue for NullQueue {
         } else {
             // SAFETY: the template never changes and lives as long as the queue.
             let frame = unsafe { Fragment::from_private(&self.template, 0) };
-            batch.extend_single(std::iter::repeat(frame));
+            batch.push_all(std::iter::repeat(frame));
         }
     }
 

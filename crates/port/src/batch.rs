@@ -37,8 +37,6 @@ pub struct Batch {
     fragments: Vec<Fragment>,
     /// Index in `fragments` of the first fragment of each frame; empty as long as each frame is one fragment.
     heads: Vec<u16>,
-    /// Buffer of each fragment; empty where the source offers none.
-    buffers: Vec<u32>,
     /// Metadata of each frame; shorter or empty if no later frame has any.
     metas: Vec<FrameMeta>,
     /// Whether something is left to do with any.
@@ -69,7 +67,6 @@ impl Batch {
         Self {
             fragments: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
             heads: Vec::with_capacity(BATCH_FRAMES),
-            buffers: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
             metas: Vec::with_capacity(BATCH_FRAMES),
             is_unfinished: false,
             is_stamped: false,
@@ -88,7 +85,6 @@ impl Batch {
     pub fn reset(&mut self, capacity: usize) {
         self.fragments.clear();
         self.heads.clear();
-        self.buffers.clear();
         self.metas.clear();
         (self.is_unfinished, self.is_stamped, self.skipped) = (false, false, 0);
         self.replicated.clear();
@@ -110,7 +106,7 @@ impl Batch {
         self.taker
     }
 
-    /// Offers the buffers of the frames that follow, which are appended with [`Batch::push_buffer`] then.
+    /// Offers the buffers of the frames that follow, whose fragments name them then ([`Fragment::in_buffer`]).
     #[inline]
     pub fn offer(&mut self, region: RegionId, custody: Custody) {
         self.offer = Some((region, custody));
@@ -144,17 +140,16 @@ impl Batch {
         matches!(self.offer, Some((_, Custody::Give)))
     }
 
-    /// Appends a fragment that lies in `buffer` of the region offered.
-    #[inline]
-    pub fn push_buffer(&mut self, fragment: Fragment, buffer: u32, first: bool) {
-        self.buffers.push(buffer);
-        self.push(fragment, first);
-    }
-
     /// Sets the metadata of the frame appended last, which must be complete.
     #[inline]
     pub fn describe(&mut self, meta: FrameMeta) {
-        self.metas.resize(self.frames().saturating_sub(1), FrameMeta::default());
+        self.describe_frame(self.frames().saturating_sub(1), meta);
+    }
+
+    /// Sets the metadata of `frame`, behind which no frame has any yet.
+    #[inline]
+    pub fn describe_frame(&mut self, frame: usize, meta: FrameMeta) {
+        self.metas.resize(frame, FrameMeta::default());
         self.metas.push(meta);
         self.is_unfinished |= !meta.unfinished.is_nothing();
         self.is_stamped |= meta.timestamp_ns != 0;
@@ -220,6 +215,13 @@ impl Batch {
         !self.replicated.get(frame).copied().unwrap_or(false)
     }
 
+    /// Whether each frame goes to one destination only.
+    #[inline]
+    #[must_use]
+    pub fn is_all_sole(&self) -> bool {
+        self.replicated.is_empty()
+    }
+
     /// Whether each frame is one fragment, whose number is the frame's.
     #[inline]
     #[must_use]
@@ -244,14 +246,14 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn buffer(&self, fragment: usize) -> u32 {
-        self.buffers.get(fragment).copied().unwrap_or(0)
+        self.fragments.get(fragment).map_or(0, Fragment::buffer)
     }
 
     /// Gives `instead` for the buffer of fragment `fragment`, which the destination keeps.
     #[inline]
     pub fn exchange(&mut self, fragment: usize, instead: u32) {
-        if let Some(buffer) = self.buffers.get_mut(fragment) {
-            *buffer = instead;
+        if let Some(fragment) = self.fragments.get_mut(fragment) {
+            *fragment = fragment.in_buffer(instead);
             self.exchanged = true;
         }
     }
@@ -261,13 +263,6 @@ impl Batch {
     #[must_use]
     pub fn exchanged(&self) -> bool {
         self.exchanged
-    }
-
-    /// The buffers of all fragments, in order.
-    #[inline]
-    #[must_use]
-    pub fn buffers(&self) -> &[u32] {
-        &self.buffers
     }
 
     /// How many more frames the next receive may borrow, as far as their fragments fit.
@@ -301,24 +296,25 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
-    /// Appends `frames` of one fragment each, at most [`Batch::single_room`], and returns how many that were.
+    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are asked for. Returns their number.
     #[inline]
-    pub fn extend_single(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
-        let room = self.single_room();
+    pub fn push_all(&mut self, frames: impl Iterator<Item = Fragment>) -> usize {
+        let (before, room) = (self.fragments.len(), self.single_room());
         if !self.is_single() {
-            return frames.take(room).map(|fragment| self.push(fragment, true)).count();
+            frames.take(room).for_each(|fragment| self.push(fragment, true));
+            return self.fragments.len() - before;
         }
-        let (mut count, mut bytes) = (0, 0);
-        for place in self.fragments.spare_capacity_mut().iter_mut().take(room) {
-            let Some(fragment) = frames.next() else { break };
+        let places = self.fragments.spare_capacity_mut();
+        let (mut pushed, mut bytes) = (0, 0);
+        for (place, fragment) in places.iter_mut().take(room).zip(frames) {
             bytes += fragment.len() as u64;
             place.write(fragment);
-            count += 1;
+            pushed += 1;
         }
-        // SAFETY: so many places behind the end were just written.
-        unsafe { self.fragments.set_len(self.fragments.len() + count) };
+        // SAFETY: so many places behind the last fragment were written just now.
+        unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += bytes;
-        count
+        pushed
     }
 
     /// Notes where the frames begin, once there is one of several fragments.
@@ -336,7 +332,6 @@ impl Batch {
         for fragment in self.fragments.drain(fragments.min(self.fragments.len())..) {
             self.bytes -= fragment.len() as u64;
         }
-        self.buffers.truncate(self.fragments.len());
         while self.heads.last().is_some_and(|&head| usize::from(head) >= self.fragments.len()) {
             self.heads.pop();
         }

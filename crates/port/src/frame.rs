@@ -15,6 +15,8 @@ pub struct Fragment {
     start: NonNull<u8>,
     len: u16,
     flags: u16,
+    /// The buffer that the bytes lie in, where the source of its batch offers that; else 0, which is no frame's.
+    buffer: u32,
 }
 
 // SAFETY: a fragment is only dereferenced through `bytes`, under the contract of `Fragment::new`, which holds on any
@@ -35,6 +37,7 @@ impl Fragment {
             start: NonNull::new(bytes.as_ptr()).unwrap_or(NonNull::dangling()),
             len: bytes.len().min(usize::from(u16::MAX)) as u16,
             flags,
+            buffer: 0,
         }
     }
 
@@ -45,7 +48,22 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub unsafe fn from_private(bytes: &[u8], flags: u16) -> Self {
-        Self { start: NonNull::from(bytes).cast(), len: bytes.len().min(usize::from(u16::MAX)) as u16, flags }
+        let len = bytes.len().min(usize::from(u16::MAX)) as u16;
+        Self { start: NonNull::from(bytes).cast(), len, flags, buffer: 0 }
+    }
+
+    /// The same, which lies in `buffer` of the region that the batch offers ([`crate::batch::Batch::offer`]).
+    #[inline]
+    #[must_use]
+    pub fn in_buffer(self, buffer: u32) -> Self {
+        Self { buffer, ..self }
+    }
+
+    /// The buffer in the region that the batch offers: 0, which is no frame's, where none is offered.
+    #[inline]
+    #[must_use]
+    pub fn buffer(&self) -> u32 {
+        self.buffer
     }
 
     /// Length, bytes.
@@ -86,7 +104,7 @@ impl Fragment {
         let skipped = bytes.min(self.len());
         // SAFETY: at most as far as the end of the fragment's own bytes.
         let start = unsafe { self.start.add(skipped) };
-        Self { start, len: self.len - skipped as u16, flags: self.flags }
+        Self { start, len: self.len - skipped as u16, ..*self }
     }
 
     /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` where the fragment is shorter.

@@ -119,23 +119,22 @@ pub struct TakenFragment<'ring> {
     pub flags: u16,
 }
 
-/// Frames of one slot each that lie one behind the other in a tx ring, each slot read once. From
-/// [`TxTakeEnd::take_single`].
+/// Waiting slots that follow each other in memory: frames of one slot each, up to the first that is anything else.
 #[derive(Debug)]
-pub struct SingleFrames<'ring> {
+pub struct SingleRun<'ring> {
     slots: std::slice::Iter<'ring, SharedSlot>,
     buffers: BufferPool,
 }
 
-impl<'ring> Iterator for SingleFrames<'ring> {
+impl<'ring> Iterator for SingleRun<'ring> {
     type Item = TakenFragment<'ring>;
 
     #[inline]
-    fn next(&mut self) -> Option<TakenFragment<'ring>> {
-        let slot = self.slots.next()?.load();
-        let bytes = self.buffers.described(slot)?;
-        let Slot { buffer, flags, .. } = slot;
-        (flags & MORE_FRAGMENTS == 0).then_some(TakenFragment { buffer, bytes, flags })
+    fn next(&mut self) -> Option<Self::Item> {
+        let slot = self.slots.as_slice().first()?.load();
+        let bytes = self.buffers.described(slot).filter(|_| slot.flags & MORE_FRAGMENTS == 0)?;
+        self.slots.next();
+        Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags })
     }
 }
 
@@ -234,10 +233,10 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
     }
 
-    /// Takes waiting frames of one slot each, at most `most`. `take` is given them in runs, and returns how many it took from the
-    /// front of a run. A run ends before the first slot that is anything else, which [`Self::take`] is for.
-    #[inline]
-    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(SingleFrames<'_>) -> usize) {
+    /// Takes waiting frames of one slot each, at most `most`, as far as `take` asks for them. Stops before the first
+    /// slot that is anything else, which [`Self::take`] is for.
+    #[inline(never)]
+    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(&mut SingleRun<'_>)) {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
         if *offset_mask != 0 {
             return;
@@ -245,11 +244,13 @@ impl TxTakeEnd {
         let slots = view.slot_count();
         let mut left = distance(self.taken, *head, slots).min(most as u32);
         while left != 0 {
-            let run = view.slots(self.taken, left);
-            let taken = take(SingleFrames { slots: run.iter(), buffers: *view.buffers() }).min(run.len());
-            self.taken = advance(self.taken, taken as u32, slots);
-            left -= taken as u32;
-            if taken < run.len() {
+            let mut run = SingleRun { slots: view.slots(self.taken, left).iter(), buffers: *view.buffers() };
+            let waiting = run.slots.len();
+            take(&mut run);
+            let taken = (waiting - run.slots.len()) as u32;
+            self.taken = advance(self.taken, taken, slots);
+            left -= taken;
+            if run.slots.len() != 0 {
                 break;
             }
         }
@@ -433,14 +434,14 @@ impl RxPutEnd {
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
-    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free. Stops before
-    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
-    /// how many were put, and their bytes.
+    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free, and stamps the
+    /// slots (see [`Self::stamp`]) where a frame comes with a time. Stops before the first frame that has no room, or
+    /// whose slot is not as it should be, which [`Self::buffer`] is for. Returns how many were put, and their bytes.
     #[inline(never)]
     pub fn put_single<'frame>(
         &mut self,
         free: u32,
-        mut frames: impl Iterator<Item = SharedBytes<'frame>>,
+        mut frames: impl Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
     ) -> (u32, u64) {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {
@@ -451,7 +452,7 @@ impl RxPutEnd {
         while put < free {
             let run = view.slots(advance(self.filled, put, slots), free - put);
             for (place, slot) in run.iter().enumerate() {
-                let Some(frame) = frames.next() else { return (put, bytes) };
+                let Some((frame, timestamp_ns)) = frames.next() else { return (put, bytes) };
                 if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
                     buffers.prefetch_write(soon.load_word().buffer());
                 }
@@ -461,11 +462,39 @@ impl RxPutEnd {
                 }
                 let len = frame.len() as u16;
                 slot.describe(old, len, 1 << PORT_SHIFT);
+                if let Some(timestamp_ns) = timestamp_ns {
+                    slot.store_ptr(timestamp_ns);
+                }
                 bytes += u64::from(len);
                 put += 1;
             }
         }
         (put, bytes)
+    }
+
+    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given the buffer
+    /// of the slot, and gives another one with the bytes in it instead, while it has any. Stops before the first slot
+    /// that is not as it should be, which [`Self::buffer`] is for. Returns how many were filled.
+    #[inline(never)]
+    pub fn exchange_single(&mut self, free: u32, mut exchange: impl FnMut(u32) -> Option<(u32, u16)>) -> u32 {
+        let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
+        if *offset_mask != 0 || *max_offset != 0 {
+            return 0;
+        }
+        let (slots, buffers) = (view.slot_count(), *view.buffers());
+        let mut filled = 0;
+        while filled < free {
+            for slot in view.slots(advance(self.filled, filled, slots), free - filled) {
+                let own = slot.load_word().buffer();
+                if !buffers.has(own) {
+                    return filled;
+                }
+                let Some((buffer, len)) = exchange(own) else { return filled };
+                slot.store(Slot { buffer, len, flags: 1 << PORT_SHIFT, ptr: 0 });
+                filled += 1;
+            }
+        }
+        filled
     }
 
     /// Address of the buffer of a free slot, to prefetch it.
@@ -506,18 +535,6 @@ impl RxPutEnd {
     pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
         self.shadow.view.slot(index).store_ptr(timestamp_ns);
-    }
-
-    /// As [`Self::stamp`], of the next slots to fill in turn, `count` at most.
-    #[inline]
-    pub fn stamp_each(&mut self, count: u32, timestamps_ns: impl Iterator<Item = u64>) {
-        let Shadow { view, .. } = &self.shadow;
-        let run = view.slots(self.filled, count);
-        let rest = view.slots(0, count - run.len() as u32);
-        run.iter()
-            .chain(rest)
-            .zip(timestamps_ns)
-            .for_each(|(slot, timestamp_ns)| slot.store_ptr(timestamp_ns));
     }
 
     /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].

@@ -1,7 +1,5 @@
 //! Which buffers the tx ring holds, and whose they are.
 
-use std::collections::VecDeque;
-
 /// The buffers of one queue's tx side. A buffer on the tx ring is either our own, which becomes free when the kernel has sent
 /// it, or lent, which goes back to its source.
 ///
@@ -9,31 +7,34 @@ use std::collections::VecDeque;
 /// one that is ours: nothing here trusts the numbers, and the counts stay right.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// Own buffers that are not in flight.
+    /// Own buffers that are not in flight; the one that came last goes first, since the cache still holds it.
     free: Vec<u32>,
     /// Own buffers at most: what `free` has room for.
     own: usize,
-    /// Lent buffers in flight, oldest first; those at the front are not completed.
-    lent: VecDeque<u32>,
-    /// For each buffer of the region, how many times it is in `lent`.
-    outstanding: Vec<u16>,
-    /// For each buffer of the region, how many of those are completed.
-    completed: Vec<u16>,
+    /// For each buffer of the region, how many times it is in flight as our own.
+    sent: Vec<u16>,
+    /// Lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever` they are in flight.
+    lent: Vec<u32>,
     lent_ever: u64,
     returned: u64,
+    /// For each buffer of the region, how many times it is completed before others that were lent earlier.
+    completed: Vec<u16>,
+    /// The sum of `completed`.
+    early: u64,
 }
 
 impl Ledger {
-    /// A ledger with these own buffers, in a region of `buffers` buffers and with at most `in_flight` on the ring.
+    /// A ledger with these own buffers, in a region of `buffers` buffers and with at most `in_flight` on the rings.
     pub(super) fn new(own: Vec<u32>, buffers: u32, in_flight: u32) -> Self {
         Self {
             own: own.len(),
             free: own,
-            lent: VecDeque::with_capacity(in_flight as usize),
-            outstanding: vec![0; buffers as usize],
-            completed: vec![0; buffers as usize],
+            sent: vec![0; buffers as usize],
+            lent: vec![0; in_flight.next_power_of_two() as usize],
             lent_ever: 0,
             returned: 0,
+            completed: vec![0; buffers as usize],
+            early: 0,
         }
     }
 
@@ -49,72 +50,102 @@ impl Ledger {
         self.free.len().checked_sub(1 + ahead).and_then(|place| self.free.get(place)).copied()
     }
 
-    /// Takes a free own buffer, for a copy or in exchange for one that becomes ours.
+    /// Takes a free own buffer, for a copy that is sent.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u32> {
-        self.free.pop()
+        let own = self.free.pop()?;
+        self.note_sent(own);
+        Some(own)
     }
 
-    /// A free own buffer that is not used after all.
+    /// Takes a free own buffer in exchange for `given`, which becomes ours and is sent.
     #[inline]
-    pub(super) fn put_back(&mut self, buffer: u32) {
-        if self.free.len() < self.own {
-            self.free.push(buffer);
+    pub(super) fn exchange(&mut self, given: u32) -> Option<u32> {
+        let own = self.free.pop()?;
+        self.note_sent(given);
+        Some(own)
+    }
+
+    #[inline]
+    fn note_sent(&mut self, buffer: u32) {
+        if let Some(count) = self.sent.get_mut(buffer as usize) {
+            *count += 1;
         }
     }
 
-    /// `buffer`, one of the region, goes on the ring and stays its source's.
+    /// How many more buffers can be lent.
+    #[inline]
+    pub(super) fn lendable(&self) -> usize {
+        self.lent.len() - (self.lent_ever - self.returned) as usize
+    }
+
+    /// `buffer` goes on the ring and stays its source's; the caller has asked [`Ledger::lendable`].
     #[inline]
     pub(super) fn lend(&mut self, buffer: u32) {
-        if let Some(count) = self.outstanding.get_mut(buffer as usize) {
-            *count += 1;
-            self.lent.push_back(buffer);
+        let place = self.place(self.lent_ever);
+        if let Some(lent) = self.lent.get_mut(place) {
+            *lent = buffer;
             self.lent_ever += 1;
         }
     }
 
-    /// Whether `buffer` is on the ring as a lent one.
+    /// Where `lent` holds a buffer.
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.lent.len() - 1)
+    }
+
+    /// The buffer in flight that was lent first.
+    #[inline]
+    fn first_lent(&self) -> Option<u32> {
+        self.lent.get(self.place(self.returned)).copied().filter(|_| self.returned != self.lent_ever)
+    }
+
+    /// Whether `buffer`, one that is in flight, is a lent one.
     pub(super) fn is_lent(&self, buffer: u32) -> bool {
-        self.outstanding.get(buffer as usize).is_some_and(|&count| count > 0)
+        self.sent.get(buffer as usize).is_some_and(|&count| count == 0)
     }
 
     /// The kernel is done with `buffer`, or will not need it.
     #[inline]
     pub(super) fn complete(&mut self, buffer: u32) {
-        let index = buffer as usize;
-        match self.outstanding.get_mut(index) {
-            Some(0) => self.put_back(buffer),
-            Some(count) if self.lent.front() == Some(&buffer) => {
-                *count -= 1;
-                self.pop_front();
-                self.settle();
-            }
-            Some(count) => {
-                *count -= 1;
-                if let Some(done) = self.completed.get_mut(index) {
-                    *done += 1;
-                }
-            }
-            None => {}
+        if self.first_lent() != Some(buffer) {
+            return self.complete_other(buffer);
         }
-    }
-
-    /// Takes completed buffers off the front.
-    #[inline]
-    fn settle(&mut self) {
-        while let Some(&buffer) = self.lent.front()
-            && let Some(done) = self.completed.get_mut(buffer as usize)
-            && *done > 0
-        {
-            *done -= 1;
-            self.pop_front();
-        }
-    }
-
-    #[inline]
-    fn pop_front(&mut self) {
-        self.lent.pop_front();
         self.returned += 1;
+        if self.early != 0 {
+            self.settle();
+        }
+    }
+
+    /// Completes one of our own, or a lent one out of order.
+    fn complete_other(&mut self, buffer: u32) {
+        let index = buffer as usize;
+        let (Some(sent), Some(completed)) = (self.sent.get_mut(index), self.completed.get_mut(index)) else {
+            return;
+        };
+        if *sent > 0 {
+            *sent -= 1;
+            if self.free.len() < self.own {
+                self.free.push(buffer);
+            }
+        } else if self.early < self.lent_ever - self.returned {
+            *completed += 1;
+            self.early += 1;
+        }
+    }
+
+    /// Passes what was completed before its turn.
+    #[cold]
+    fn settle(&mut self) {
+        while let Some(buffer) = self.first_lent()
+            && let Some(completed) = self.completed.get_mut(buffer as usize)
+            && *completed > 0
+        {
+            *completed -= 1;
+            self.early -= 1;
+            self.returned += 1;
+        }
     }
 
     /// Buffers ever lent.
@@ -131,8 +162,9 @@ impl Ledger {
 
     /// The ring is gone with all that was on it: nothing lent is read any more.
     pub(super) fn abandon(&mut self) {
-        self.lent.clear();
         self.returned = self.lent_ever;
+        self.completed.fill(0);
+        self.early = 0;
     }
 }
 
@@ -190,7 +222,32 @@ mod tests {
         ledger.complete(2);
         assert_eq!(ledger.free(), 1, "no more than there ever were");
         ledger.complete(99);
-        ledger.lend(99);
-        assert_eq!(ledger.lent(), 1);
+        assert_eq!((ledger.lent(), ledger.returned()), (1, 1));
+    }
+
+    #[test]
+    fn a_buffer_given_in_exchange_becomes_free_and_one_lent_meanwhile_returns() {
+        let mut ledger = Ledger::new(vec![2], 10, 8);
+        ledger.lend(6);
+        assert_eq!((ledger.exchange(5), ledger.exchange(7)), (Some(2), None));
+        assert!(!ledger.is_lent(5) && ledger.is_lent(6));
+        ledger.complete(5);
+        assert_eq!((ledger.free(), ledger.returned()), (1, 0));
+        ledger.complete(6);
+        assert_eq!((ledger.take(), ledger.returned()), (Some(5), 1));
+    }
+
+    #[test]
+    fn no_more_is_lent_than_can_be_in_flight() {
+        let mut ledger = Ledger::new(vec![], 10, 8);
+        for round in 0..5 {
+            (0..8).for_each(|_| ledger.lend(5));
+            assert_eq!(ledger.lendable(), 0);
+            (0..8).for_each(|_| ledger.complete(5));
+            assert_eq!((ledger.lendable(), ledger.returned()), (8, 8 * (round + 1)));
+        }
+        ledger.lend(4);
+        ledger.abandon();
+        assert_eq!((ledger.lendable(), ledger.returned()), (8, 41));
     }
 }

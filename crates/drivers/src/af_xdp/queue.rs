@@ -11,7 +11,7 @@ use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::offload::{DETECTION_BYTES, Unfinished};
+use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
 };
@@ -28,7 +28,7 @@ use super::umem::Umem;
 use transmit::MAX_TX_DESCRIPTORS;
 
 /// How many frames ahead buffers are prefetched.
-const PREFETCH_FRAMES: u32 = 8;
+const PREFETCH_FRAMES: usize = 8;
 
 /// State of the interface as the last call found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,8 @@ impl XdpQueue {
         Self {
             borrowed: VecDeque::with_capacity(rx.len()),
             last_received: 0,
-            ledger: Ledger::new(tx, umem.buffers(), ring_size),
+            // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
+            ledger: Ledger::new(tx, umem.buffers(), 2 * ring_size),
             interface: Interface::Up,
             unsent: false,
             violation: None,
@@ -105,70 +106,98 @@ impl XdpQueue {
         0
     }
 
+    /// Takes frames of one descriptor each that lie where buffers begin, as nearly all do, up to the first that is
+    /// anything else.
+    #[inline(never)]
+    fn take_singles(&mut self, batch: &mut Batch) {
+        let Self { socket, umem, .. } = self;
+        loop {
+            let run = socket.rx.run(batch.single_room() as u32);
+            let waiting = run.len();
+            let taken = batch.push_all(run.iter().map_while(|descriptor| {
+                let (buffer, bytes) = umem.beginning_at(descriptor.addr, descriptor.len as usize)?;
+                if descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+                    return None;
+                }
+                // The headers are read when all frames are taken.
+                prefetch_read(bytes.as_ptr());
+                // SAFETY: as in `take_fragment`.
+                Some(unsafe { Fragment::new(&bytes, 0) }.in_buffer(buffer))
+            }));
+            socket.rx.take(taken as u32);
+            if taken == 0 || taken < waiting {
+                return;
+            }
+        }
+    }
+
     /// Takes a frame of `descriptors` descriptors into `batch`, or drops it where it cannot be.
-    #[inline]
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
-        let (before, held) = (batch.fragment_count(), self.borrowed.len());
-        let mut readable = descriptors as usize <= MAX_FRAGMENTS;
-        let mut total = 0;
-        for ahead in 0..descriptors {
-            let Some(descriptor) = self.socket.rx.peek(ahead) else { break };
-            let len = descriptor.len as usize;
-            let Some(buffer) = self.umem.buffer_at(descriptor.addr) else {
-                self.violation = Some("the kernel gave an address outside the region");
-                readable = false;
-                continue;
-            };
-            // Borrowed even where the frame is dropped, so that the buffer is not lost.
-            self.borrowed.push_back(buffer);
-            if !readable {
-                continue;
+        let before = batch.fragment_count();
+        let is_whole = descriptors as usize <= MAX_FRAGMENTS
+            && (0..descriptors).all(|ahead| self.take_fragment(batch, ahead, ahead + 1 < descriptors));
+        if !is_whole {
+            batch.truncate(before);
+            self.unreadable += 1;
+            for ahead in 0..descriptors {
+                if let Some(descriptor) = self.socket.rx.peek(ahead)
+                    && let Some(buffer) = self.umem.buffer_at(descriptor.addr)
+                {
+                    refill(&mut self.socket, &self.umem, std::iter::once(buffer));
+                }
             }
-            if descriptor.addr != self.umem.address(buffer)
-                && !self.umem.move_to_start(buffer, descriptor.addr, len)
-            {
-                self.violation = Some("the kernel gave a frame that leaves its buffer");
-                readable = false;
-                continue;
-            }
-            let flags = if ahead + 1 < descriptors { MORE_FRAGMENTS } else { 0 };
-            // SAFETY: the region stays mapped while this queue lives; the kernel does not write the buffer before `release`.
-            let fragment = unsafe { Fragment::new(&self.umem.bytes(buffer, len), flags) };
-            batch.push_buffer(fragment, buffer, ahead == 0);
-            total += len;
         }
         self.socket.rx.take(descriptors);
-        if !readable {
-            batch.truncate(before);
-            self.drop_borrowed(held);
-        } else if !self.attachment.zero_copy {
-            self.look_for_open_checksum(batch, before, total);
-        }
     }
 
-    /// Says what is left to do with the frame appended last, which begins with fragment `first`. Virtual interfaces hand frames over
-    /// with what their sender left to a card, and the kernel those that it joined; AF_XDP has no place to tell of it. Memory of a card that
-    /// writes to it by itself has only frames as they were on the wire.
-    #[inline]
-    fn look_for_open_checksum(&self, batch: &mut Batch, first: usize, total: usize) {
-        let mut start = [0; DETECTION_BYTES];
-        let Some(fragment) = batch.fragment(first) else { return };
-        let len = fragment.bytes().read(&mut start);
-        let unfinished = Unfinished::detect(start.get(..len).unwrap_or(&[]), total, self.attachment.mtu);
-        if let Some(unfinished) = unfinished {
-            batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
+    /// Takes the descriptor `ahead` places after the next one into `batch`, as part of a frame. `false` where it cannot
+    /// be.
+    fn take_fragment(&mut self, batch: &mut Batch, ahead: u32, has_more: bool) -> bool {
+        let Some(descriptor) = self.socket.rx.peek(ahead) else { return false };
+        let len = descriptor.len as usize;
+        let Some(buffer) = self.umem.buffer_at(descriptor.addr) else {
+            self.violation = Some("the kernel gave an address outside the region");
+            return false;
+        };
+        if descriptor.addr != self.umem.address(buffer)
+            && !self.umem.move_to_start(buffer, descriptor.addr, len)
+        {
+            self.violation = Some("the kernel gave a frame that leaves its buffer");
+            return false;
         }
+        let flags = if has_more { MORE_FRAGMENTS } else { 0 };
+        // SAFETY: the region stays mapped while this queue lives; the kernel does not write the buffer before
+        // `release`.
+        let fragment = unsafe { Fragment::new(&self.umem.bytes(buffer, len), flags) };
+        batch.push(fragment.in_buffer(buffer), ahead == 0);
+        true
     }
 
-    #[cold]
-    fn drop_borrowed(&mut self, held: usize) {
-        self.unreadable += 1;
-        for buffer in self.borrowed.drain(held..) {
-            if self.socket.fill.free(1) > 0 {
-                self.socket.fill.put(self.umem.address(buffer));
+    /// Says what is left to do with the frames. Virtual interfaces hand frames over with what their sender left to a
+    /// card, and the kernel those that it joined; AF_XDP has no place to tell of it.
+    fn look_for_open_checksums(&self, batch: &mut Batch) {
+        let is_finished =
+            |frame: &Fragment| frame.bytes().read_array().is_some_and(|start| is_plainly_finished(&start));
+        if batch.is_single() && batch.fragments().iter().all(is_finished) {
+            return;
+        }
+        for frame in 0..batch.frames() {
+            let mut start = [0; DETECTION_BYTES];
+            let len = batch.head(frame).map_or(0, |head| head.bytes().read(&mut start));
+            let total = batch.frame_bytes(frame);
+            let start = start.get(..len).unwrap_or(&[]);
+            if let Some(unfinished) = Unfinished::detect(start, total, self.attachment.mtu) {
+                batch.describe_frame(frame, FrameMeta { unfinished, ..FrameMeta::default() });
             }
         }
     }
+}
+
+/// Gives buffers back to the kernel, to receive into.
+#[inline]
+fn refill(socket: &mut XdpSocket, umem: &Umem, buffers: impl ExactSizeIterator<Item = u32>) {
+    let room = socket.fill.free(buffers.len() as u32) as usize;
+    socket.fill.put_all(buffers.take(room).map(|buffer| umem.address(buffer)));
 }
 
 impl PortQueue for XdpQueue {
@@ -192,15 +221,11 @@ impl PortQueue for XdpQueue {
             return;
         }
         batch.offer(self.umem.region().id(), Custody::Give);
-        let held = self.borrowed.len();
-        for ahead in 0..PREFETCH_FRAMES {
-            if let Some(descriptor) = self.socket.rx.peek(ahead) {
-                prefetch_read(self.umem.start(descriptor.addr));
-            }
-        }
-        while batch.has_room(MAX_FRAGMENTS) {
-            if let Some(descriptor) = self.socket.rx.peek(PREFETCH_FRAMES) {
-                prefetch_read(self.umem.start(descriptor.addr));
+        loop {
+            self.take_singles(batch);
+            // Asked after the single ones too: the account has no place for a frame more than the batch may have.
+            if !batch.has_room(MAX_FRAGMENTS) {
+                break;
             }
             let descriptors = self.next_frame();
             if descriptors == 0 {
@@ -208,16 +233,20 @@ impl PortQueue for XdpQueue {
             }
             self.take_frame(batch, descriptors);
         }
-        self.last_received = self.borrowed.len() - held;
+        self.last_received = batch.fragment_count();
+        self.borrowed.extend(batch.fragments().iter().map(Fragment::buffer));
         self.socket.rx.publish();
+        // Memory of a card that writes to it by itself has only frames as they were on the wire.
+        if !self.attachment.zero_copy {
+            self.look_for_open_checksums(batch);
+        }
     }
 
     fn release(&mut self, fragments: usize) {
-        for buffer in self.borrowed.drain(..fragments.min(self.borrowed.len())) {
-            if self.socket.fill.free(1) > 0 {
-                self.socket.fill.put(self.umem.address(buffer));
-            }
-        }
+        let Self { socket, umem, borrowed, .. } = self;
+        let fragments = fragments.min(borrowed.len());
+        refill(socket, umem, borrowed.range(..fragments).copied());
+        borrowed.drain(..fragments);
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -230,7 +259,12 @@ impl PortQueue for XdpQueue {
         let lends = batch.lends_to(region);
         let gives = batch.gives_to(region);
         self.tx_room(frames.len() as u32);
-        for &frame in frames {
+        let mut rest = frames;
+        loop {
+            let done = self.put_singles(batch, rest, lends, gives, &mut delivery);
+            // The next one is not like most, or cannot be sent.
+            let Some((&frame, others)) = rest.get(done..).and_then(<[u16]>::split_first) else { break };
+            rest = others;
             let frame = usize::from(frame);
             let total: usize = batch.frame(frame).iter().map(Fragment::len).sum();
             let result = if total > self.attachment.max_frame_bytes {
@@ -332,9 +366,9 @@ impl Backpressure for XdpQueue {
 impl Lend for XdpQueue {
     fn reclaim(&mut self, batch: &Batch) {
         let first = self.borrowed.len().saturating_sub(self.last_received);
-        for (held, &buffer) in self.borrowed.range_mut(first..).zip(batch.buffers()) {
-            if self.umem.has(buffer) {
-                *held = buffer;
+        for (held, fragment) in self.borrowed.range_mut(first..).zip(batch.fragments()) {
+            if self.umem.has(fragment.buffer()) {
+                *held = fragment.buffer();
             }
         }
     }

@@ -135,10 +135,22 @@ impl<T: Copy> ProducerRing<T> {
     /// Puts an entry; the caller has asked [`ProducerRing::free`].
     #[inline]
     pub(super) fn put(&mut self, entry: T) {
-        let place = self.ring.entry(self.filled);
-        // SAFETY: a mapped entry which is not published, so the kernel does not read it.
-        unsafe { place.write(entry) };
-        self.filled = self.filled.wrapping_add(1);
+        self.put_all(std::iter::once(entry));
+    }
+
+    /// Puts entries, not more than [`ProducerRing::free`] gave. Returns their number.
+    #[inline]
+    pub(super) fn put_all(&mut self, entries: impl Iterator<Item = T>) -> usize {
+        let mut filled = self.filled;
+        entries.for_each(|entry| {
+            let place = self.ring.entry(filled);
+            // SAFETY: a mapped entry which is not published, so the kernel does not read it.
+            unsafe { place.write(entry) };
+            filled = filled.wrapping_add(1);
+        });
+        let count = filled.wrapping_sub(self.filled);
+        self.filled = filled;
+        count as usize
     }
 
     /// Makes what was put visible to the kernel. Whether there was anything.
@@ -225,6 +237,16 @@ impl<T: Copy> ConsumerRing<T> {
         let place = self.ring.entry(self.taken.wrapping_add(ahead));
         // SAFETY: a mapped entry that the kernel published and does not write before it is given back.
         Some(unsafe { place.read() })
+    }
+
+    /// Entries known to be there that follow each other in memory, the next one first: all of them up to where the ring begins anew,
+    /// at most `most`.
+    #[inline]
+    pub(super) fn run(&self, most: u32) -> &[T] {
+        let first = self.taken & self.ring.mask;
+        let count = self.available().min(self.ring.mask + 1 - first).min(most);
+        // SAFETY: mapped entries that the kernel published and does not write before they are given back, which takes `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.ring.entry(first).as_ptr(), count as usize) }
     }
 
     /// Takes `count` entries that were there.

@@ -82,7 +82,9 @@ impl Umem {
     /// The buffer whose chunk `address` lies in; `None` outside the buffers that frames may lie in.
     #[inline]
     pub(super) fn buffer_at(&self, address: u64) -> Option<u32> {
-        u32::try_from(address >> self.chunk_shift).ok().filter(|&buffer| self.has(buffer))
+        let buffer = address >> self.chunk_shift;
+        let is_frames = buffer >= u64::from(FIRST_BUFFER) && buffer < u64::from(self.buffers);
+        is_frames.then_some(buffer as u32)
     }
 
     /// The first `len` bytes (at most [`Umem::capacity`]) of `buffer`; none of a buffer outside the region.
@@ -94,6 +96,20 @@ impl Umem {
         let start = unsafe { self.area.add(offset) };
         // SAFETY: `len` bytes from there lie in the chunk, and the region stays mapped while self is borrowed.
         unsafe { SharedBytes::from_trusted_parts(start, len) }
+    }
+
+    /// The buffer that begins at `address`, and its first `len` bytes; `None` where none begins there, or has so many.
+    #[inline]
+    pub(super) fn beginning_at(&self, address: u64, len: usize) -> Option<(u32, SharedBytes<'_>)> {
+        let buffer = self.buffer_at(address)?;
+        let offset = address & u64::from(self.chunk_bytes() - 1);
+        if offset != u64::from(CHUNK_HEADROOM_BYTES) || len > self.capacity() {
+            return None;
+        }
+        // SAFETY: the start of a buffer that the area holds, just checked.
+        let start = unsafe { self.area.add(address as usize) };
+        // SAFETY: as in `bytes`.
+        Some((buffer, unsafe { SharedBytes::from_trusted_parts(start, len) }))
     }
 
     /// Where `buffer`, one that [`Umem::has`], begins, to prefetch it.

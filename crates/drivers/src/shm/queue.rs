@@ -165,24 +165,20 @@ impl ShmQueue {
 
     /// Takes frames of one slot each, as nearly all are.
     #[inline]
-    fn take_single(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) {
-        take.take_single(batch.single_room(), |frames| {
-            let fragments = frames.map(|taken| {
+    fn take_single(take: &mut TxTakeEnd, batch: &mut Batch) {
+        take.take_single(batch.single_room(), |run| {
+            batch.push_all(run.map(|taken| {
                 // The header is read when all frames are taken.
                 prefetch_read(taken.bytes.as_ptr());
                 // SAFETY: as in `take_frame`.
-                (unsafe { Fragment::new(&taken.bytes, taken.flags) }, taken.buffer)
-            });
-            match lending {
-                true => fragments.map(|(fragment, buffer)| batch.push_buffer(fragment, buffer, true)).count(),
-                false => batch.extend_single(fragments.map(|(fragment, _)| fragment)),
-            }
+                unsafe { Fragment::new(&taken.bytes, taken.flags) }.in_buffer(taken.buffer)
+            }));
         });
     }
 
     /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
     #[inline]
-    fn take_frame(take: &mut TxTakeEnd, batch: &mut Batch, lending: bool) -> Result<bool, RingViolation> {
+    fn take_frame(take: &mut TxTakeEnd, batch: &mut Batch) -> Result<bool, RingViolation> {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
@@ -206,12 +202,8 @@ impl ShmQueue {
             };
             // SAFETY: the region stays mapped while this queue lives, and the slot is not given back to the program
             // before `release`.
-            let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) };
-            if lending {
-                batch.push_buffer(fragment, taken.buffer, fragments == 0);
-            } else {
-                batch.push(fragment, fragments == 0);
-            }
+            let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) }.in_buffer(taken.buffer);
+            batch.push(fragment, fragments == 0);
             fragments += 1;
             if !fragment.has_more() {
                 return Ok(true);
@@ -222,6 +214,36 @@ impl ShmQueue {
                 return Err(RingViolation::Fragments);
             }
         }
+    }
+
+    /// Puts frames of one fragment each, with the times at which they came where `stamps` says so. Returns how many,
+    /// and their bytes.
+    #[inline]
+    fn put_singles(put: &mut RxPutEnd, batch: &Batch, frames: &[u16], free: u32, stamps: bool) -> (u32, u64) {
+        let listed = |&frame: &u16| batch.fragment(frame.into()).map(Fragment::bytes);
+        if stamps {
+            let time = |&frame: &u16| Some(batch.meta(frame.into()).timestamp_ns);
+            put.put_single(free, frames.iter().map_while(|frame| Some((listed(frame)?, time(frame)))))
+        } else if batch.is_whole(frames) {
+            put.put_single(free, batch.fragments().iter().map(|fragment| (fragment.bytes(), None)))
+        } else {
+            put.put_single(free, frames.iter().map_while(|frame| Some((listed(frame)?, None))))
+        }
+    }
+
+    /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
+    /// how many, and their bytes.
+    #[inline]
+    fn exchange_singles(put: &mut RxPutEnd, batch: &mut Batch, frames: &[u16], free: u32) -> (u32, u64) {
+        let (mut frames, mut bytes) = (frames.iter(), 0);
+        let put = put.exchange_single(free, |own| {
+            let frame = usize::from(*frames.next()?);
+            let fragment = *batch.fragment(frame)?;
+            batch.exchange(frame, own);
+            bytes += fragment.len() as u64;
+            Some((fragment.buffer(), fragment.len() as u16))
+        });
+        (put, bytes)
     }
 
     /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
@@ -311,8 +333,8 @@ impl PortQueue for ShmQueue {
         let outcome = loop {
             let taken = match header_bytes {
                 0 => {
-                    Self::take_single(take, batch, lending);
-                    Self::take_frame(take, batch, lending)
+                    Self::take_single(take, batch);
+                    Self::take_frame(take, batch)
                 }
                 _ => take_frame_behind_header(take, batch, header_bytes),
             };
@@ -361,19 +383,14 @@ impl PortQueue for ShmQueue {
         let mut used = 0;
         let mut stopped = false;
         let mut frames = frames;
-        if header_bytes == 0 && !given && batch.is_single() {
+        if header_bytes == 0 && batch.is_single() {
             // Nearly all frames are like that; what is left is for the loop below.
             let bytes;
-            (used, bytes) = if batch.is_whole(frames) {
-                put.put_single(free, batch.fragments().iter().map(Fragment::bytes))
-            } else {
-                let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
-                put.put_single(free, fragments.map(Fragment::bytes))
+            (used, bytes) = match (given, self.stamps) {
+                (false, stamps) => Self::put_singles(put, batch, frames, free, stamps),
+                (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
+                (true, _) => (0, 0),
             };
-            if self.stamps {
-                let timestamps_ns = frames.iter().map(|&frame| batch.meta(usize::from(frame)).timestamp_ns);
-                put.stamp_each(used, timestamps_ns);
-            }
             (delivery.frames, delivery.bytes) = (used, bytes);
             frames = frames.get(used as usize..).unwrap_or(&[]);
         }

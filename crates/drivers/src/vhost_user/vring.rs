@@ -337,7 +337,7 @@ fn push_singles(
         // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
         Some(unsafe { Fragment::new(&bytes.skip(header_bytes), 0) })
     });
-    batch.extend_single(frames)
+    batch.push_all(frames)
 }
 
 /// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their number and the sum of their

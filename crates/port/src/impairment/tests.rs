@@ -58,7 +58,7 @@ fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
     for byte in bytes {
         // SAFETY: the bytes outlive the batch in every test here, and nobody writes them.
         let fragment = unsafe { Fragment::from_private(std::slice::from_ref(byte), 0) };
-        batch.push_buffer(fragment, 7, true);
+        batch.push(fragment.in_buffer(7), true);
         batch.describe(FrameMeta { timestamp_ns: 100 + u64::from(*byte), ..FrameMeta::default() });
     }
     (batch, (0..bytes.len() as u16).collect())

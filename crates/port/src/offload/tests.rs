@@ -266,3 +266,28 @@ fn a_frame_cut_off_or_of_another_kind_has_no_open_checksum() {
     // An MTU shorter than the headers leaves nothing that could be cut.
     assert_eq!(Unfinished::detect(&frame[..DETECTION_BYTES], frame.len(), 40), None);
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_frame_with_an_open_checksum_is_plainly_finished(
+        mut start in proptest::collection::vec(0u8..=255, DETECTION_BYTES),
+        transport_bytes in 20..=68_u16,
+        is_tcp: bool,
+    ) {
+        let (protocol, checksum_at) = if is_tcp { (PROTOCOL_TCP, 34 + 16) } else { (PROTOCOL_UDP, 34 + 6) };
+        put(&mut start, 12, &[8, 0, 0x45]);
+        put(&mut start, 16, &(20 + transport_bytes).to_be_bytes());
+        put(&mut start, 20, &[0; 2]);
+        put(&mut start, 23, &[protocol]);
+        let pseudo = sum(&start[26..34])
+            + u64::from(u16::from(protocol).to_be())
+            + u64::from(transport_bytes.to_be());
+        put(&mut start, checksum_at, &folded(pseudo).to_ne_bytes());
+        proptest::prop_assert!(Unfinished::detect(&start, start.len(), 1500).is_some());
+        proptest::prop_assert!(!is_plainly_finished(start.first_chunk().unwrap()));
+        // Any other number that does not stand for the same sum is a finished checksum.
+        start[checksum_at] ^= 1;
+        proptest::prop_assert_eq!(Unfinished::detect(&start, start.len(), 1500), None);
+        proptest::prop_assert!(is_plainly_finished(start.first_chunk().unwrap()));
+    }
+}

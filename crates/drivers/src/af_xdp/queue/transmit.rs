@@ -3,12 +3,13 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame::{Fragment, Gather};
+use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
+use ringroad_port::port_queue::Delivery;
 use ringroad_ring::shared::prefetch_write;
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use super::{Interface, PREFETCH_FRAMES, XdpQueue};
+use super::{Interface, PREFETCH_FRAMES, XdpQueue, XdpSocket};
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
@@ -24,15 +25,17 @@ impl XdpQueue {
         if count == 0 {
             return;
         }
-        for ahead in 0..count {
-            if let Some(address) = self.socket.completion.peek(ahead)
-                && let Some(buffer) = self.umem.buffer_at(address)
-            {
-                self.ledger.complete(buffer);
+        let Self { socket: XdpSocket { completion, .. }, umem, ledger, .. } = self;
+        // All up to where the ring begins anew, then the others.
+        for _ in 0..2 {
+            let run = completion.run(count);
+            for buffer in run.iter().filter_map(|&address| umem.buffer_at(address)) {
+                ledger.complete(buffer);
             }
+            let taken = run.len() as u32;
+            completion.take(taken);
         }
-        self.socket.completion.take(count);
-        self.socket.completion.publish();
+        completion.publish();
     }
 
     /// Has the kernel send what is on the tx ring; number of calls.
@@ -125,6 +128,54 @@ impl XdpQueue {
         self.socket.tx.put(XdpDesc { addr: self.umem.address(buffer), len: len as u32, options });
     }
 
+    /// Puts frames of one fragment each that fit in one buffer, as nearly all do, up to the first that is anything else
+    /// or for which there is no room. Returns their number.
+    #[inline(never)]
+    pub(super) fn put_singles(
+        &mut self,
+        batch: &mut Batch,
+        frames: &[u16],
+        lends: bool,
+        gives: bool,
+        delivery: &mut Delivery,
+    ) -> usize {
+        if !batch.is_single() {
+            return 0;
+        }
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, attachment, .. } = self;
+        let lengths = ETHERNET_HEADER_BYTES..=attachment.max_frame_bytes.min(umem.capacity());
+        let room = (tx.free(frames.len() as u32) as usize).min(ledger.lendable());
+        let mut bytes = 0;
+        let done = tx.put_all(frames.iter().take(room).map_while(|&frame| {
+            let frame = usize::from(frame);
+            let fragment = *batch.fragment(frame)?;
+            let (len, offered) = (fragment.len(), fragment.buffer());
+            if !lengths.contains(&len) {
+                return None;
+            }
+            let buffer = if lends && umem.has(offered) {
+                ledger.lend(offered);
+                offered
+            } else if gives && umem.has(offered) && batch.is_sole(frame) {
+                batch.exchange(frame, ledger.exchange(offered)?);
+                offered
+            } else {
+                let own = ledger.take()?;
+                if let Some(ahead) = ledger.peek(PREFETCH_FRAMES) {
+                    prefetch_write(umem.start(umem.address(ahead)));
+                }
+                umem.bytes(own, len).copy_from(&fragment.bytes());
+                own
+            };
+            bytes += len as u64;
+            let options = XdpDescOptions::empty();
+            Some(XdpDesc { addr: umem.address(buffer), len: len as u32, options })
+        }));
+        delivery.frames += done as u32;
+        delivery.bytes += bytes;
+        done
+    }
+
     /// Whether the kernel takes these fragments as they lie.
     #[inline]
     pub(super) fn fits_in_place(&self, batch: &Batch, frame: usize) -> bool {
@@ -147,7 +198,8 @@ impl XdpQueue {
     ) -> Result<(), DropCause> {
         let range = batch.fragments_of(frame);
         let needed = range.len();
-        if (self.socket.tx.free(needed as u32) as usize) < needed || (keep && self.ledger.free() < needed) {
+        let room = if keep { self.ledger.free() } else { self.ledger.lendable() };
+        if room.min(self.socket.tx.free(needed as u32) as usize) < needed {
             return Err(DropCause::NoSpace);
         }
         let last = range.end.saturating_sub(1);
@@ -155,7 +207,7 @@ impl XdpQueue {
             let buffer = batch.buffer(fragment);
             let len = batch.fragment(fragment).map_or(0, Fragment::len);
             if keep {
-                let Some(own) = self.ledger.take() else { return Err(DropCause::NoSpace) };
+                let Some(own) = self.ledger.exchange(buffer) else { return Err(DropCause::NoSpace) };
                 batch.exchange(fragment, own);
             } else {
                 self.ledger.lend(buffer);
@@ -166,28 +218,7 @@ impl XdpQueue {
     }
 
     /// Copies a frame into free buffers of ours.
-    #[inline]
     pub(super) fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
-        let capacity = self.umem.capacity();
-        if let [single] = fragments
-            && total <= capacity
-        {
-            if self.socket.tx.free(1) == 0 {
-                return Err(DropCause::NoSpace);
-            }
-            if let Some(ahead) = self.ledger.peek(PREFETCH_FRAMES as usize) {
-                prefetch_write(self.umem.start(self.umem.address(ahead)));
-            }
-            let Some(buffer) = self.ledger.take() else { return Err(DropCause::NoSpace) };
-            self.umem.bytes(buffer, total).copy_from(&single.bytes());
-            self.put(buffer, total, false);
-            return Ok(());
-        }
-        self.put_long_copy(fragments, total)
-    }
-
-    /// Copies a frame of several fragments, or one that needs several buffers.
-    fn put_long_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
         let capacity = self.umem.capacity();
         let needed = total.div_ceil(capacity).max(1);
         if needed > MAX_TX_DESCRIPTORS || (needed > 1 && !self.attachment.multi_buffer) {

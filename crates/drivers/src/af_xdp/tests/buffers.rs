@@ -70,6 +70,36 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
     });
 }
 
+#[test]
+fn a_batch_gets_no_more_frames_than_it_has_room_for() {
+    in_own_namespace(|| {
+        let (near, far) = veth(1, 9000);
+        let mut device = open(&XdpWish { mtu: 9000, ..wish(near, XdpMode::Native) }).unwrap();
+        let queue = &mut device.queues[0];
+        // Behind ten frames of one buffer each, and behind nine and one of two: the batch is full after either.
+        for lengths in [[60; 20], std::array::from_fn(|number| if number % 10 == 9 { 3000 } else { 60 })] {
+            let sent: Vec<Vec<u8>> = (0..).zip(lengths).map(|(number, len)| frame(number, len)).collect();
+            for frame in &sent {
+                far.send(frame);
+            }
+            let mut received = Vec::new();
+            let mut batch = Batch::new();
+            while received.len() < sent.len() {
+                if !queue.sleeper().unwrap().has_waiting() {
+                    await_frames(queue);
+                }
+                batch.reset(10);
+                queue.receive(&mut batch);
+                assert!(batch.frames() <= 10, "{} frames in a batch for 10", batch.frames());
+                received.extend(frames_of(&batch));
+                queue.release(batch.fragment_count());
+                queue.flush();
+            }
+            assert_eq!(received, sent);
+        }
+    });
+}
+
 /// Two interfaces whose UMEM is one region: what the test forwards from `near` to `other`.
 fn two_devices() -> (XdpQueue, XdpQueue, RawSocket, RawSocket) {
     let (near, far) = veth(1, 3500);
@@ -104,7 +134,9 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                 }
                 batch.reset(256);
                 from.receive(&mut batch);
-                let before = batch.buffers().to_vec();
+                let buffers =
+                    |batch: &Batch| batch.fragments().iter().map(Fragment::buffer).collect::<Vec<_>>();
+                let before = buffers(&batch);
                 let all: Vec<u16> = (0..batch.frames() as u16).collect();
                 // The third frame of each round goes to others too: it has to be copied.
                 let shared: Vec<usize> =
@@ -114,7 +146,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                 }
                 let delivery = to.deliver(&mut batch, &all);
                 assert_eq!(delivery.frames as usize, all.len(), "{:?}", delivery.dropped);
-                let kept = before.iter().zip(batch.buffers()).filter(|(old, new)| old != new).count();
+                let kept = before.iter().zip(buffers(&batch)).filter(|(old, new)| **old != *new).count();
                 assert_eq!(kept, before.len() - shared.len());
                 exchanged += kept;
                 done += batch.frames();
@@ -162,7 +194,8 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                     rest = &rest[length..];
                     let more = if rest.is_empty() { 0 } else { MORE_FRAGMENTS };
                     // SAFETY: the region outlives the batch.
-                    batch.push_buffer(unsafe { Fragment::from_private(slice, more) }, buffer, place == 0);
+                    let fragment = unsafe { Fragment::from_private(slice, more) };
+                    batch.push(fragment.in_buffer(buffer), place == 0);
                 }
                 expected.push(bytes);
             }
@@ -211,11 +244,8 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
             let slice = unsafe { std::slice::from_raw_parts_mut(place, bytes.len()) };
             slice.copy_from_slice(bytes);
             // SAFETY: the region outlives the batch.
-            batch.push_buffer(
-                unsafe { Fragment::from_private(slice, 0) },
-                FIRST_BUFFER + count + number,
-                true,
-            );
+            let fragment = unsafe { Fragment::from_private(slice, 0) };
+            batch.push(fragment.in_buffer(FIRST_BUFFER + count + number), true);
         }
         assert_eq!(queue.deliver(&mut batch, &[0, 1, 2]).frames, 3);
         queue.flush();
