@@ -258,6 +258,13 @@ impl Batch {
         }
     }
 
+    /// The fragments, to exchange buffers of theirs: as [`Batch::exchange`], for several.
+    #[inline]
+    pub fn exchange_buffers(&mut self) -> &mut [Fragment] {
+        self.exchanged = true;
+        &mut self.fragments
+    }
+
     /// Whether some destination kept buffers: the source has to take up those given for them.
     #[inline]
     #[must_use]
@@ -300,10 +307,6 @@ impl Batch {
     #[inline]
     pub fn push_all(&mut self, frames: impl Iterator<Item = Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
-        if !self.is_single() {
-            frames.take(room).for_each(|fragment| self.push(fragment, true));
-            return self.fragments.len() - before;
-        }
         let places = self.fragments.spare_capacity_mut();
         let (mut pushed, mut bytes) = (0, 0);
         for (place, fragment) in places.iter_mut().take(room).zip(frames) {
@@ -314,6 +317,9 @@ impl Batch {
         // SAFETY: so many places behind the last fragment were written just now.
         unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += bytes;
+        if !self.is_single() {
+            self.heads.extend(before as u16..(before + pushed) as u16);
+        }
         pushed
     }
 
@@ -434,6 +440,19 @@ mod tests {
         assert_eq!((batch.frames(), batch.fragments_of(1), batch.bytes()), (2, 1..2, 120));
         batch.truncate(0);
         assert!(batch.is_single() && batch.frames() == 0);
+    }
+
+    #[test]
+    fn frames_of_one_fragment_are_appended_behind_one_of_several_as_far_as_there_is_room() {
+        let mut batch = batch_of(&[1, 2]);
+        // SAFETY: constants stay.
+        let frame = unsafe { Fragment::from_private(&[0; 60], 0) };
+        assert_eq!(batch.push_all(std::iter::repeat_n(frame, 2)), 2);
+        let fragments: Vec<_> = (0..4).map(|frame| batch.fragments_of(frame)).collect();
+        assert_eq!((fragments, batch.bytes()), (vec![0..1, 1..3, 3..4, 4..5], 300));
+        let mut more = std::iter::repeat_n(frame, BATCH_FRAMES);
+        assert_eq!(batch.push_all(more.by_ref()), BATCH_FRAMES - 4);
+        assert_eq!((batch.frames(), more.len()), (BATCH_FRAMES, 4), "what has no room stays");
     }
 
     #[test]

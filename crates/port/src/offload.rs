@@ -245,7 +245,7 @@ impl Unfinished {
 pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     let half = |at: usize| u16::from_ne_bytes([start[at], start[at + 1]]);
     let whole = |at: usize| u32::from_ne_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
-    if [start[12], start[13], start[14] & 0xf] != [8, 0, 5] {
+    if whole(12) & u32::from_ne_bytes([0xff, 0xff, 0xf, 0]) != u32::from_ne_bytes([8, 0, 5, 0]) {
         return false;
     }
     let protocol = start[23];
@@ -254,11 +254,12 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
         PROTOCOL_UDP => half(34 + 6),
         _ => return true,
     };
-    let transport_bytes = u16::from_be(half(16)).wrapping_sub(IPV4_HEADER_BYTES as u16);
+    // To add the complement is to subtract, in sums where 65535 counts as nothing.
+    let transport_bytes = u64::from(half(16)) + u64::from(!(IPV4_HEADER_BYTES as u16).to_be());
     let pseudo = u64::from(whole(26))
         + u64::from(whole(30))
         + u64::from(u16::from(protocol).to_be())
-        + u64::from(transport_bytes.to_be());
+        + transport_bytes;
     // Two numbers have the same sum if their difference is a multiple of 65535: told without a loop that folds.
     !(pseudo + u64::from(!checksum)).is_multiple_of(0xffff)
 }

@@ -475,7 +475,7 @@ impl RxPutEnd {
     /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given the buffer
     /// of the slot, and gives another one with the bytes in it instead, while it has any. Stops before the first slot
     /// that is not as it should be, which [`Self::buffer`] is for. Returns how many were filled.
-    #[inline(never)]
+    #[inline]
     pub fn exchange_single(&mut self, free: u32, mut exchange: impl FnMut(u32) -> Option<(u32, u16)>) -> u32 {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {

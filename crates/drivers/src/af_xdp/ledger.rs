@@ -106,6 +106,21 @@ impl Ledger {
         self.sent.get(buffer as usize).is_some_and(|&count| count == 0)
     }
 
+    /// The kernel is done with `buffers`, as far as they are those in flight that were lent first, in order; their number.
+    #[inline]
+    pub(super) fn complete_in_order(&mut self, buffers: impl Iterator<Item = u64>) -> usize {
+        let first = self.place(self.returned);
+        let end = self.lent.len().min(first + (self.lent_ever - self.returned) as usize);
+        let oldest = self.lent.get(first..end).unwrap_or(&[]);
+        let is_same = |&(&lent, buffer): &(&u32, u64)| u64::from(lent) == buffer;
+        let count = oldest.iter().zip(buffers).take_while(is_same).count();
+        self.returned += count as u64;
+        if self.early != 0 {
+            self.settle();
+        }
+        count
+    }
+
     /// The kernel is done with `buffer`, or will not need it.
     #[inline]
     pub(super) fn complete(&mut self, buffer: u32) {

@@ -3,7 +3,6 @@
 
 mod transmit;
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub struct XdpQueue {
     umem: Umem,
     attachment: Arc<Attachment>,
     /// Buffers received and not released, oldest first.
-    borrowed: VecDeque<u32>,
+    borrowed: Vec<u32>,
     /// Fragments of the last receive: the newest in `borrowed`.
     last_received: usize,
     ledger: Ledger,
@@ -78,7 +77,7 @@ impl XdpQueue {
         }
         let ring_size = attachment.ring_size;
         Self {
-            borrowed: VecDeque::with_capacity(rx.len()),
+            borrowed: Vec::with_capacity(rx.len()),
             last_received: 0,
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
             ledger: Ledger::new(tx, umem.buffers(), 2 * ring_size),
@@ -245,8 +244,7 @@ impl PortQueue for XdpQueue {
     fn release(&mut self, fragments: usize) {
         let Self { socket, umem, borrowed, .. } = self;
         let fragments = fragments.min(borrowed.len());
-        refill(socket, umem, borrowed.range(..fragments).copied());
-        borrowed.drain(..fragments);
+        refill(socket, umem, borrowed.drain(..fragments));
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
@@ -366,7 +364,8 @@ impl Backpressure for XdpQueue {
 impl Lend for XdpQueue {
     fn reclaim(&mut self, batch: &Batch) {
         let first = self.borrowed.len().saturating_sub(self.last_received);
-        for (held, fragment) in self.borrowed.range_mut(first..).zip(batch.fragments()) {
+        let last = self.borrowed.get_mut(first..).unwrap_or(&mut []);
+        for (held, fragment) in last.iter_mut().zip(batch.fragments()) {
             if self.umem.has(fragment.buffer()) {
                 *held = fragment.buffer();
             }

@@ -233,15 +233,15 @@ impl ShmQueue {
 
     /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
     /// how many, and their bytes.
-    #[inline]
+    #[inline(never)]
     fn exchange_singles(put: &mut RxPutEnd, batch: &mut Batch, frames: &[u16], free: u32) -> (u32, u64) {
-        let (mut frames, mut bytes) = (frames.iter(), 0);
+        let (fragments, mut frames, mut bytes) = (batch.exchange_buffers(), frames.iter(), 0);
         let put = put.exchange_single(free, |own| {
-            let frame = usize::from(*frames.next()?);
-            let fragment = *batch.fragment(frame)?;
-            batch.exchange(frame, own);
-            bytes += fragment.len() as u64;
-            Some((fragment.buffer(), fragment.len() as u16))
+            let fragment = fragments.get_mut(usize::from(*frames.next()?))?;
+            let (given, len) = (fragment.buffer(), fragment.len());
+            *fragment = fragment.in_buffer(own);
+            bytes += len as u64;
+            Some((given, len as u16))
         });
         (put, bytes)
     }

@@ -1,6 +1,8 @@
 //! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
 #![allow(unsafe_code)]
 
+use std::ops::RangeInclusive;
+
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
@@ -9,7 +11,8 @@ use ringroad_ring::shared::prefetch_write;
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use super::{Interface, PREFETCH_FRAMES, XdpQueue, XdpSocket};
+use super::super::rings::ProducerRing;
+use super::{Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
@@ -28,11 +31,17 @@ impl XdpQueue {
         let Self { socket: XdpSocket { completion, .. }, umem, ledger, .. } = self;
         // All up to where the ring begins anew, then the others.
         for _ in 0..2 {
-            let run = completion.run(count);
-            for buffer in run.iter().filter_map(|&address| umem.buffer_at(address)) {
-                ledger.complete(buffer);
-            }
+            let mut run = completion.run(count);
             let taken = run.len() as u32;
+            while !run.is_empty() {
+                // The lent ones come back in order, but where others go by them or ours lie between them.
+                let done = ledger.complete_in_order(run.iter().map(|&address| umem.chunk_at(address)));
+                let Some((&address, others)) = run.get(done..).and_then(<[u64]>::split_first) else { break };
+                if let Some(buffer) = umem.buffer_at(address) {
+                    ledger.complete(buffer);
+                }
+                run = others;
+            }
             completion.take(taken);
         }
         completion.publish();
@@ -130,7 +139,7 @@ impl XdpQueue {
 
     /// Puts frames of one fragment each that fit in one buffer, as nearly all do, up to the first that is anything else
     /// or for which there is no room. Returns their number.
-    #[inline(never)]
+    #[inline]
     pub(super) fn put_singles(
         &mut self,
         batch: &mut Batch,
@@ -139,41 +148,75 @@ impl XdpQueue {
         gives: bool,
         delivery: &mut Delivery,
     ) -> usize {
-        if !batch.is_single() {
-            return 0;
-        }
-        let Self { socket: XdpSocket { tx, .. }, umem, ledger, attachment, .. } = self;
-        let lengths = ETHERNET_HEADER_BYTES..=attachment.max_frame_bytes.min(umem.capacity());
-        let room = (tx.free(frames.len() as u32) as usize).min(ledger.lendable());
-        let mut bytes = 0;
-        let done = tx.put_all(frames.iter().take(room).map_while(|&frame| {
-            let frame = usize::from(frame);
-            let fragment = *batch.fragment(frame)?;
-            let (len, offered) = (fragment.len(), fragment.buffer());
+        let put = match (lends, gives) {
+            _ if !batch.is_single() => return 0,
+            (true, _) => self.lend_singles(batch, frames),
+            (false, true) if batch.is_all_sole() => self.exchange_singles(batch, frames),
+            (false, true) => return 0,
+            (false, false) => self.copy_singles(batch, frames),
+        };
+        delivery.frames += put.frames;
+        delivery.bytes += put.bytes;
+        put.frames as usize
+    }
+
+    /// Puts the buffers of frames themselves on the tx ring; they stay their source's.
+    #[inline(never)]
+    fn lend_singles(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+        let lengths = self.single_lengths();
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
+        let frames = frames.get(..ledger.lendable()).unwrap_or(frames);
+        put_each(tx, umem, frames, |frame| {
+            let fragment = batch.fragment(frame)?;
+            let (buffer, len) = (fragment.buffer(), fragment.len());
+            if !lengths.contains(&len) || !umem.has(buffer) {
+                return None;
+            }
+            ledger.lend(buffer);
+            Some((buffer, len))
+        })
+    }
+
+    /// Puts the buffers of frames themselves on the tx ring, and gives others of ours for them.
+    #[inline(never)]
+    fn exchange_singles(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
+        let lengths = self.single_lengths();
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
+        let fragments = batch.exchange_buffers();
+        put_each(tx, umem, frames, |frame| {
+            let fragment = fragments.get_mut(frame)?;
+            let (buffer, len) = (fragment.buffer(), fragment.len());
+            if !lengths.contains(&len) || !umem.has(buffer) {
+                return None;
+            }
+            *fragment = fragment.in_buffer(ledger.exchange(buffer)?);
+            Some((buffer, len))
+        })
+    }
+
+    /// Copies frames into buffers of ours.
+    #[inline(never)]
+    fn copy_singles(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
+        let lengths = self.single_lengths();
+        let Self { socket: XdpSocket { tx, .. }, umem, ledger, .. } = self;
+        put_each(tx, umem, frames, |frame| {
+            let fragment = batch.fragment(frame)?;
+            let len = fragment.len();
             if !lengths.contains(&len) {
                 return None;
             }
-            let buffer = if lends && umem.has(offered) {
-                ledger.lend(offered);
-                offered
-            } else if gives && umem.has(offered) && batch.is_sole(frame) {
-                batch.exchange(frame, ledger.exchange(offered)?);
-                offered
-            } else {
-                let own = ledger.take()?;
-                if let Some(ahead) = ledger.peek(PREFETCH_FRAMES) {
-                    prefetch_write(umem.start(umem.address(ahead)));
-                }
-                umem.bytes(own, len).copy_from(&fragment.bytes());
-                own
-            };
-            bytes += len as u64;
-            let options = XdpDescOptions::empty();
-            Some(XdpDesc { addr: umem.address(buffer), len: len as u32, options })
-        }));
-        delivery.frames += done as u32;
-        delivery.bytes += bytes;
-        done
+            let own = ledger.take()?;
+            if let Some(ahead) = ledger.peek(PREFETCH_FRAMES) {
+                prefetch_write(umem.start(umem.address(ahead)));
+            }
+            umem.bytes(own, len).copy_from(&fragment.bytes());
+            Some((own, len))
+        })
+    }
+
+    /// Lengths of frames that are sent from one buffer.
+    fn single_lengths(&self) -> RangeInclusive<usize> {
+        ETHERNET_HEADER_BYTES..=self.attachment.max_frame_bytes.min(self.umem.capacity())
     }
 
     /// Whether the kernel takes these fragments as they lie.
@@ -236,4 +279,23 @@ impl XdpQueue {
         }
         Ok(())
     }
+}
+
+/// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame is
+/// and how long.
+#[inline]
+fn put_each(
+    tx: &mut ProducerRing<XdpDesc>,
+    umem: &Umem,
+    frames: &[u16],
+    mut place: impl FnMut(usize) -> Option<(u32, usize)>,
+) -> Delivery {
+    let room = tx.free(frames.len() as u32) as usize;
+    let mut bytes = 0;
+    let put = tx.put_all(frames.iter().take(room).map_while(|&frame| {
+        let (buffer, len) = place(frame.into())?;
+        bytes += len as u64;
+        Some(XdpDesc { addr: umem.address(buffer), len: len as u32, options: XdpDescOptions::empty() })
+    }));
+    Delivery { frames: put as u32, bytes, ..Delivery::default() }
 }
