@@ -7,13 +7,13 @@ static void shared_rings(void)
     struct bound one = bind_port("vale0:s"), two = bind_port("vale0:s"), peer = bind_port("vale0:t");
 
     CHECK(one.reg.nr_mem_id == two.reg.nr_mem_id && one.reg.nr_offset != two.reg.nr_offset);
-    CHECK(put(tx(&one, 0), 60, 1, 2, 0) && txsync(&one) == 0);
+    CHECK(put(tx(&one, 0), 60, 1, 2, 0) && deliver(&one) == 0);
     CHECK(tx(&two, 0)->head == 1 && tx(&two, 0)->tail == 0);
     CHECK(drain(&peer, 0) == 1);
-    CHECK(put(tx(&two, 0), 60, 1, 2, 0) && txsync(&two) == 0 && drain(&peer, 0) == 1);
+    CHECK(put(tx(&two, 0), 60, 1, 2, 0) && deliver(&two) == 0 && drain(&peer, 0) == 1);
     CHECK(tx(&one, 0)->head == 2);
     unbind(&one);
-    CHECK(put(tx(&two, 0), 60, 1, 2, 0) && txsync(&two) == 0 && drain(&peer, 0) == 1);
+    CHECK(put(tx(&two, 0), 60, 1, 2, 0) && deliver(&two) == 0 && drain(&peer, 0) == 1);
     /* While one is left the rings stay as they are. */
     one = bind_port("vale0:s");
     CHECK(tx(&one, 0)->head == 3);
@@ -56,7 +56,7 @@ static void single_rings(void)
     NEED(one.error == 0);
     CHECK(one.nifp->ring_ofs[0] == 0 && one.nifp->ring_ofs[1] != 0 && one.nifp->ring_ofs[2] == 0);
     CHECK(one.nifp->ring_ofs[3] == 0 && one.nifp->ring_ofs[4] != 0);
-    CHECK(put(tx(&one, 1), 60, 1, 2, 0) && txsync(&one) == 0 && drain(&peer, 0) == 1);
+    CHECK(put(tx(&one, 1), 60, 1, 2, 0) && deliver(&one) == 0 && drain(&peer, 0) == 1);
     unbind(&one);
     /* A number that fits one direction stands for ring 0 of the other. */
     one = bind_mode("vale1:r", NR_REG_ONE_NIC, 3, 0);
@@ -81,10 +81,10 @@ static void single_rings(void)
     unbind(&all);
     /* Nobody has the rx rings: nothing is received. */
     one = bind_mode("vale1:r", NR_REG_ALL_NIC, 0, NR_TX_RINGS_ONLY);
-    CHECK(put(tx(&peer, 0), 60, 2, -1, 0) && txsync(&peer) == 0);
+    CHECK(put(tx(&peer, 0), 60, 2, -1, 0) && deliver(&peer) == 0);
     all = bind_port("vale1:r");
     CHECK(drain(&all, 0) == 0);
-    CHECK(put(tx(&peer, 0), 60, 2, -1, 0) && txsync(&peer) == 0 && drain(&all, 0) == 1);
+    CHECK(put(tx(&peer, 0), 60, 2, -1, 0) && deliver(&peer) == 0 && drain(&all, 0) == 1);
     unbind(&all);
     unbind(&one);
     unbind(&peer);
@@ -118,7 +118,7 @@ static void memory_ids(void)
     {
         int fill = 0;
 
-        CHECK(txsync(&b) == 0 && rxsync(&a) == 0 && take(rx(&a, 0), &fill, NULL) == 60 && fill == 'w');
+        CHECK(deliver(&b) == 0 && rxsync(&a) == 0 && take(rx(&a, 0), &fill, NULL) == 60 && fill == 'w');
     }
     unbind(&b);
     wish.nr_mem_id = 60000;
@@ -225,8 +225,8 @@ static void offsets(void)
         slot->len = 100;
         tx(&a, 0)->head = tx(&a, 0)->cur = 1;
     }
-    CHECK(txsync(&a) == 0 && rxsync(&b) == 0 && take(rx(&b, 0), &fill, NULL) == 100 && fill == 'o');
-    CHECK(put(tx(&b, 0), 60, 2, -1, 'q') && txsync(&b) == 0 && rxsync(&a) == 0);
+    CHECK(deliver(&a) == 0 && rxsync(&b) == 0 && take(rx(&b, 0), &fill, NULL) == 100 && fill == 'o');
+    CHECK(put(tx(&b, 0), 60, 2, -1, 'q') && deliver(&b) == 0 && rxsync(&a) == 0);
     {
         struct netmap_slot *slot = &rx(&a, 0)->slot[0];
         uint8_t *data =

@@ -143,6 +143,21 @@ static inline int txsync(const struct bound *b)
     return ioctl(b->fd, NIOCTXSYNC, NULL);
 }
 
+/* Syncs until no slot is pending: what was sent on a switch lies in its receivers' rings then. */
+static inline int deliver(const struct bound *b)
+{
+    unsigned rings = b->nifp->ni_tx_rings + b->nifp->ni_host_tx_rings, i;
+    int pending = 1;
+
+    while (pending && txsync(b) == 0) {
+        pending = 0;
+        for (i = 0; i < rings; i++) {
+            pending |= b->nifp->ring_ofs[i] != 0 && nm_tx_pending(tx(b, i));
+        }
+    }
+    return pending ? -1 : 0;
+}
+
 static inline int rxsync(const struct bound *b)
 {
     return ioctl(b->fd, NIOCRXSYNC, NULL);

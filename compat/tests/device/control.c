@@ -114,11 +114,11 @@ static void persistent_ports(void)
     a = bind_port("vale5:rrp0");
     b = bind_port("vale5:other");
     CHECK(tx(&a, 0)->num_slots == 256);
-    CHECK(put(tx(&a, 0), 60, 1, 2, 0) && txsync(&a) == 0 && drain(&b, 0) == 1);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 0) && deliver(&a) == 0 && drain(&b, 0) == 1);
     unbind(&a);
-    CHECK(put(tx(&b, 0), 60, 2, 1, 0) && txsync(&b) == 0);
+    CHECK(put(tx(&b, 0), 60, 2, 1, 0) && deliver(&b) == 0);
     a = bind_port("rrp0");
-    CHECK(drain(&a, 0) == 0 && put(tx(&b, 0), 60, 2, 1, 0) && txsync(&b) == 0 && drain(&a, 0) == 1);
+    CHECK(drain(&a, 0) == 0 && put(tx(&b, 0), 60, 2, 1, 0) && deliver(&b) == 0 && drain(&a, 0) == 1);
     memset(&list, 0, sizeof(list));
     CHECK(request(fd, NETMAP_REQ_VALE_LIST, "vale5:rrp0", &list) == 0 && list.nr_port_idx == 0);
     CHECK(request(fd, NETMAP_REQ_VALE_LIST, "vale5:absent", &list) == 0 && list.nr_port_idx == 255);
@@ -145,7 +145,7 @@ static void persistent_ports(void)
     CHECK(request(fd, NETMAP_REQ_VALE_DETACH, "vale5:other", &detach) == 0);
     CHECK(request(fd, NETMAP_REQ_VALE_DELIF, "rrp0", NULL) == EBUSY);
     CHECK(request(fd, NETMAP_REQ_VALE_DETACH, "vale5:rrp0", &detach) == 0);
-    CHECK(put(tx(&a, 0), 60, 1, 2, 0) && txsync(&a) == 0 && drain(&b, 0) == 0);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 0) && deliver(&a) == 0 && drain(&b, 0) == 0);
     unbind(&a);
     CHECK(request(fd, NETMAP_REQ_VALE_DELIF, "rrp0", NULL) == 0);
     CHECK(request(fd, NETMAP_REQ_VALE_DELIF, "rrp0", NULL) == ENXIO);

@@ -44,8 +44,8 @@ int main(void)
     CHECK(opt.nro_opt.nro_status == 0 && opt.nro_info.nr_buf_pool_objtotal > 4098);
     CHECK(opt.nro_info.nr_if_pool_objtotal >= 2 && opt.nro_info.nr_mem_id == a.reg.nr_mem_id);
     CHECK(opt.nro_info.nr_memsize <= BYTES);
-    CHECK(put(tx(&a, 0), 60, 1, -1, 'x') && txsync(&a) == 0 && drain(&other, 0) == 1);
-    CHECK(put(tx(&other, 0), 60, 2, 1, 'y') && txsync(&other) == 0 && drain(&a, 0) == 1);
+    CHECK(put(tx(&a, 0), 60, 1, -1, 'x') && deliver(&a) == 0 && drain(&other, 0) == 1);
+    CHECK(put(tx(&other, 0), 60, 2, 1, 'y') && deliver(&other) == 0 && drain(&a, 0) == 1);
     /* The same memory is the same region. */
     memset(&opt, 0, sizeof(opt));
     opt.nro_info.nr_memsize = BYTES;
@@ -72,7 +72,7 @@ int main(void)
     memset(&opt, 0, sizeof(opt));
     opt.nro_info.nr_memsize = BYTES;
     a = bind_in("vale0:file", memory, &opt);
-    CHECK(a.error == 0 && put(tx(&a, 0), 60, 1, -1, 'x') && txsync(&a) == 0 && drain(&other, 0) == 1);
+    CHECK(a.error == 0 && put(tx(&a, 0), 60, 1, -1, 'x') && deliver(&a) == 0 && drain(&other, 0) == 1);
     close(a.fd);
     unbind(&other);
     return CHECK_RESULT();

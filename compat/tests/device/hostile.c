@@ -57,8 +57,8 @@ int main(void)
     int round;
 
     /* Each learns where the other is, so that nothing is flooded to the third. */
-    CHECK(put(tx(&a, 0), 60, 1, -1, 0) && txsync(&a) == 0 && drain(&b, 0) == 1);
-    CHECK(put(tx(&b, 0), 60, 2, -1, 0) && txsync(&b) == 0 && drain(&a, 0) == 1);
+    CHECK(put(tx(&a, 0), 60, 1, -1, 0) && deliver(&a) == 0 && drain(&b, 0) == 1);
+    CHECK(put(tx(&b, 0), 60, 2, -1, 0) && deliver(&b) == 0 && drain(&a, 0) == 1);
     for (round = 0; round < 10; round++) {
         pid_t child = fork();
         int i, mine = 0;

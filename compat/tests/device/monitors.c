@@ -45,15 +45,15 @@ static void copies_on_a_switch(void)
     t = monitor("vale0:ma", NR_MONITOR_TX);
     r = monitor("vale0:mb", NR_MONITOR_RX);
     both = monitor("vale0:ma", NR_MONITOR_TX | NR_MONITOR_RX);
-    CHECK(put(tx(&a, 0), 60, 1, 2, 's') && txsync(&a) == 0);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 's') && deliver(&a) == 0);
     CHECK(seen(&t, &fill) == NS_TXMON && fill == 's');
     /* On arrival, whether or not the port's program has looked. */
     CHECK(seen(&r, &fill) == 0 && fill == 's' && seen(&both, &fill) == NS_TXMON);
     CHECK(drain(&b, 0) == 1);
-    CHECK(put(tx(&b, 0), 60, 2, 1, 'u') && txsync(&b) == 0);
+    CHECK(put(tx(&b, 0), 60, 2, 1, 'u') && deliver(&b) == 0);
     CHECK(seen(&t, &fill) == -1 && seen(&both, &fill) == 0 && fill == 'u' && drain(&a, 0) == 1);
     /* Frames of several slots stay so. */
-    CHECK(put(tx(&a, 0), 5000, 1, 2, 'l') && txsync(&a) == 0 && rxsync(&t) == 0);
+    CHECK(put(tx(&a, 0), 5000, 1, 2, 'l') && deliver(&a) == 0 && rxsync(&t) == 0);
     CHECK(take(rx(&t, 0), &fill, NULL) == 5000 && fill == 'l');
     CHECK(poll_one(&t, POLLOUT, 0) & POLLERR);
     CHECK(txsync(&t) == 0);
@@ -82,7 +82,7 @@ static void full_monitor(void)
     for (i = 0; i < 40; i++) {
         put(tx(&a, 0), 60, 1, 2, i);
     }
-    CHECK(txsync(&a) == 0 && drain(&b, 0) == 40 && rxsync(&m) == 0);
+    CHECK(deliver(&a) == 0 && drain(&b, 0) == 40 && rxsync(&m) == 0);
     while (take(rx(&m, 0), &fill, NULL) >= 0) {
         frames++;
         last = fill;
@@ -104,7 +104,7 @@ static void exchanges_on_a_switch(void)
     CHECK(za.reg.nr_mem_id == a.reg.nr_mem_id);
     zb = monitor("vale0:mb", NR_ZCOPY_MON);
     index = tx(&a, 0)->slot[0].buf_idx;
-    CHECK(put(tx(&a, 0), 60, 1, 2, 'z') && txsync(&a) == 0);
+    CHECK(put(tx(&a, 0), 60, 1, 2, 'z') && deliver(&a) == 0);
     flags = seen(&za, &fill);
     CHECK(flags >= 0 && (flags & NS_TXMON) && fill == 'z');
     CHECK(tx(&a, 0)->slot[0].buf_idx != index && (tx(&a, 0)->slot[0].flags & NS_BUF_CHANGED));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Ports of a switch: what is sent is there after the sync, as after a system call. */
+/* Ports of a switch: what is sent is on its way after the sync, and there when no slot is pending any more. */
 #include "bound.h"
 
 static void fresh_rings(void)
@@ -31,18 +31,17 @@ static void learns_and_floods(void)
     struct bound a = bind_port("vale0:a"), b = bind_port("vale0:b"), c = bind_port("vale0:c");
     int fill = 0;
 
-    CHECK(put(tx(&a, 0), 60, 1, 2, 'x') && txsync(&a) == 0);
-    /* Everything sent was taken at once. */
-    CHECK(tx(&a, 0)->tail == 0 && !nm_tx_pending(tx(&a, 0)));
+    CHECK(put(tx(&a, 0), 60, 1, 2, 'x') && deliver(&a) == 0);
+    CHECK(tx(&a, 0)->tail == 0);
     CHECK(rxsync(&b) == 0 && take(rx(&b, 0), &fill, NULL) == 60 && fill == 'x');
     CHECK(drain(&c, 0) == 1 && drain(&a, 0) == 0);
-    CHECK(put(tx(&b, 0), 1514, 2, 1, 'y') && txsync(&b) == 0);
+    CHECK(put(tx(&b, 0), 1514, 2, 1, 'y') && deliver(&b) == 0);
     CHECK(rxsync(&a) == 0 && take(rx(&a, 0), &fill, NULL) == 1514 && fill == 'y');
     CHECK(drain(&c, 0) == 0);
-    CHECK(put(tx(&a, 0), 60, 1, -1, 'z') && txsync(&a) == 0);
+    CHECK(put(tx(&a, 0), 60, 1, -1, 'z') && deliver(&a) == 0);
     CHECK(drain(&b, 0) == 1 && drain(&c, 0) == 1);
     /* To itself, and too short for a header: dropped. */
-    CHECK(put(tx(&a, 0), 60, 1, 1, 'z') && put(tx(&a, 0), 13, 1, 2, 'z') && txsync(&a) == 0);
+    CHECK(put(tx(&a, 0), 60, 1, 1, 'z') && put(tx(&a, 0), 13, 1, 2, 'z') && deliver(&a) == 0);
     CHECK(drain(&a, 0) == 0 && drain(&b, 0) == 0 && drain(&c, 0) == 0);
     unbind(&a);
     unbind(&b);
@@ -55,7 +54,7 @@ static void many_slots(void)
     unsigned slots = 0;
     int fill = 0;
 
-    CHECK(put(tx(&a, 0), 9000, 1, 2, 'm') && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put(tx(&a, 0), 9000, 1, 2, 'm') && deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(rx(&b, 0)->slot[0].flags >> 8 == 5);
     CHECK(take(rx(&b, 0), &fill, &slots) == 9000 && slots == 5 && fill == 'm');
     CHECK(rxsync(&b) == 0);
@@ -75,8 +74,24 @@ static void full_receiver(void)
         CHECK(txsync(&a) == 0);
         CHECK(poll_one(&a, POLLOUT, 10000) == POLLOUT);
     }
+    CHECK(deliver(&a) == 0);
     CHECK(drain(&b, 0) == 1023);
     unbind(&a);
+    unbind(&b);
+}
+
+/* A program may end right after its last sync: what it has sent arrives. */
+static void closed_after_a_sync(void)
+{
+    struct bound a = bind_port("vale1:a"), b = bind_port("vale1:b");
+    int sent = 0;
+
+    while (put(tx(&a, 0), 60, 1, 2, 0)) {
+        sent++;
+    }
+    CHECK(sent == 1023 && txsync(&a) == 0);
+    unbind(&a);
+    CHECK(drain(&b, 0) == sent);
     unbind(&b);
 }
 
@@ -97,14 +112,14 @@ static void wrong_indexes(void)
     t->head = 5;
     CHECK(poll_one(&a, POLLOUT, 0) & POLLERR);
     t->head = t->cur = 0;
-    CHECK(put(t, 60, 1, 2, 'k') && txsync(&a) == 0 && drain(&b, 0) == 1);
+    CHECK(put(t, 60, 1, 2, 'k') && deliver(&a) == 0 && drain(&b, 0) == 1);
     /* Slots that name no buffer, or more than one holds, count as empty. */
     t->slot[t->head].buf_idx = 0xffffff;
     t->slot[t->head].len = 60;
     t->head = t->cur = nm_ring_next(t, t->head);
     t->slot[t->head].len = 3000;
     t->head = t->cur = nm_ring_next(t, t->head);
-    CHECK(put(t, 60, 1, 2, 'k') && txsync(&a) == 0 && drain(&b, 0) == 1);
+    CHECK(put(t, 60, 1, 2, 'k') && deliver(&a) == 0 && drain(&b, 0) == 1);
     unbind(&a);
     unbind(&b);
 }
@@ -127,7 +142,7 @@ static void indirect(void)
     t->slot[1].len = 60;
     t->slot[1].flags = NS_INDIRECT;
     t->head = t->cur = 2;
-    CHECK(txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(take(rx(&b, 0), &fill, NULL) == 200 && fill == 'i');
     CHECK(take(rx(&b, 0), NULL, NULL) == -1);
     unbind(&a);
@@ -150,9 +165,9 @@ static void rings_by_index(void)
     NEED(a.error == 0 && b.error == 0);
     CHECK(a.reg.nr_tx_rings == 3 && a.reg.nr_rx_rings == 2 && tx(&a, 2)->num_slots == 64);
     CHECK(rx(&a, 1)->num_slots == 128 && tx(&a, 2)->ringid == 2);
-    CHECK(put(tx(&b, 0), 60, 2, 1, 0) && txsync(&b) == 0 && drain(&a, 0) == 1);
+    CHECK(put(tx(&b, 0), 60, 2, 1, 0) && deliver(&b) == 0 && drain(&a, 0) == 1);
     CHECK(put(tx(&a, 1), 60, 1, 2, 0) && put(tx(&a, 2), 60, 1, 2, 0) && put(tx(&a, 2), 60, 1, 2, 0));
-    CHECK(txsync(&a) == 0);
+    CHECK(deliver(&a) == 0);
     CHECK(drain(&b, 1) == 1 && drain(&b, 0) == 2);
     unbind(&a);
     unbind(&b);
@@ -186,6 +201,7 @@ int main(void)
     learns_and_floods();
     many_slots();
     full_receiver();
+    closed_after_a_sync();
     wrong_indexes();
     indirect();
     rings_by_index();

@@ -186,7 +186,7 @@ static void passed_on(unsigned from, unsigned to)
 
         make(&sent, from, 1, 2, payload, round % 2 == 0 ? 0 : 1400);
         /* In a slot of its own, too. */
-        CHECK(put_message(tx(&a, 0), &sent, round < 2 ? 0 : from) && txsync(&a) == 0 && rxsync(&b) == 0);
+        CHECK(put_message(tx(&a, 0), &sent, round < 2 ? 0 : from) && deliver(&a) == 0 && rxsync(&b) == 0);
         slots = take_message(rx(&b, 0), &got);
         CHECK(slots == (to + HEADERS + payload + 2047) / 2048);
         CHECK(got.len == to + HEADERS + payload);
@@ -208,10 +208,10 @@ static void finished(unsigned from)
     unsigned sequence = 0, segments = 0;
 
     make(&sent, from, 1, 2, 101, 0);
-    CHECK(put_message(tx(&a, 0), &sent, 0) && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put_message(tx(&a, 0), &sent, 0) && deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(take_message(rx(&b, 0), &got) == 1 && got.len == HEADERS + 101 && is_whole(&got, &sequence));
     make(&sent, from, 1, 2, 60000, 1400);
-    CHECK(put_message(tx(&a, 0), &sent, from) && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put_message(tx(&a, 0), &sent, from) && deliver(&a) == 0 && rxsync(&b) == 0);
     sequence = 0;
     while (take_message(rx(&b, 0), &got) != 0) {
         CHECK(got.len <= HEADERS + 1400 && is_whole(&got, &sequence));
@@ -232,7 +232,7 @@ static void headed(unsigned to)
     struct bound a = bind_port("vale2:a"), b = bind_with_header("vale2:b", to);
 
     make(&sent, 0, 1, 2, 3000, 0);
-    CHECK(put_message(tx(&a, 0), &sent, 0) && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put_message(tx(&a, 0), &sent, 0) && deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(take_message(rx(&b, 0), &got) == 2 && got.len == to + HEADERS + 3000);
     CHECK(memcmp(got.bytes, zeros, 10) == 0 && (to < 12 || got.bytes[10] == 2));
     CHECK(memcmp(got.bytes + to, sent.bytes, HEADERS + 3000) == 0);
@@ -248,9 +248,9 @@ static void learned_and_changed(void)
     unsigned sequence = 0;
 
     make(&sent, 12, 1, 2, 10, 0);
-    CHECK(put_message(tx(&a, 0), &sent, 0) && txsync(&a) == 0 && drain(&b, 0) == 1 && drain(&c, 0) == 1);
+    CHECK(put_message(tx(&a, 0), &sent, 0) && deliver(&a) == 0 && drain(&b, 0) == 1 && drain(&c, 0) == 1);
     make(&sent, 0, 2, 1, 10, 0);
-    CHECK(put_message(tx(&b, 0), &sent, 0) && txsync(&b) == 0);
+    CHECK(put_message(tx(&b, 0), &sent, 0) && deliver(&b) == 0);
     CHECK(drain(&c, 0) == 0 && rxsync(&a) == 0 && take_message(rx(&a, 0), &got) == 1 &&
           got.len == 12 + HEADERS + 10);
     /* Whoever binds such a port must say that it knows. */
@@ -259,7 +259,7 @@ static void learned_and_changed(void)
     make(&sent, 12, 1, 2, 10, 0);
     memmove(sent.bytes, sent.bytes + 12, HEADERS + 10);
     sent.len = HEADERS + 10;
-    CHECK(put_message(tx(&a, 0), &sent, 0) && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put_message(tx(&a, 0), &sent, 0) && deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(take_message(rx(&b, 0), &got) == 1 && got.len == HEADERS + 10 && !is_whole(&got, &sequence));
     unbind(&a);
     unbind(&b);
@@ -298,7 +298,7 @@ static void hostile(void)
         CHECK(put_message(tx(&a, 0), &sent, len % 3 == 0 ? len / 2 : 0));
     }
     make(&sent, 12, 1, 2, 1000, 0);
-    CHECK(put_message(tx(&a, 0), &sent, 0) && txsync(&a) == 0 && rxsync(&b) == 0);
+    CHECK(put_message(tx(&a, 0), &sent, 0) && deliver(&a) == 0 && rxsync(&b) == 0);
     CHECK(take_message(rx(&b, 0), &got) == 1 && is_whole(&got, &sequence) && sequence == 1000);
     CHECK(drain(&b, 0) == 0 && drain(&c, 0) == 1);
     unbind(&a);

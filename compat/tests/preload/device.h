@@ -90,11 +90,13 @@ static inline void put_frame(struct port *port, unsigned char number)
     ring->head = ring->cur = nm_ring_next(ring, ring->head);
 }
 
-/* Sends a frame. */
+/* Sends a frame, and syncs until the switch has taken it: then it is in the receiver's ring. */
 static inline void send_frame(struct port *port, unsigned char number)
 {
     put_frame(port, number);
-    NEED(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+    do {
+        NEED(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+    } while (nm_tx_pending(NETMAP_TXRING(port->interface, 0)));
 }
 
 /* Number of the next frame that has been received, -1: there is none. The next sync gives its slot back. */

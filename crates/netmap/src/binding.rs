@@ -22,24 +22,19 @@ use crate::wakers::Wakers;
 
 /// Ring flag `NR_FORWARD`.
 const RING_FORWARD: u32 = 0x4;
-/// Frames that a switch takes from an explicit sync before that returns, as in a kernel; of more the rest follows at once.
-const AWAITED_SLOTS: u32 = 64;
-/// How long is waited at most for a worker to take them.
-const AWAIT_MOST: Duration = Duration::from_millis(20);
 /// Longest sleep if the wake-up may go to another sleeper, or its sender may end.
 pub(crate) const SHARED_SLEEP: Duration = Duration::from_millis(5);
 
 /// How many changes of its monitors in a row a sync goes along with.
 const MONITOR_CHANGES: u32 = 4;
 
+/// Syncs in vain between two offers of the processor to the other side, which may have no other.
+const SYNCS_PER_YIELD: u32 = 64;
 /// Syncs in vain between two looks at whether the daemon is still there.
 const SYNCS_PER_LOOK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
 const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM;
-
-/// Whether any device of this process has sent something that a worker has perhaps not taken yet.
-static UNTAKEN: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
 struct Events {
@@ -62,7 +57,7 @@ pub(crate) struct Binding {
     /// Shows when the daemon ends.
     lifeline: Option<PrivateDescriptor>,
     gone: AtomicBool,
-    /// Syncs that brought nothing, since the last look at the lifeline.
+    /// Syncs that moved no slot.
     vain_syncs: AtomicU32,
 }
 
@@ -70,6 +65,8 @@ pub(crate) struct Binding {
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     ready: bool,
+    /// Whether a slot was given away or came back.
+    moved: bool,
     failed: bool,
     stopped: bool,
     skipped: bool,
@@ -178,14 +175,14 @@ impl Binding {
         Outcome::Skipped
     }
 
-    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) -> u32 {
+    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) {
         match self.with_monitors(|| ring.sync(look)) {
-            Outcome::Synced { given, ready, kick } => {
+            Outcome::Synced { given, gained, ready, kick } => {
                 if kick {
                     self.kick(ring);
                 }
+                round.moved |= given | gained;
                 round.ready |= ready;
-                return given;
             }
             // Whoever is at it shows the result; whether there is something can be seen all the same.
             Outcome::Skipped | Outcome::MonitorsChanged => {
@@ -196,19 +193,17 @@ impl Binding {
             Outcome::BadIndexes => round.failed = true,
             Outcome::Stopped => (round.failed, round.stopped) = (true, true),
         }
-        0
     }
 
     /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
-    fn sync_tx(&self, idle_too: bool, look: Look) -> (Round, u32) {
+    fn sync_tx(&self, idle_too: bool, look: Look) -> Round {
         let mut round = Round::default();
-        let mut given = 0;
         for ring in self.rings().0 {
             if idle_too || ring.has_news() {
-                given += self.sync_ring(ring, look, &mut round);
+                self.sync_ring(ring, look, &mut round);
             }
         }
-        (round, given)
+        round
     }
 
     fn sync_rx(&self, look: Look) -> Round {
@@ -224,48 +219,12 @@ impl Binding {
         round
     }
 
-    /// Syncs the rx rings. If they are empty, waits for frames that this process has sent itself, and syncs again.
-    fn sync_rx_behind_own(&self, look: Look) -> Round {
-        let round = self.sync_rx(look);
-        if round.ready || !UNTAKEN.swap(false, Ordering::Relaxed) {
-            return round;
-        }
-        crate::device::for_each_bound(Self::await_taken);
-        self.sync_rx(look)
-    }
-
     /// Passes the slots that the program has marked from a network interface to its host side or the other way.
     fn forward(&self, ring: &BoundRing) {
         let mut to = self.rings().0.iter().filter(|tx| tx.host != ring.host);
         if let Some(to) = to.next() {
             ring.forward(to);
             self.kick(to);
-        }
-    }
-
-    /// Whether a switch takes the sent frames, at once and without back pressure.
-    fn is_on_switch(&self) -> bool {
-        self.bound.sizes.host_tx_rings == 0
-    }
-
-    /// Waits until a worker has taken the sent frames, usually some microseconds; the limit is for a worker that cannot
-    /// run.
-    fn await_taken(&self) {
-        let mut started = None;
-        for ring in self.rings().0.iter().filter(|ring| ring.is_served()) {
-            let mut looks = 0u32;
-            while !ring.is_consumed() {
-                looks += 1;
-                if looks < 200 {
-                    std::hint::spin_loop();
-                    continue;
-                }
-                let started = started.get_or_insert_with(std::time::Instant::now);
-                if started.elapsed() > AWAIT_MOST {
-                    return;
-                }
-                std::thread::yield_now();
-            }
         }
     }
 
@@ -278,12 +237,23 @@ impl Binding {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// EIO where the daemon has ended. A program that syncs in vain for ever learns of it too.
-    fn check_daemon(&self, in_vain: bool) -> Result<(), Errno> {
-        let looks =
-            in_vain && self.vain_syncs.fetch_add(1, Ordering::Relaxed) % SYNCS_PER_LOOK == SYNCS_PER_LOOK - 1;
-        if looks {
+    /// Counts a sync that moved no slot. A program that repeats it waits for the other side.
+    fn count_vain(&self) {
+        // Threads that count at the same time lose one: no harm.
+        let syncs = self.vain_syncs.load(Ordering::Relaxed).wrapping_add(1);
+        self.vain_syncs.store(syncs, Ordering::Relaxed);
+        if syncs.is_multiple_of(SYNCS_PER_YIELD) {
+            std::thread::yield_now();
+        }
+        if syncs.is_multiple_of(SYNCS_PER_LOOK) {
             self.is_orphaned();
+        }
+    }
+
+    /// EIO where the daemon has ended. A program that syncs in vain for ever learns of it too.
+    fn check_daemon(&self, round: Round) -> Result<(), Errno> {
+        if !round.moved {
+            self.count_vain();
         }
         match self.gone.load(Ordering::Relaxed) {
             true => Err(Errno::IO),
@@ -293,18 +263,8 @@ impl Binding {
 
     /// NIOCTXSYNC.
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
-        let (mut round, given) = self.sync_tx(true, Look::Passing);
-        if given > 0 && self.is_on_switch() {
-            match given <= AWAITED_SLOTS {
-                true => {
-                    self.await_taken();
-                    // The program sees its slots come back, as after a system call.
-                    round.stopped |= self.sync_tx(true, Look::Passing).0.stopped;
-                }
-                false => UNTAKEN.store(true, Ordering::Relaxed),
-            }
-        }
-        self.check_daemon(!round.ready)?;
+        let round = self.sync_tx(true, Look::Passing);
+        self.check_daemon(round)?;
         self.check_stopped(round)
     }
 
@@ -319,8 +279,8 @@ impl Binding {
 
     /// NIOCRXSYNC.
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
-        let round = self.sync_rx_behind_own(Look::Passing);
-        self.check_daemon(!round.ready)?;
+        let round = self.sync_rx(Look::Passing);
+        self.check_daemon(round)?;
         if round.stopped { Err(Errno::IO) } else { Ok(()) }
     }
 
@@ -335,11 +295,8 @@ impl Binding {
         let mut skipped = false;
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
-            let (round, given) = self.sync_tx(wants_tx, look);
+            let round = self.sync_tx(wants_tx, look);
             skipped |= round.skipped;
-            if given > 0 && self.is_on_switch() {
-                UNTAKEN.store(true, Ordering::Relaxed);
-            }
             if wants_tx && round.ready {
                 result |= events & WRITE;
             }
@@ -348,7 +305,7 @@ impl Binding {
             }
         }
         if events & READ != 0 {
-            let round = self.sync_rx_behind_own(look);
+            let round = self.sync_rx(look);
             skipped |= round.skipped;
             if round.ready {
                 result |= events & READ;

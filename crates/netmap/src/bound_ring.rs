@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringroad_control::netmap::{BoundRing as Placed, RingService};
-use ringroad_ring::cursor::{advance, distance, previous, within};
+use ringroad_ring::cursor::{advance, previous, within};
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::layout::slot_flags::INDIRECT;
 use ringroad_ring::layout::{Direction, Slot};
@@ -48,8 +48,10 @@ enum Service {
 pub(crate) enum Outcome {
     /// Done; `cur` of the program against the new tail says whether it has slots.
     Synced {
-        /// Slots given to the other side by this sync.
-        given: u32,
+        /// Whether slots went to the other side.
+        given: bool,
+        /// Whether slots came from there.
+        gained: bool,
         /// Whether `cur != tail`.
         ready: bool,
         /// Whether the other side sleeps.
@@ -166,16 +168,6 @@ impl BoundRing {
         self.view.cursors_shown().head != self.position().hwcur
     }
 
-    /// Whether the datapath has everything that was given to it behind it.
-    #[inline]
-    pub(crate) fn is_consumed(&self) -> bool {
-        let own = self.view.control();
-        let head = own.program.head.load(Ordering::Relaxed);
-        own.datapath.violation.load(Ordering::Relaxed) != 0
-            || own.datapath.tail.load(Ordering::Acquire)
-                == previous(head % self.view.slot_count(), self.view.slot_count())
-    }
-
     /// A sync by the indexes in the ring's own header.
     #[inline]
     pub(crate) fn sync(&self, look: Look) -> Outcome {
@@ -198,7 +190,7 @@ impl BoundRing {
             return if fails {
                 Outcome::Stopped
             } else {
-                Outcome::Synced { given: 0, ready: false, kick: false }
+                Outcome::Synced { given: false, gained: false, ready: false, kick: false }
             };
         }
         let Some(_held) = self.lock.try_take(look) else { return Outcome::Skipped };
@@ -242,13 +234,13 @@ impl BoundRing {
             self.monitors.exchange(&self.view, advance(before, 1, slots), advance(tail, 1, slots));
         }
         own.program.shown_tail.store(tail, Ordering::Relaxed);
-        Outcome::Synced { given, ready: cur != tail, kick }
+        Outcome::Synced { given, gained: tail != before, ready: cur != tail, kick }
     }
 
-    /// Gives slots `[from, head)` to the other side.
-    fn publish(&self, from: u32, head: u32, sends: bool) -> (u32, bool) {
+    /// Gives slots `[from, head)` to the other side: whether there are any, and whether it sleeps.
+    fn publish(&self, from: u32, head: u32, sends: bool) -> (bool, bool) {
         if from == head {
-            return (0, false);
+            return (false, false);
         }
         if sends {
             self.fetch_indirect(from, head);
@@ -261,21 +253,21 @@ impl BoundRing {
         control.program.head.store(head, Ordering::Release);
         publish_fence();
         let kick = self.kicker.needs_kick(&control.datapath.sleeping);
-        (distance(from, head, self.view.slot_count()), kick)
+        (true, kick)
     }
 
-    /// Puts whole frames of slots `[from, head)` into the peer's ring.
-    fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (u32, bool) {
+    /// Puts whole frames of slots `[from, head)` into the peer's ring: whether there are any, and whether it sleeps.
+    fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (bool, bool) {
         let end = whole_frames_end(&self.view, from, head);
         if end == from {
-            return (0, false);
+            return (false, false);
         }
         self.fetch_indirect(from, end);
         self.monitors.copy(&self.view, from, end);
         pass_slots(&self.view, peer, from, end);
         publish_fence();
         let kick = self.kicker.needs_kick(&peer.control().program.sleeping);
-        (distance(from, end, self.view.slot_count()), kick)
+        (true, kick)
     }
 
     /// Takes back the slots that the peer has released since the program last saw `tail`; returns the new `tail`.
@@ -421,6 +413,7 @@ mod tests {
         assert_eq!(ring.sync(Look::Passing), Outcome::MonitorsChanged);
         assert_eq!(ring.position().hwcur, 0);
         ring.monitors().set(generation, Vec::new());
-        assert_eq!(ring.sync(Look::Passing), Outcome::Synced { given: 2, ready: true, kick: false });
+        let given = Outcome::Synced { given: true, gained: false, ready: true, kick: false };
+        assert_eq!(ring.sync(Look::Passing), given);
     }
 }

@@ -29,17 +29,6 @@ pub struct Device {
 /// The devices of this process: every copy of a descriptor leads to the same device.
 static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
-/// Calls `act` for every device that is bound.
-pub(crate) fn for_each_bound(act: impl Fn(&Binding)) {
-    // A signal handler that interrupted a change of the list goes without.
-    let Ok(devices) = DEVICES.try_lock() else { return };
-    for device in devices.iter().filter_map(Weak::upgrade) {
-        if let Some(binding) = device.binding.get() {
-            act(binding);
-        }
-    }
-}
-
 impl Device {
     /// Opens a device: the descriptor for the program, and the device behind it.
     ///
