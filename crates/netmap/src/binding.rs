@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ringroad_control::netmap::{Badge, Bound, BoundRing as Placed, NetmapReply, NetmapRequest};
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::RingView;
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi::register_flag::NO_TX_POLL;
 use crate::bound_ring::{BoundRing, Outcome};
@@ -20,6 +21,8 @@ use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{Look, RingLock};
 use crate::wakers::Wakers;
 
+/// Ring flag `NR_TIMESTAMP`.
+const RING_TIMESTAMP: u32 = 0x2;
 /// Ring flag `NR_FORWARD`.
 const RING_FORWARD: u32 = 0x4;
 /// Longest sleep if the wake-up may go to another sleeper, or its sender may end.
@@ -70,6 +73,25 @@ struct Round {
     failed: bool,
     stopped: bool,
     skipped: bool,
+}
+
+impl Round {
+    /// With a ring that was not synced.
+    #[cold]
+    fn without_sync(mut self, ring: &BoundRing, outcome: Outcome) -> Self {
+        match outcome {
+            // Whoever is at it shows the result; whether there is something can be seen all the same.
+            Outcome::Skipped | Outcome::MonitorsChanged => {
+                let cursors = ring.view.cursors_shown();
+                self.ready |= cursors.cur != cursors.tail;
+                self.skipped = true;
+            }
+            Outcome::BadIndexes => self.failed = true,
+            Outcome::Stopped => (self.failed, self.stopped) = (true, true),
+            Outcome::Synced { .. } => {}
+        }
+        self
+    }
 }
 
 impl Binding {
@@ -163,39 +185,42 @@ impl Binding {
         }
     }
 
-    /// The work of `sync`, once the monitors that it has to fill are known.
+    /// The outcome of a sync, which is done `again` once the monitors that it has to fill are known.
     #[inline]
-    pub(crate) fn with_monitors(&self, sync: impl Fn() -> Outcome) -> Outcome {
+    pub(crate) fn with_monitors(&self, outcome: Outcome, again: impl Fn() -> Outcome) -> Outcome {
+        if outcome == Outcome::MonitorsChanged { self.with_new_monitors(again) } else { outcome }
+    }
+
+    #[cold]
+    fn with_new_monitors(&self, sync: impl Fn() -> Outcome) -> Outcome {
         for _ in 0..MONITOR_CHANGES {
+            self.update_monitors();
             match sync() {
-                Outcome::MonitorsChanged => self.update_monitors(),
+                Outcome::MonitorsChanged => {}
                 outcome => return outcome,
             }
         }
         Outcome::Skipped
     }
 
-    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) {
-        match self.with_monitors(|| ring.sync(look)) {
-            Outcome::Synced { given, gained, ready, kick } => {
-                if kick {
-                    self.kick(ring);
-                }
-                round.moved |= given | gained;
-                round.ready |= ready;
-            }
-            // Whoever is at it shows the result; whether there is something can be seen all the same.
-            Outcome::Skipped | Outcome::MonitorsChanged => {
-                let cursors = ring.view.cursors_shown();
-                round.ready |= cursors.cur != cursors.tail;
-                round.skipped = true;
-            }
-            Outcome::BadIndexes => round.failed = true,
-            Outcome::Stopped => (round.failed, round.stopped) = (true, true),
+    /// Syncs a ring; whether it brought slots.
+    #[inline(always)]
+    fn sync_ring(&self, ring: &BoundRing, look: Look, round: &mut Round) -> bool {
+        let outcome = self.with_monitors(ring.sync(look), || ring.sync(look));
+        let Outcome::Synced { given, gained, ready, kick } = outcome else {
+            *round = round.without_sync(ring, outcome);
+            return false;
+        };
+        if kick {
+            self.kick(ring);
         }
+        round.moved |= given | gained;
+        round.ready |= ready;
+        gained
     }
 
     /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
+    #[inline(always)]
     fn sync_tx(&self, idle_too: bool, look: Look) -> Round {
         let mut round = Round::default();
         for ring in self.rings().0 {
@@ -206,15 +231,19 @@ impl Binding {
         round
     }
 
+    #[inline(always)]
     fn sync_rx(&self, look: Look) -> Round {
         let mut round = Round::default();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut now = None;
         for ring in self.rings().1 {
-            if ring.view.cursors_shown().flags & RING_FORWARD != 0 {
+            let flags = ring.view.cursors_shown().flags;
+            if flags & RING_FORWARD != 0 {
                 self.forward(ring);
             }
-            self.sync_ring(ring, look, &mut round);
-            ring.view.stamp(now.as_secs() as i64, i64::from(now.subsec_micros()));
+            if self.sync_ring(ring, look, &mut round) || flags & RING_TIMESTAMP != 0 {
+                let now = now.get_or_insert_with(|| clock_gettime(ClockId::Realtime));
+                ring.view.stamp(now.tv_sec, now.tv_nsec / 1000);
+            }
         }
         round
     }
@@ -265,13 +294,13 @@ impl Binding {
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_tx(true, Look::Passing);
         self.check_daemon(round)?;
-        self.check_stopped(round)
+        if round.stopped { self.check_stopped() } else { Ok(()) }
     }
 
-    fn check_stopped(&self, round: Round) -> Result<(), Errno> {
-        // A monitor's tx rings fail without an error, by design.
-        let fails_by_design = |ring: &BoundRing| !ring.is_served();
-        match round.stopped && !self.rings().0.iter().all(fails_by_design) {
+    /// EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
+    #[cold]
+    fn check_stopped(&self) -> Result<(), Errno> {
+        match self.rings().0.iter().any(BoundRing::is_served) {
             true => Err(Errno::IO),
             false => Ok(()),
         }

@@ -8,18 +8,20 @@
 //! Each kind of ring treats the slots `[published, head)` differently:
 //!
 //! - served by the datapath: `head` goes into the control block, the datapath's worker does the rest;
-//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; slots that the peer has released come back with
-//!   the peer's buffers;
-//! - pipe and monitor, rx: `head` goes into the control block, where the filling side finds it.
+//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; the program's window grows by those that the
+//!   peer has released;
+//! - pipe, rx: slots with another buffer are copied into the peer's tx ring; `head` goes into the control block, where
+//!   the sender finds it;
+//! - monitor, rx: the same without copies.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ringroad_control::netmap::{BoundRing as Placed, RingService};
-use ringroad_ring::cursor::{advance, previous, within};
+use ringroad_ring::cursor::{advance, distance, previous, within};
 use ringroad_ring::geometry::GeometryError;
-use ringroad_ring::layout::slot_flags::INDIRECT;
+use ringroad_ring::layout::slot_flags::{BUF_CHANGED, FORWARD, INDIRECT};
 use ringroad_ring::layout::{Direction, Slot};
 use ringroad_ring::pipe_end::{pass_slots, whole_frames_end};
 use ringroad_ring::ring_view::RingView;
@@ -28,15 +30,17 @@ use ringroad_ring::wakeup::{SharedKicker, publish_fence};
 use crate::mapping::Mapping;
 use crate::monitor_fill::MonitorFill;
 use crate::private_descriptors::PrivateDescriptor;
-use crate::ring_lock::{Look, RingLock};
+use crate::ring_lock::{Held, Look, RingLock};
 use crate::user_memory;
 
 /// Who works the other side.
 #[derive(Debug)]
 enum Service {
     Datapath,
-    /// The ring of the other end.
-    Pipe(RingView),
+    /// Of a tx ring: the rx ring of the other end, slot by slot with the same buffers.
+    PipeTx(RingView),
+    /// Of an rx ring: the tx ring of the other end.
+    PipeRx(RingView),
     Monitor,
     Nobody {
         fails: bool,
@@ -102,7 +106,13 @@ impl BoundRing {
         let view = RingView::new(region, placed.object, placed.slots)?;
         let service = match placed.service {
             RingService::Datapath => Service::Datapath,
-            RingService::Pipe { peer } => Service::Pipe(RingView::new(region, peer, placed.slots)?),
+            RingService::Pipe { peer } => {
+                let peer = RingView::new(region, peer, placed.slots)?;
+                match placed.direction {
+                    Direction::Tx => Service::PipeTx(peer),
+                    Direction::Rx => Service::PipeRx(peer),
+                }
+            }
             RingService::Monitor => Service::Monitor,
             RingService::Nobody { fails } => Service::Nobody { fails },
         };
@@ -136,9 +146,9 @@ impl BoundRing {
 
     /// The flag that sleepers of this ring set.
     pub(crate) fn sleeping_flag(&self) -> &std::sync::atomic::AtomicU32 {
-        match (&self.service, self.direction) {
+        match &self.service {
             // On a pipe, the sender's announcement stands in the receiver's ring.
-            (Service::Pipe(peer), Direction::Tx) => &peer.control().datapath.sleeping,
+            Service::PipeTx(peer) => &peer.control().datapath.sleeping,
             _ => &self.view.control().program.sleeping,
         }
     }
@@ -146,12 +156,12 @@ impl BoundRing {
     /// The ring's present position.
     pub(crate) fn position(&self) -> Position {
         let own = self.view.control();
-        match (&self.service, self.direction) {
-            (Service::Pipe(peer), Direction::Tx) => Position {
+        match &self.service {
+            Service::PipeTx(peer) => Position {
                 hwcur: peer.control().datapath.tail.load(Ordering::Acquire),
                 hwtail: own.program.shown_tail.load(Ordering::Relaxed),
             },
-            (Service::Nobody { .. }, _) => {
+            Service::Nobody { .. } => {
                 let cursors = self.view.cursors_shown();
                 Position { hwcur: cursors.head, hwtail: cursors.tail }
             }
@@ -168,23 +178,31 @@ impl BoundRing {
         self.view.cursors_shown().head != self.position().hwcur
     }
 
-    /// A sync by the indexes in the ring's own header.
+    /// First slot that the program has not given away.
     #[inline]
+    fn given_before(&self) -> u32 {
+        match &self.service {
+            Service::PipeTx(peer) => peer.control().datapath.tail.load(Ordering::Acquire),
+            _ => self.view.control().program.head.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A sync by the indexes in the ring's own header.
+    #[inline(always)]
     pub(crate) fn sync(&self, look: Look) -> Outcome {
         let cursors = self.view.cursors_shown();
         let outcome = self.sync_to(cursors.head, cursors.cur, look);
-        match outcome {
-            Outcome::Synced { .. } => {
-                // A tail that the program changed is put right.
-                self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
-            }
-            Outcome::BadIndexes => self.put_right(),
-            Outcome::Skipped | Outcome::MonitorsChanged | Outcome::Stopped => {}
+        if let Outcome::Synced { .. } = outcome {
+            // A tail that the program changed is put right.
+            self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
+        } else if outcome == Outcome::BadIndexes {
+            self.put_right();
         }
         outcome
     }
 
     /// A sync by these indexes.
+    #[inline(always)]
     pub(crate) fn sync_to(&self, head: u32, cur: u32, look: Look) -> Outcome {
         if let Service::Nobody { fails } = self.service {
             return if fails {
@@ -193,116 +211,125 @@ impl BoundRing {
                 Outcome::Synced { given: false, gained: false, ready: false, kick: false }
             };
         }
-        let Some(_held) = self.lock.try_take(look) else { return Outcome::Skipped };
+        let Some(held) = self.lock.try_take(look) else { return Outcome::Skipped };
         let slots = self.view.slot_count();
         let own = self.view.control();
         if own.datapath.violation.load(Ordering::Relaxed) != 0 {
-            return Outcome::Stopped;
+            return refused(held, Outcome::Stopped);
         }
         // Under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
         if self.monitors.is_outdated(&self.view) {
-            return Outcome::MonitorsChanged;
+            return refused(held, Outcome::MonitorsChanged);
         }
-        let from = self.position().hwcur;
+        let from = self.given_before();
         let shown = own.program.shown_tail.load(Ordering::Relaxed);
-        if from >= slots
-            || shown >= slots
-            || !within(from, head, shown, slots)
-            || !within(head, cur, shown, slots)
-        {
-            return Outcome::BadIndexes;
+        if from.max(shown).max(head).max(cur) >= slots {
+            return refused(held, Outcome::BadIndexes);
         }
-        let (given, kick) = match (&self.service, self.direction) {
-            (Service::Pipe(peer), Direction::Tx) => self.send_by_pipe(peer, from, head),
-            (_, Direction::Tx) => self.publish(from, head, true),
-            (_, Direction::Rx) => {
-                // Nobody needs them any more: they may be exchanged with a monitor's before they go back.
-                self.monitors.exchange(&self.view, from, head);
-                self.publish(from, head, false)
-            }
+        let [to_head, to_cur, to_tail] = [head, cur, shown].map(|index| distance(from, index, slots));
+        if to_head > to_cur || to_cur > to_tail {
+            return refused(held, Outcome::BadIndexes);
+        }
+        let (end, kick) = match head == from {
+            true => (head, false),
+            false => self.give(from, head),
         };
-        let before = own.program.shown_tail.load(Ordering::Relaxed);
-        let tail = match (&self.service, self.direction) {
-            (Service::Pipe(peer), Direction::Tx) => self.reclaim_by_pipe(peer, before),
+        let reached = match &self.service {
+            Service::PipeTx(peer) => previous(peer.control().program.head.load(Ordering::Acquire), slots),
             _ => own.datapath.tail.load(Ordering::Acquire),
         };
+        if reached == shown {
+            return Outcome::Synced { given: end != from, gained: false, ready: cur != shown, kick };
+        }
         // The other side may only have added to what the program owns.
-        if !within(before, tail, previous(head, slots), slots) {
-            return Outcome::Stopped;
+        if !within(shown, reached, previous(end, slots), slots) {
+            return match self.service {
+                // The peer's program wrote a number that is none: nothing has come back yet.
+                Service::PipeTx(_) => {
+                    Outcome::Synced { given: end != from, gained: false, ready: cur != shown, kick }
+                }
+                _ => refused(held, Outcome::Stopped),
+            };
         }
-        if self.direction == Direction::Tx && !matches!(self.service, Service::Pipe(_)) {
-            self.monitors.exchange(&self.view, advance(before, 1, slots), advance(tail, 1, slots));
+        if self.direction == Direction::Tx {
+            self.monitors.exchange(&self.view, advance(shown, 1, slots), advance(reached, 1, slots));
         }
-        own.program.shown_tail.store(tail, Ordering::Relaxed);
-        Outcome::Synced { given, gained: tail != before, ready: cur != tail, kick }
+        own.program.shown_tail.store(reached, Ordering::Relaxed);
+        Outcome::Synced { given: end != from, gained: true, ready: cur != reached, kick }
     }
 
-    /// Gives slots `[from, head)` to the other side: whether there are any, and whether it sleeps.
-    fn publish(&self, from: u32, head: u32, sends: bool) -> (bool, bool) {
-        if from == head {
-            return (false, false);
+    /// Gives slots `[from, head)` to the other side: where what it got ends, and whether it sleeps.
+    #[inline(always)]
+    fn give(&self, from: u32, head: u32) -> (u32, bool) {
+        match (&self.service, self.direction) {
+            (Service::PipeTx(peer), _) => return self.send_by_pipe(peer, from, head),
+            (_, Direction::Tx) => self.fetch_indirect(from, head),
+            (service, Direction::Rx) => {
+                // Nobody needs them any more: they may be exchanged with a monitor's before they go back.
+                self.monitors.exchange(&self.view, from, head);
+                if let Service::PipeRx(sender) = service {
+                    self.return_exchanged(sender, from, head);
+                }
+            }
         }
-        if sends {
-            self.fetch_indirect(from, head);
-        }
+        (head, self.publish(head))
+    }
+
+    /// Publishes `head`; whether the other side sleeps.
+    #[inline]
+    fn publish(&self, head: u32) -> bool {
         let control = self.view.control();
         control.program.cur.store(head, Ordering::Relaxed);
-        // Any slot may have another buffer now: the sending end of a pipe looks at each.
-        let exchanged = control.program.exchanged.load(Ordering::Relaxed);
-        control.program.exchanged.store(exchanged.wrapping_add(1), Ordering::Relaxed);
         control.program.head.store(head, Ordering::Release);
         publish_fence();
-        let kick = self.kicker.needs_kick(&control.datapath.sleeping);
-        (true, kick)
+        self.kicker.needs_kick(&control.datapath.sleeping)
     }
 
-    /// Puts whole frames of slots `[from, head)` into the peer's ring: whether there are any, and whether it sleeps.
-    fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (bool, bool) {
+    /// Puts whole frames of slots `[from, head)` into the peer's ring: where they end, and whether the peer sleeps.
+    #[inline(always)]
+    fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (u32, bool) {
         let end = whole_frames_end(&self.view, from, head);
         if end == from {
-            return (false, false);
+            return (end, false);
         }
         self.fetch_indirect(from, end);
         self.monitors.copy(&self.view, from, end);
         pass_slots(&self.view, peer, from, end);
         publish_fence();
-        let kick = self.kicker.needs_kick(&peer.control().program.sleeping);
-        (true, kick)
+        (end, self.kicker.needs_kick(&peer.control().program.sleeping))
     }
 
-    /// Takes back the slots that the peer has released since the program last saw `tail`; returns the new `tail`.
-    fn reclaim_by_pipe(&self, peer: &RingView, tail: u32) -> u32 {
-        let slots = self.view.slot_count();
-        let control = peer.control();
-        let released = control.program.head.load(Ordering::Acquire);
-        let from = advance(tail, 1, slots);
-        if !within(from, released, control.datapath.tail.load(Ordering::Relaxed) % slots, slots) {
-            return tail;
+    /// Puts what the program has put into slots `[from, head)` in exchange for their buffers into the sender's slots,
+    /// which are this ring's until `head` is published.
+    #[inline]
+    fn return_exchanged(&self, sender: &RingView, from: u32, head: u32) {
+        if self.view.flags_among(from, head) & BUF_CHANGED != 0 {
+            self.each_marked(BUF_CHANGED, from, head, |index, slot| sender.slot(index).store_with_ptr(slot));
         }
-        let mut index = from;
-        while index != released {
-            self.view.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
-            index = advance(index, 1, slots);
-        }
-        self.monitors.exchange(&self.view, from, released);
-        previous(released, slots)
     }
 
     /// Brings the data of indirect slots into the slots' own buffers.
+    #[inline]
     fn fetch_indirect(&self, from: u32, head: u32) {
-        let slots = self.view.slot_count();
-        let mut index = from;
-        while index != head {
-            if self.view.slot(index).load().flags & INDIRECT != 0 {
-                self.fetch_slot(index);
-            }
-            index = advance(index, 1, slots);
+        if self.view.flags_among(from, head) & INDIRECT != 0 {
+            self.each_marked(INDIRECT, from, head, |index, slot| self.fetch_slot(index, slot));
         }
     }
 
+    /// Calls `act` for each of slots `[from, to)` that has a flag.
     #[cold]
-    fn fetch_slot(&self, index: u32) {
-        let slot = self.view.slot(index).load_with_ptr();
+    fn each_marked(&self, flag: u16, from: u32, to: u32, act: impl Fn(u32, Slot)) {
+        let mut index = from;
+        while index != to {
+            let slot = self.view.slot(index).load_with_ptr();
+            if slot.flags & flag != 0 {
+                act(index, slot);
+            }
+            index = advance(index, 1, self.view.slot_count());
+        }
+    }
+
+    fn fetch_slot(&self, index: u32, slot: Slot) {
         let own = self.view.bytes(slot.buffer, usize::from(slot.len));
         if own.len() < usize::from(slot.len) {
             return;
@@ -317,6 +344,7 @@ impl BoundRing {
 
     /// Repairs a ring whose indexes left their window, as netmap does: slots with invalid buffers are emptied, and
     /// indexes beyond the ring are reset.
+    #[cold]
     fn put_right(&self) {
         let Some(_held) = self.lock.try_take(Look::Passing) else { return };
         let slots = self.view.slot_count();
@@ -340,7 +368,6 @@ impl BoundRing {
     /// Passes slots that the program marked with `NS_FORWARD` from this rx ring, which it is about to release, on to the tx ring `to` of the same
     /// region: their buffers change places.
     pub(crate) fn forward(&self, to: &Self) {
-        use ringroad_ring::layout::slot_flags::{BUF_CHANGED, FORWARD};
         let slots = self.view.slot_count();
         let cursors = self.view.cursors_shown();
         let from = self.position().hwcur;
@@ -371,13 +398,20 @@ impl BoundRing {
             index = advance(index, 1, slots);
         }
         if place != start {
-            to.publish(start, place, false);
+            to.publish(place);
             let control = to.view.control();
             let tail = control.datapath.tail.load(Ordering::Acquire);
             control.program.shown_tail.store(tail, Ordering::Relaxed);
             to.view.show_cursors(place, place, tail);
         }
     }
+}
+
+/// Gives the lock back.
+#[cold]
+fn refused(held: Held<'_>, outcome: Outcome) -> Outcome {
+    drop(held);
+    outcome
 }
 
 #[cfg(test)]

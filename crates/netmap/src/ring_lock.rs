@@ -54,7 +54,7 @@ impl RingLock {
     }
 
     /// Takes the lock, unless a living process has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_take(&self, look: Look) -> Option<Held<'_>> {
         let own = self.holder.number()?;
         let is_alive = |holder| self.holder.is_alive(holder);
@@ -83,6 +83,7 @@ impl RingLock {
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.lock.word().release(self.own) {
             self.lock.wake_sleepers();

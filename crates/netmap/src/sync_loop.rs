@@ -120,7 +120,8 @@ impl Rounds<'_> {
         let mut round = Round::default();
         for (entry, ring) in tx.iter().chain(rx).enumerate() {
             let wish = self.csb.read(entry)?;
-            match self.binding.with_monitors(|| ring.sync_to(wish.head, wish.cur, look)) {
+            let sync = || ring.sync_to(wish.head, wish.cur, look);
+            match self.binding.with_monitors(sync(), sync) {
                 Outcome::Synced { kick: true, .. } => self.binding.kick(ring),
                 Outcome::Skipped => round.skipped = true,
                 _ => {}

@@ -3,8 +3,10 @@
 use std::ffi::{c_int, c_ulong, c_void};
 
 use libc::{iovec, size_t, ssize_t};
-use ringroad_netmap::abi::is_device_request;
+use ringroad_netmap::abi::{NIOCRXSYNC, NIOCTXSYNC, is_device_request};
 use ringroad_netmap::control_call::control;
+use ringroad_netmap::descriptor::Descriptor;
+use rustix::io::Errno;
 
 use crate::{errno, next, tracked};
 
@@ -19,14 +21,36 @@ fn is_for_descriptors(request: c_ulong) -> bool {
 /// As ioctl(2) asks for. Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that are built for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    if let Some(device) = tracked::device(fd) {
+        match request as u32 {
+            NIOCTXSYNC => return done(device.tx_sync()),
+            NIOCRXSYNC => return done(device.rx_sync()),
+            _ => {}
+        }
+    }
+    // SAFETY: the program's own arguments.
+    unsafe { other_ioctl(fd, request, argument) }
+}
+
+fn done(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => errno::fail(errno),
+    }
+}
+
+/// An ioctl that is no sync of a known device.
+///
+/// # Safety
+/// As ioctl(2) asks for.
+#[cold]
+unsafe fn other_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let device = match tracked::device(fd) {
         None if is_device_request(request) => tracked::recognise(fd),
         known => known,
     };
     match device {
-        Some(device) if !is_for_descriptors(request) => {
-            errno::returned(control(&*device, request, argument).map(|()| 0))
-        }
+        Some(device) if !is_for_descriptors(request) => done(control(&*device, request, argument)),
         // SAFETY: the program's own arguments.
         _ => unsafe { next::ioctl(fd, request, argument) },
     }

@@ -6,6 +6,7 @@ pub(crate) use ringroad_c_face::{errno as get, set_errno as set};
 use rustix::io::Errno;
 
 /// Fails a call: sets `errno` and gives what calls return then.
+#[cold]
 pub(crate) fn fail(errno: Errno) -> c_int {
     set(errno.raw_os_error());
     -1

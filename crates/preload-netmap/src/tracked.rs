@@ -93,7 +93,7 @@ pub(crate) fn is_tracked(number: RawFd) -> bool {
 /// The device behind a number, if it is known to be one.
 #[inline]
 pub(crate) fn device(number: RawFd) -> Option<DeviceReference> {
-    if TABLE.has(number) { DeviceReference::new(TABLE.get(number)?) } else { None }
+    DeviceReference::new(TABLE.get(number)?)
 }
 
 /// The device behind a number that may not be known yet: inherited, or received.
@@ -141,7 +141,7 @@ pub(crate) fn epoll_set(number: RawFd) -> Option<u64> {
 
 /// The set behind a number, if it is known to be one.
 pub(crate) fn known_epoll_set(number: RawFd) -> Option<u64> {
-    match TABLE.has(number).then(|| TABLE.get(number)).flatten().as_deref() {
+    match TABLE.get(number).as_deref() {
         Some(Tracked::Epoll(set)) => Some(*set),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! The control block of a ring: how head and tail travel between a program and the datapath.
 //!
-//! One 128-byte line per side, each written by that side only:
+//! Two 64-byte lines per side, each written by that side only. The first changes with every sync, and the other side
+//! looks at it all the time: what the other side has no use for, or what hardly ever changes, is in the second.
 //!
 //! | field | writer | partner |
 //! |---|---|---|
@@ -23,7 +24,7 @@
 use crate::shared_lock::SharedLock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The program's line.
+/// The program's lines.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct ProgramLine {
@@ -36,6 +37,7 @@ pub struct ProgramLine {
     /// Count of slots whose buffer the program exchanged, written before `head`: lets the sending end of a pipe skip
     /// reading back slots that did not change.
     pub exchanged: AtomicU32,
+    pad: [u32; 12],
     /// Number of the last sleep announced on a ring that programs share.
     pub last_sleep: AtomicU32,
     /// The tail that programs have been shown: they own slots up to it.
@@ -44,7 +46,7 @@ pub struct ProgramLine {
     pub lock: SharedLock,
 }
 
-/// The datapath's line.
+/// The datapath's lines.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct DatapathLine {
@@ -52,14 +54,15 @@ pub struct DatapathLine {
     pub tail: AtomicU32,
     /// 0 while awake, else the number of the sleep that waits for a kick.
     pub sleeping: AtomicU32,
+    /// Frames put into the ring, if no datapath counts them.
+    pub filled: FillCounters,
+    pad: [u32; 8],
     /// 0, or the code of the [`crate::violation::RingViolation`] for which the ring was stopped.
     pub violation: AtomicU32,
     /// How many bindings use the ring.
     pub users: AtomicU32,
     /// Changes with the set of monitors that programs have to fill.
     pub monitors: AtomicU32,
-    /// Frames put into the ring, if no datapath counts them.
-    pub filled: FillCounters,
 }
 
 /// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's
@@ -118,7 +121,7 @@ impl FillCounters {
     }
 }
 
-/// Both lines of one ring.
+/// The lines of both sides of one ring.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ControlBlock {
@@ -129,4 +132,8 @@ pub struct ControlBlock {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<ControlBlock>() as u64 == crate::geometry::CONTROL_BLOCK_BYTES);
+const _: () = {
+    assert!(size_of::<ControlBlock>() as u64 == crate::geometry::CONTROL_BLOCK_BYTES);
+    assert!(std::mem::offset_of!(ProgramLine, last_sleep) == 64);
+    assert!(std::mem::offset_of!(DatapathLine, violation) == 64);
+};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use crate::control_block::ControlBlock;
+use crate::cursor::{advance, distance};
 use crate::geometry::{GeometryError, PortPlacement, RegionGeometry};
 use crate::layout::{Direction, FIRST_BUFFER, InterfaceHeader, RingHeader, Slot};
 use crate::region::Region;
-use crate::shared::{BufferPool, SharedBytes, SharedSlot};
+use crate::shared::{BufferPool, SharedBytes, SharedSlot, SlotWord};
 use crate::sync::{AtomicU32, Ordering};
 
 const OUTSIDE: GeometryError = GeometryError::Impossible("ring outside the region");
@@ -99,6 +100,22 @@ impl RingView {
         // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed
         // atomically.
         unsafe { core::slice::from_raw_parts(first.as_ptr(), count as usize) }
+    }
+
+    /// All flags that slots `[from, to)` have, each of any of them. Both indexes are below [`Self::slot_count`].
+    #[inline]
+    #[must_use]
+    pub fn flags_among(&self, from: u32, to: u32) -> u16 {
+        let mut all = SlotWord::default();
+        let mut index = from;
+        while index != to {
+            let run = self.slots(index, distance(index, to, self.count));
+            for slot in run {
+                all = all.with(slot.load_word());
+            }
+            index = advance(index, run.len() as u32, self.count);
+        }
+        all.flags()
     }
 
     /// The ring's control block.

@@ -35,13 +35,24 @@ impl Slot {
 }
 
 /// What was read of a slot at once.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SlotWord(u64);
 
 impl SlotWord {
     #[inline]
     pub(crate) fn buffer(self) -> u32 {
         self.0 as u32
+    }
+
+    #[inline]
+    pub(crate) fn flags(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The bits of both.
+    #[inline]
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 }
 

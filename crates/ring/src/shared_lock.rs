@@ -29,12 +29,14 @@ impl HolderNumber {
     pub const MAX: u32 = MARK - 1;
 
     /// The number, unless it is out of range.
+    #[inline]
     #[must_use]
     pub fn new(number: u32) -> Option<Self> {
         (1..=Self::MAX).contains(&number).then_some(Self(number))
     }
 
     /// The number.
+    #[inline]
     #[must_use]
     pub fn get(self) -> u32 {
         self.0
@@ -70,16 +72,15 @@ impl SharedLock {
     /// Takes the lock where it is free; else what stands in the word.
     #[inline]
     fn take_free(&self, own: HolderNumber) -> Result<(), u32> {
-        let take = |expected: u32| {
-            self.word.compare_exchange(expected, expected | own.0, Ordering::SeqCst, Ordering::Relaxed)
-        };
-        match take(FREE) {
+        match self.word.compare_exchange(FREE, own.0, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => {
+                self.begin_turn();
+                Ok(())
+            }
             // No number under the mark: no correct holder wrote this.
-            Err(MARK) => take(MARK),
-            taken => taken,
-        }?;
-        self.begin_turn();
-        Ok(())
+            Err(MARK) if self.take_over(MARK, own) => Ok(()),
+            Err(found) => Err(found),
+        }
     }
 
     #[inline]
@@ -104,13 +105,22 @@ impl SharedLock {
     pub fn try_take(&self, own: HolderNumber, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
         match self.take_free(own) {
             Ok(()) => true,
-            Err(found) => {
-                !HolderNumber::new(found & !MARK).is_some_and(is_alive) && self.take_over(found, own)
-            }
+            Err(found) => self.take_from_dead(found, own, is_alive),
         }
     }
 
+    #[cold]
+    fn take_from_dead(
+        &self,
+        found: u32,
+        own: HolderNumber,
+        is_alive: impl FnOnce(HolderNumber) -> bool,
+    ) -> bool {
+        !HolderNumber::new(found & !MARK).is_some_and(is_alive) && self.take_over(found, own)
+    }
+
     /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark where the lock is not to be had.
+    #[cold]
     pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> Turn {
         for _ in 0..TRIES {
             let Err(found) = self.take_free(own) else { return Turn::Taken };
