@@ -307,9 +307,9 @@ impl Batch {
     #[inline]
     pub fn push_all(&mut self, frames: impl Iterator<Item = Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
-        let places = self.fragments.spare_capacity_mut();
+        let places = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
         let (mut pushed, mut bytes) = (0, 0);
-        for (place, fragment) in places.iter_mut().take(room).zip(frames) {
+        for (place, fragment) in places.iter_mut().zip(frames) {
             bytes += fragment.len() as u64;
             place.write(fragment);
             pushed += 1;
