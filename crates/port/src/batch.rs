@@ -303,7 +303,8 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
-    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are asked for. Returns their number.
+    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are asked for. Returns their
+    /// number.
     #[inline]
     pub fn push_all(&mut self, frames: impl Iterator<Item = Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());

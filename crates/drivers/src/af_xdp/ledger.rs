@@ -13,7 +13,8 @@ pub(super) struct Ledger {
     own: usize,
     /// For each buffer of the region, how many times it is in flight as our own.
     sent: Vec<u16>,
-    /// Lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever` they are in flight.
+    /// Lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever` they are in
+    /// flight.
     lent: Vec<u32>,
     lent_ever: u64,
     returned: u64,
@@ -106,7 +107,8 @@ impl Ledger {
         self.sent.get(buffer as usize).is_some_and(|&count| count == 0)
     }
 
-    /// The kernel is done with `buffers`, as far as they are those in flight that were lent first, in order; their number.
+    /// The kernel is done with `buffers`, as far as they are those in flight that were lent first, in order. Returns
+    /// their number.
     #[inline]
     pub(super) fn complete_in_order(&mut self, buffers: impl Iterator<Item = u64>) -> usize {
         let first = self.place(self.returned);

@@ -239,13 +239,14 @@ impl<T: Copy> ConsumerRing<T> {
         Some(unsafe { place.read() })
     }
 
-    /// Entries known to be there that follow each other in memory, the next one first: all of them up to where the ring begins anew,
-    /// at most `most`.
+    /// Entries known to be there that follow each other in memory, the next one first: all of them up to where the ring
+    /// begins anew, at most `most`.
     #[inline]
     pub(super) fn run(&self, most: u32) -> &[T] {
         let first = self.taken & self.ring.mask;
         let count = self.available().min(self.ring.mask + 1 - first).min(most);
-        // SAFETY: mapped entries that the kernel published and does not write before they are given back, which takes `&mut self`.
+        // SAFETY: mapped entries that the kernel published and does not write before they are given back, which takes
+        // `&mut self`.
         unsafe { std::slice::from_raw_parts(self.ring.entry(first).as_ptr(), count as usize) }
     }
 

@@ -281,8 +281,8 @@ impl XdpQueue {
     }
 }
 
-/// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame is
-/// and how long.
+/// Puts frames of one fragment each on the tx ring, as long as there is room and `place` says in which buffer a frame
+/// is and how long.
 #[inline]
 fn put_each(
     tx: &mut ProducerRing<XdpDesc>,
