@@ -1,28 +1,30 @@
 //! The end of a call's waiting time.
 
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
 use libc::timespec;
 use rustix::io::Errno;
 
 /// When a wait ends without an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
     /// It does not begin.
     Now,
-    /// Then.
-    At(Instant),
+    /// So long after the first look at the time left, which sets the end: a call that finds something at once reads no
+    /// clock. No end is one too far away to say.
+    After(Duration, OnceCell<Option<Instant>>),
     /// Not at all.
     Never,
 }
 
 impl TimeLimit {
-    /// After a time from now; one that is too long to say is no limit.
+    /// After a time.
     pub(crate) fn after(time: Duration) -> Self {
         if time.is_zero() {
             return Self::Now;
         }
-        Instant::now().checked_add(time).map_or(Self::Never, Self::At)
+        Self::After(time, OnceCell::new())
     }
 
     /// From milliseconds; negative: none.
@@ -49,7 +51,11 @@ impl TimeLimit {
     pub(crate) fn left(&self) -> Option<Duration> {
         match self {
             Self::Now => Some(Duration::ZERO),
-            Self::At(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::After(time, end) => {
+                let now = Instant::now();
+                let end = end.get_or_init(|| now.checked_add(*time));
+                end.map(|end| end.saturating_duration_since(now))
+            }
             Self::Never => None,
         }
     }
@@ -74,7 +80,7 @@ mod tests {
         assert_eq!(TimeLimit::from_timespec(None), Ok(TimeLimit::Never));
         for (tv_sec, tv_nsec, limit) in [
             (0, 0, Ok(TimeLimit::Now)),
-            (i64::MAX, 0, Ok(TimeLimit::Never)),
+            (i64::MAX, 0, Ok(TimeLimit::after(Duration::from_secs(i64::MAX as u64)))),
             (-1, 0, Err(Errno::INVAL)),
             (0, -1, Err(Errno::INVAL)),
             (0, 1_000_000_000, Err(Errno::INVAL)),
@@ -90,7 +96,14 @@ mod tests {
         assert!(left <= hour && left > hour / 2);
         assert_eq!(TimeLimit::Now.left(), Some(Duration::ZERO));
         assert_eq!(TimeLimit::Never.left(), None);
-        assert_eq!(TimeLimit::At(Instant::now()).left(), Some(Duration::ZERO));
+        assert_eq!(TimeLimit::after(Duration::MAX).left(), None);
+    }
+
+    #[test]
+    fn a_limit_comes_to_its_end() {
+        let limit = TimeLimit::after(Duration::from_nanos(1));
+        while limit.left() != Some(Duration::ZERO) {}
+        assert_eq!(limit.left(), Some(Duration::ZERO));
     }
 
     #[test]
