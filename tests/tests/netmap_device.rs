@@ -46,7 +46,7 @@ fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn a_switch_takes_frames_at_once_and_delivers_by_address() {
+fn a_switch_takes_every_frame_and_delivers_by_address() {
     passes(&Daemon::start(), &[], "switch", &[]);
 }
 
