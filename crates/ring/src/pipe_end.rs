@@ -25,7 +25,7 @@ pub struct PipeSendEnd {
     published: u32,
     /// Slots before it have come back.
     reclaimed: u32,
-    /// The peer's count of exchanged buffers when slots were last taken back.
+    /// The peer's count of exchanged buffers when it last held no slot.
     peer_exchanged: u32,
     kicker: Kicker,
     sleeper: Sleeper,
@@ -110,7 +110,10 @@ impl PipeSendEnd {
             }
             let exchanged = control.program.exchanged.load(Ordering::Relaxed);
             if exchanged != self.peer_exchanged {
-                self.peer_exchanged = exchanged;
+                // The count may be ahead of what was released, so it is noted when the peer holds no slot any more.
+                if released == self.published {
+                    self.peer_exchanged = exchanged;
+                }
                 let mut index = self.reclaimed;
                 while index != released {
                     own.slot(index).store_with_ptr(self.peer.slot(index).load_with_ptr());

@@ -238,6 +238,25 @@ fn buffers_that_the_receiver_exchanged_come_back_to_the_sender() {
 }
 
 #[test]
+fn buffers_exchanged_before_their_turn_to_be_released_come_back_too() {
+    let (mut send, mut receive, region) = pipe();
+    let spare = [0, 1].map(|slot| view(&region, 1).slot(slot).load().buffer);
+    pipe_send(&mut send, &[1; 10], 0);
+    pipe_send(&mut send, &[2; 10], 0);
+    receive.sync().unwrap();
+    for (place, buffer) in (0..).zip(spare) {
+        let slot = receive.window().slot(place);
+        receive.window_mut().exchange(place, Slot { buffer, ..slot });
+    }
+    for (place, buffer) in (0..).zip(spare) {
+        receive.window_mut().advance(1);
+        receive.sync().unwrap();
+        send.sync().unwrap();
+        assert_eq!(view(&region, 0).slot(place).load().buffer, buffer, "slot {place}");
+    }
+}
+
+#[test]
 fn a_receiver_that_releases_slots_it_never_had_is_noticed() {
     let (mut send, _receive, region) = pipe();
     pipe_send(&mut send, &[1; 10], 0);
