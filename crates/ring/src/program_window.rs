@@ -135,8 +135,8 @@ impl ProgramWindow {
         true
     }
 
-    /// Hands the first slots to `write`, at most `most`, one after the other, and gives those to the other side for which it returns the length of a
-    /// frame, bytes. Ends with the first for which it returns `None`. Returns how many slots were given away.
+    /// Hands the first slots to `write`, at most `most`, in order. A slot for which `write` returns the length of a
+    /// frame, bytes, goes to the other side. The first `None` ends this. Returns how many slots went.
     ///
     /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
     #[inline]
@@ -166,8 +166,8 @@ impl ProgramWindow {
         pushed
     }
 
-    /// Hands the first slots and their bytes to `read`, at most `most`, one after the other, and gives those back to the other side for which it
-    /// returns true. Ends with the first for which it returns false. Returns how many slots were given back.
+    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true
+    /// goes back to the other side. The first false ends this. Returns how many slots went back.
     #[inline]
     pub fn pop_each(&mut self, most: u32, mut read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         let (slots, most) = (self.view.slot_count(), most.min(self.available()));

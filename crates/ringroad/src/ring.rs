@@ -239,8 +239,9 @@ impl TxRing {
         self.window_mut().advance(count);
     }
 
-    /// Hands the first slots to `write`, at most `most`, one after the other, and gives those away for which it returns the length of a frame, bytes.
-    /// Ends with the first for which it returns `None`. Returns how many slots were given away: the quickest way to fill a burst of slots.
+    /// Hands the first slots to `write`, at most `most`, in order: the quickest way to fill a burst of slots. A slot for
+    /// which `write` returns the length of a frame, bytes, is given away. The first `None` ends this. Returns how many
+    /// slots were given away.
     ///
     /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
     #[inline]
@@ -252,9 +253,10 @@ impl TxRing {
         self.window_mut().push_each::<AHEAD>(most, write)
     }
 
-    /// Which region holds the ring, if nobody else writes to the buffers of its slots: a slot that comes back with the same buffer then holds what the
-    /// program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port that gets over its daemon's
-    /// end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in another region.
+    /// The region of the ring, where nobody else writes to the buffers of its slots: a slot that comes back with the
+    /// same buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port
+    /// that gets over its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) goes on in another
+    /// region.
     #[inline]
     #[must_use]
     pub fn region_of_kept_buffers(&self) -> Option<(u64, u64)> {
@@ -404,8 +406,8 @@ impl RxRing {
         self.end.window().bytes(offset)
     }
 
-    /// Hands the first slots and their bytes to `read`, at most `most`, one after the other, and gives those back for which it returns true. Ends with
-    /// the first for which it returns false. Returns how many slots were given back.
+    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true is
+    /// given back. The first false ends this. Returns how many slots were given back.
     #[inline]
     pub fn pop_each(&mut self, most: u32, read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         self.end.window_mut().pop_each(most, read)

@@ -293,7 +293,8 @@ impl Vring {
     }
 }
 
-/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`, and brings their first bytes nearer.
+/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`, and brings their first bytes
+/// nearer.
 #[inline(never)]
 fn take_singles<const WRITE: bool>(
     ring: &mut DeviceRing,
@@ -340,8 +341,8 @@ fn push_singles(
     batch.push_all(frames)
 }
 
-/// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their number and the sum of their
-/// lengths, bytes.
+/// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their
+/// number and the sum of their lengths, bytes.
 #[inline(never)]
 fn put_singles<'a>(
     ring: &mut DeviceRing,
