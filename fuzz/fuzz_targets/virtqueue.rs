@@ -61,7 +61,6 @@ fuzz_target!(|data: &[u8]| {
             }
             ring.give_back(chain, u32::from(change));
         }
-        ring.prefetch(u16::from(change));
         ring.publish(|_, _| ());
         ring.wake_me(change & 2 != 0);
         if ring.available(4).is_err() {
