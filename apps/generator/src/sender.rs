@@ -4,10 +4,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::mem;
 use std::sync::Arc;
 
-use ringroad::{FreeSlot, PortError, TxRing};
+use ringroad::{FreeSlot, PortError, SlotWord, TxRing};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
 
@@ -92,23 +91,24 @@ struct Burst {
 struct HeldFrames {
     /// Of several lanes each would write over the others' frames.
     is_sole_lane: bool,
-    /// The region in which `buffers` lie.
+    /// The region in which their buffers lie.
     region: Option<(u64, u64)>,
-    /// Of each slot the buffer that was written last.
-    buffers: Vec<u32>,
+    /// How each slot was given away last.
+    slots: Vec<SlotWord>,
 }
 
 impl HeldFrames {
-    /// The buffers that the slots of `tx` had when they were written; `None` where somebody else may have written since.
+    /// The slots of `tx` as they were given away last; `None` where somebody else may have written to their buffers
+    /// since.
     #[inline]
-    fn of(&mut self, tx: &TxRing) -> Option<&mut [u32]> {
+    fn of(&mut self, tx: &TxRing) -> Option<&mut [SlotWord]> {
         let region = tx.region_of_kept_buffers().filter(|_| self.is_sole_lane)?;
         if self.region != Some(region) {
             self.region = Some(region);
-            self.buffers.clear();
-            self.buffers.resize(tx.slot_count() as usize, 0);
+            self.slots.clear();
+            self.slots.resize(tx.slot_count() as usize, SlotWord::default());
         }
-        Some(&mut self.buffers)
+        Some(&mut self.slots)
     }
 }
 
@@ -127,7 +127,7 @@ impl Sender {
         Self {
             current: Burst {
                 log: Vec::with_capacity(burst as usize),
-                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, buffers: Vec::new() },
+                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, slots: Vec::new() },
             },
             queue: BinaryHeap::with_capacity(lanes.len()),
             lanes,
@@ -416,16 +416,29 @@ fn fill_slots<const PACED: bool>(
     let filled = match (mix.of_one_size(), held.of(tx)) {
         (Some(mut frames), Some(held)) => {
             let is_constant = frames.is_constant();
+            let mut filled = 0;
+            if is_constant && !PACED {
+                // Nearly always these are all.
+                filled = tx.push_unchanged(most, held);
+                frames.skip_constant(filled.into());
+                pace.bytes = u64::from(filled) * frames.slot_bytes() as u64;
+            }
             let write = |timestamp_ns, slot: &mut FreeSlot<'_>| {
-                let before = held.get_mut(slot.index as usize).map(|held| mem::replace(held, slot.buffer));
+                let held = held.get_mut(slot.index as usize);
+                let holds_frame = held.as_ref().is_some_and(|held| held.buffer() == slot.buffer);
                 // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
                 let bytes = unsafe { slot.bytes.as_mut_slice() };
-                frames.write_next(timestamp_ns, bytes, before == Some(slot.buffer)).unwrap_or(0)
+                let len = frames.write_next(timestamp_ns, bytes, holds_frame).unwrap_or(0);
+                if let Some(held) = held {
+                    *held = SlotWord::new(slot.buffer, len as u16, 0);
+                }
+                len
             };
-            match is_constant {
-                true => push::<PACED, false>(tx, most, &mut pace, write),
-                false => push::<PACED, true>(tx, most, &mut pace, write),
-            }
+            filled
+                + match is_constant {
+                    true => push::<PACED, false>(tx, most - filled, &mut pace, write),
+                    false => push::<PACED, true>(tx, most - filled, &mut pace, write),
+                }
         }
         _ => push::<PACED, true>(tx, most, &mut pace, |timestamp_ns, slot| {
             slot.bytes.write(mix.next_frame(timestamp_ns).0)

@@ -184,6 +184,20 @@ impl OneSize<'_> {
         }
         Some(self.pristine.len())
     }
+
+    /// Counts `frames` frames as written: constant ones, which lie where they are to be.
+    #[inline]
+    pub fn skip_constant(&mut self, frames: u64) {
+        debug_assert!(self.is_constant);
+        self.writer.sequence = self.writer.sequence.wrapping_add(frames);
+    }
+
+    /// Bytes in the slot, without FCS, of each frame.
+    #[inline]
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.pristine.len()
+    }
 }
 
 /// Writes what varies.

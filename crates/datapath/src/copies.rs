@@ -51,10 +51,10 @@ impl Copier {
     /// Whether there is memory for the heads of any frame.
     #[inline]
     pub(crate) fn has_room(&mut self, outboxes: &[Option<Outbox>]) -> bool {
-        if self.heads.given != self.heads.back {
+        self.heads.given == self.heads.back || {
             self.heads.settle(outboxes);
+            self.heads.free() >= MAX_COPIES as u64
         }
-        self.heads.free() >= MAX_COPIES as u64
     }
 
     /// Sends the copies of the frames of `batch` from the first on where the job's plan says, until delivering them

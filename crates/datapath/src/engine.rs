@@ -280,9 +280,7 @@ impl Engine {
     /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.
     pub fn step(&mut self) -> usize {
         let mut frames = self.receive_handoffs(u64::MAX).frames;
-        let mut number = 0;
-        while let Some(place) = self.rota.place(number) {
-            number += 1;
+        for place in 0..self.queues.len() as u32 {
             if let Some((held, from)) = self.rota.take_rest(place) {
                 frames += self.serve(held, from, u64::MAX).frames;
             }

@@ -34,6 +34,8 @@ pub(crate) struct Rota {
     next: usize,
     /// By place.
     seats: Vec<Option<Seat>>,
+    /// Programs with a batch that is not dispatched whole yet.
+    rests: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -248,6 +250,8 @@ impl Rota {
             if let Some(program) = user.programs.get_mut(turn.program)
                 && let Some(next) = program.next(turn)
             {
+                // Only a batch that is held has frames that were dispatched.
+                self.rests -= usize::from(next.1 != 0);
                 return Some(next);
             }
             if turn.programs == 0 {
@@ -322,6 +326,7 @@ impl Rota {
         if let Some(owner) = self.owner_of(place) {
             owner.rest = Some((place, from));
             std::mem::swap(batch, owner.held.get_or_insert_with(Box::default));
+            self.rests += 1;
         }
     }
 
@@ -335,25 +340,27 @@ impl Rota {
 
     /// What the owner of the queue at `place` has under way: whose batch, and its first frame that is not dispatched.
     /// Not any more, then.
+    #[inline]
     pub(crate) fn take_rest(&mut self, place: u32) -> Option<(u32, usize)> {
-        self.owner_of(place)?.rest.take()
+        if self.rests == 0 {
+            return None;
+        }
+        let rest = self.owner_of(place)?.rest.take()?;
+        self.rests -= 1;
+        Some(rest)
     }
 
     /// Undoes [`Self::take_rest`].
     pub(crate) fn put_rest_back(&mut self, rest: (u32, usize)) {
         if let Some(owner) = self.owner_of(rest.0) {
             owner.rest = Some(rest);
+            self.rests += 1;
         }
     }
 
     /// Whether a batch is held.
     pub(crate) fn has_rest(&self) -> bool {
-        self.programs().any(|owner| owner.rest.is_some())
-    }
-
-    /// The `number`th of all queues; `None` beyond the last.
-    pub(crate) fn place(&self, number: usize) -> Option<u32> {
-        self.programs().flat_map(|owner| &owner.places).nth(number).copied()
+        self.rests != 0
     }
 
     /// A queue that is awake, the `skip`th.

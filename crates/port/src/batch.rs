@@ -306,11 +306,21 @@ impl Batch {
     /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are asked for. Returns their
     /// number.
     #[inline]
-    pub fn push_all(&mut self, frames: impl Iterator<Item = Fragment>) -> usize {
+    pub fn push_all(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
+        const ASK: [(); BATCH_FRAMES + MAX_FRAGMENTS] = [(); BATCH_FRAMES + MAX_FRAGMENTS];
+        self.push_each(&ASK, |()| frames.next())
+    }
+
+    /// Appends a frame of one fragment for each of `sources`, at most [`Batch::single_room`], up to the first that
+    /// `fragment` gives none for. Returns their number.
+    #[inline]
+    pub fn push_each<S>(&mut self, sources: &[S], mut fragment: impl FnMut(&S) -> Option<Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
         let places = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
         let (mut pushed, mut bytes) = (0, 0);
-        for (place, fragment) in places.iter_mut().zip(frames) {
+        // Pairs of slices: one counter for both.
+        for (place, source) in places.iter_mut().zip(sources) {
+            let Some(fragment) = fragment(source) else { break };
             bytes += fragment.len() as u64;
             place.write(fragment);
             pushed += 1;

@@ -3,8 +3,9 @@
 
 use std::ptr::NonNull;
 
+use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
-use ringroad_ring::shared::SharedBytes;
+use ringroad_ring::shared::{SharedBytes, SlotWord};
 
 /// Bytes of an Ethernet header: two addresses and a type.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
@@ -13,10 +14,8 @@ pub const ETHERNET_HEADER_BYTES: usize = 14;
 #[derive(Debug, Clone, Copy)]
 pub struct Fragment {
     start: NonNull<u8>,
-    len: u16,
-    flags: u16,
     /// The buffer that the bytes lie in, where the source of its batch offers that; else 0, which is no frame's.
-    buffer: u32,
+    slot: SlotWord,
 }
 
 // SAFETY: a fragment is only dereferenced through `bytes`, under the contract of `Fragment::new`, which holds on any
@@ -33,12 +32,19 @@ impl Fragment {
     #[must_use]
     pub unsafe fn new(bytes: &SharedBytes<'_>, flags: u16) -> Self {
         Self {
-            // An empty range has no address that matters.
-            start: NonNull::new(bytes.as_ptr()).unwrap_or(NonNull::dangling()),
-            len: bytes.len().min(usize::from(u16::MAX)) as u16,
-            flags,
-            buffer: 0,
+            start: bytes.start(),
+            slot: SlotWord::new(0, bytes.len().min(usize::from(u16::MAX)) as u16, flags),
         }
+    }
+
+    /// Borrows the bytes of a slot for the datapath, and names their buffer.
+    ///
+    /// # Safety
+    /// As for [`Fragment::new`].
+    #[inline]
+    #[must_use]
+    pub unsafe fn of_slot(taken: &TakenFragment<'_>) -> Self {
+        Self { start: taken.bytes.start(), slot: taken.slot }
     }
 
     /// Borrows private memory of a driver for the datapath, which only reads it.
@@ -49,21 +55,21 @@ impl Fragment {
     #[must_use]
     pub unsafe fn from_private(bytes: &[u8], flags: u16) -> Self {
         let len = bytes.len().min(usize::from(u16::MAX)) as u16;
-        Self { start: NonNull::from(bytes).cast(), len, flags, buffer: 0 }
+        Self { start: NonNull::from(bytes).cast(), slot: SlotWord::new(0, len, flags) }
     }
 
     /// The same, which lies in `buffer` of the region that the batch offers ([`crate::batch::Batch::offer`]).
     #[inline]
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
-        Self { buffer, ..self }
+        Self { slot: SlotWord::new(buffer, self.slot.len(), self.slot.flags()), ..self }
     }
 
     /// The buffer in the region that the batch offers: 0, which is no frame's, where none is offered.
     #[inline]
     #[must_use]
     pub fn buffer(&self) -> u32 {
-        self.buffer
+        self.slot.buffer()
     }
 
     /// Length, bytes.
@@ -71,21 +77,21 @@ impl Fragment {
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        usize::from(self.len)
+        usize::from(self.slot.len())
     }
 
     /// The slot's flags.
     #[inline]
     #[must_use]
     pub fn flags(&self) -> u16 {
-        self.flags
+        self.slot.flags()
     }
 
     /// Whether another fragment of the same frame follows.
     #[inline]
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.flags & MORE_FRAGMENTS != 0
+        self.flags() & MORE_FRAGMENTS != 0
     }
 
     /// The bytes.
@@ -94,7 +100,7 @@ impl Fragment {
     pub fn bytes(&self) -> SharedBytes<'_> {
         // SAFETY: the maker of the fragment vouched for the mapping until release, and the datapath drops fragments
         // before it releases them.
-        unsafe { SharedBytes::from_trusted_parts(self.start, usize::from(self.len)) }
+        unsafe { SharedBytes::from_trusted_parts(self.start, self.len()) }
     }
 
     /// The same without its first `bytes` bytes, all of them where there are not so many.
@@ -104,7 +110,8 @@ impl Fragment {
         let skipped = bytes.min(self.len());
         // SAFETY: at most as far as the end of the fragment's own bytes.
         let start = unsafe { self.start.add(skipped) };
-        Self { start, len: self.len - skipped as u16, ..*self }
+        let len = self.slot.len() - skipped as u16;
+        Self { start, slot: SlotWord::new(self.buffer(), len, self.flags()) }
     }
 
     /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` where the fragment is shorter.

@@ -8,7 +8,7 @@ use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
 use crate::layout::{MAX_FRAGMENTS, Slot};
 use crate::ring_view::RingView;
-use crate::shared::{BufferPool, SharedBytes, SharedSlot};
+use crate::shared::{BufferPool, SharedBytes, SharedSlot, SlotWord};
 use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::Kicker;
@@ -111,30 +111,28 @@ impl Shadow {
 /// A fragment as the datapath borrows it from a tx ring.
 #[derive(Debug)]
 pub struct TakenFragment<'ring> {
-    /// The buffer that holds them.
-    pub buffer: u32,
-    /// The bytes, checked to lie in the region.
+    /// Buffer, length and flags, as read once.
+    pub slot: SlotWord,
+    /// The bytes, checked to lie in the region: as many as the slot says.
     pub bytes: SharedBytes<'ring>,
-    /// Flags of the slot, as read once.
-    pub flags: u16,
 }
 
-/// Waiting slots that follow each other in memory: frames of one slot each, up to the first that is anything else.
+/// Waiting slots that follow each other in memory.
 #[derive(Debug)]
-pub struct SingleRun<'ring> {
-    slots: std::slice::Iter<'ring, SharedSlot>,
+pub struct SlotRun<'ring> {
+    /// The slots.
+    pub slots: &'ring [SharedSlot],
     buffers: BufferPool,
 }
 
-impl<'ring> Iterator for SingleRun<'ring> {
-    type Item = TakenFragment<'ring>;
-
+impl<'ring> SlotRun<'ring> {
+    /// The frame that `slot` holds alone; `None` where it is anything else, which [`TxTakeEnd::take`] is for.
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let slot = self.slots.as_slice().first()?.load();
-        let bytes = self.buffers.described(slot).filter(|_| slot.flags & MORE_FRAGMENTS == 0)?;
-        self.slots.next();
-        Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags })
+    #[must_use]
+    pub fn single(&self, slot: &SharedSlot) -> Option<TakenFragment<'ring>> {
+        let slot = slot.load_word();
+        let bytes = self.buffers.single(slot)?;
+        Some(TakenFragment { slot, bytes })
     }
 }
 
@@ -219,7 +217,7 @@ impl TxTakeEnd {
         let (slot, offset) = self.shadow.slot(self.taken);
         let buffers = self.shadow.view.buffers();
         let end = offset.saturating_add(u64::from(slot.len));
-        let mut len = usize::from(slot.len);
+        let mut len = slot.len;
         if !buffers.has(slot.buffer) || end > u64::from(buffers.buffer_bytes()) {
             if self.shadow.rule == SlotRule::Stop {
                 let has = buffers.has(slot.buffer);
@@ -229,14 +227,14 @@ impl TxTakeEnd {
             len = 0;
         }
         self.taken = advance(self.taken, 1, self.shadow.view.slot_count());
-        let bytes = self.shadow.bytes(slot.buffer, if len == 0 { 0 } else { offset }, len);
-        Ok(Some(TakenFragment { buffer: slot.buffer, bytes, flags: slot.flags }))
+        let bytes = self.shadow.bytes(slot.buffer, if len == 0 { 0 } else { offset }, len.into());
+        Ok(Some(TakenFragment { slot: SlotWord::new(slot.buffer, len, slot.flags), bytes }))
     }
 
-    /// Takes waiting frames of one slot each, at most `most`, as far as `take` asks for them. Stops before the first
-    /// slot that is anything else, which [`Self::take`] is for.
+    /// Shows waiting slots to `take`, at most `most`, which says how many of the first it takes: frames of one slot each
+    /// ([`SlotRun::single`]).
     #[inline(never)]
-    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(&mut SingleRun<'_>)) {
+    pub fn take_single(&mut self, most: usize, mut take: impl FnMut(SlotRun<'_>) -> usize) {
         let Shadow { view, head, offset_mask, .. } = &self.shadow;
         if *offset_mask != 0 {
             return;
@@ -244,13 +242,11 @@ impl TxTakeEnd {
         let slots = view.slot_count();
         let mut left = distance(self.taken, *head, slots).min(most as u32);
         while left != 0 {
-            let mut run = SingleRun { slots: view.slots(self.taken, left).iter(), buffers: *view.buffers() };
-            let waiting = run.slots.len();
-            take(&mut run);
-            let taken = (waiting - run.slots.len()) as u32;
-            self.taken = advance(self.taken, taken, slots);
-            left -= taken;
-            if run.slots.len() != 0 {
+            let run = view.slots(self.taken, left);
+            let taken = take(SlotRun { slots: run, buffers: *view.buffers() });
+            self.taken = advance(self.taken, taken as u32, slots);
+            left -= taken as u32;
+            if taken != run.len() {
                 break;
             }
         }
@@ -449,23 +445,32 @@ impl RxPutEnd {
         }
         let (slots, buffers) = (view.slot_count(), *view.buffers());
         let (mut put, mut bytes) = (0, 0);
-        while put < free {
+        let mut put_next = |slot: &SharedSlot| {
+            let Some((frame, timestamp_ns)) = frames.next() else { return false };
+            let old = slot.load_word();
+            if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
+                return false;
+            }
+            slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
+            if let Some(timestamp_ns) = timestamp_ns {
+                slot.store_ptr(timestamp_ns);
+            }
+            bytes += frame.len() as u64;
+            true
+        };
+        'runs: while put < free {
             let run = view.slots(advance(self.filled, put, slots), free - put);
-            for (place, slot) in run.iter().enumerate() {
-                let Some((frame, timestamp_ns)) = frames.next() else { return (put, bytes) };
-                if let Some(soon) = run.get(place + PREFETCH_SLOTS) {
-                    buffers.prefetch_write(soon.load_word().buffer());
+            for (slot, soon) in run.iter().zip(run.get(PREFETCH_SLOTS..).unwrap_or(&[])) {
+                buffers.prefetch_write(soon.load_word().buffer());
+                if !put_next(slot) {
+                    break 'runs;
                 }
-                let old = slot.load_word();
-                if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
-                    return (put, bytes);
+                put += 1;
+            }
+            for slot in run.get(run.len().saturating_sub(PREFETCH_SLOTS)..).unwrap_or(&[]) {
+                if !put_next(slot) {
+                    break 'runs;
                 }
-                let len = frame.len() as u16;
-                slot.describe(old, len, 1 << PORT_SHIFT);
-                if let Some(timestamp_ns) = timestamp_ns {
-                    slot.store_ptr(timestamp_ns);
-                }
-                bytes += u64::from(len);
                 put += 1;
             }
         }

@@ -4,7 +4,7 @@ use crate::cursor::{advance, distance};
 use crate::layout::Slot;
 use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
-use crate::shared::{SharedBytes, SharedSlot};
+use crate::shared::{SharedBytes, SharedSlot, SlotWord};
 
 /// How many slots ahead buffers are prefetched.
 const PREFETCH_SLOTS: usize = 8;
@@ -166,6 +166,26 @@ impl ProgramWindow {
         pushed
     }
 
+    /// Gives away the first slots, at most `most`, as far as each reads as the word of `held` at its index in the ring.
+    /// Nothing is written. Returns how many went.
+    #[inline]
+    pub fn push_unchanged(&mut self, most: u32, held: &[SlotWord]) -> u32 {
+        let (slots, most) = (self.view.slot_count(), most.min(self.available()));
+        let mut pushed = 0;
+        while pushed < most {
+            let first = advance(self.head, pushed, slots);
+            let run = self.view.slots(first, most - pushed);
+            let held = held.get(first as usize..).unwrap_or(&[]);
+            let equal = run.iter().zip(held).take_while(|(slot, held)| slot.load_word() == **held).count();
+            pushed += equal as u32;
+            if equal != run.len() {
+                break;
+            }
+        }
+        self.head = advance(self.head, pushed, slots);
+        pushed
+    }
+
     /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true
     /// goes back to the other side. The first false ends this. Returns how many slots went back.
     #[inline]
@@ -189,17 +209,19 @@ impl ProgramWindow {
         popped
     }
 
-    /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most `most`. Stops before the first that is
-    /// anything else, or does not fit. Returns how many were copied; neither window moves.
+    /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most
+    /// `most`. Stops before the first that is anything else, or does not fit. Returns how many were copied; neither
+    /// window moves.
     #[inline(never)]
     pub fn copy_single(&self, to: &mut Self, most: u32) -> u32 {
-        let buffers = self.view.buffers();
-        self.each_single(to, most, |_, slot, target| {
-            let Some(frame) = buffers.described(slot) else { return false };
+        let (own, others) = (*self.view.buffers(), *to.view.buffers());
+        self.each_single(to, most, |source, target| {
+            let slot = source.load_word();
+            let Some(frame) = own.single(slot) else { return false };
             let old = target.load_word();
-            let fits = to.view.buffers().fill(old.buffer(), &frame);
+            let fits = others.fill(old.buffer(), &frame);
             if fits {
-                target.describe(old, slot.len, 0);
+                target.describe(old, slot.len(), 0);
             }
             fits
         })
@@ -208,11 +230,13 @@ impl ProgramWindow {
     /// As [`Self::copy_single`], by exchange of the buffers, which lie in one region.
     #[inline(never)]
     pub fn exchange_single(&mut self, to: &mut Self, most: u32) -> u32 {
-        let exchanged = self.each_single(to, most, |source, slot, target| {
-            let old = target.load();
-            let ptr = source.load_with_ptr().ptr;
+        let exchanged = self.each_single(to, most, |source, target| {
+            let (slot, old) = (source.load_with_ptr(), target.load());
+            if slot.flags & MORE_FRAGMENTS != 0 {
+                return false;
+            }
             // The fragment count that a switch leaves in the high bits would force a destination on the way out.
-            target.store_with_ptr(Slot { flags: BUF_CHANGED, ptr, ..slot });
+            target.store_with_ptr(Slot { flags: BUF_CHANGED, ..slot });
             source.store_with_ptr(Slot { buffer: old.buffer, flags: BUF_CHANGED, len: slot.len, ptr: 0 });
             true
         });
@@ -221,14 +245,14 @@ impl ProgramWindow {
         exchanged
     }
 
-    /// Gives each pair of first slots, of this window and of `to`, to `each`, with what this one's slot reads, until that says no or a frame has
-    /// more slots. Returns how many it said yes to.
+    /// Gives the first slots of this window and of `to` to `each`, in pairs, until it says no. Returns how often it said
+    /// yes.
     #[inline]
     fn each_single(
         &self,
         to: &Self,
         most: u32,
-        mut each: impl FnMut(&SharedSlot, Slot, &SharedSlot) -> bool,
+        mut each: impl FnMut(&SharedSlot, &SharedSlot) -> bool,
     ) -> u32 {
         let most = most.min(self.available()).min(to.available());
         let mut done = 0;
@@ -237,8 +261,7 @@ impl ProgramWindow {
             let into = advance(to.head, done, to.view.slot_count());
             let (from, into) = (self.view.slots(from, most - done), to.view.slots(into, most - done));
             for (source, target) in from.iter().zip(into) {
-                let slot = source.load();
-                if slot.flags & MORE_FRAGMENTS != 0 || !each(source, slot, target) {
+                if !each(source, target) {
                     return done;
                 }
                 done += 1;

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::copy::copy_bytes;
+use crate::layout::slot_flags::MORE_FRAGMENTS;
 use crate::layout::{FIRST_BUFFER, Slot};
 
 /// A slot in shared memory.
@@ -22,30 +23,43 @@ pub struct SharedSlot {
 
 const _: () = assert!(size_of::<SharedSlot>() == size_of::<Slot>());
 
-impl Slot {
-    #[inline]
-    pub(crate) fn from_word(word: u64, ptr: u64) -> Self {
-        Self { buffer: word as u32, len: (word >> 32) as u16, flags: (word >> 48) as u16, ptr }
-    }
-
-    #[inline]
-    pub(crate) fn word(&self) -> u64 {
-        u64::from(self.buffer) | u64::from(self.len) << 32 | u64::from(self.flags) << 48
-    }
-}
-
-/// What was read of a slot at once.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SlotWord(u64);
+/// Buffer, length and flags of a slot, as they stand in its first word: read, checked and handed on together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotWord(u64);
 
 impl SlotWord {
+    /// The word of a slot.
     #[inline]
-    pub(crate) fn buffer(self) -> u32 {
+    #[must_use]
+    pub fn new(buffer: u32, len: u16, flags: u16) -> Self {
+        Self(u64::from(buffer) | u64::from(len) << 32 | u64::from(flags) << 48)
+    }
+
+    /// Index of the buffer.
+    #[inline]
+    #[must_use]
+    pub fn buffer(self) -> u32 {
         self.0 as u32
     }
 
+    /// Length, bytes.
     #[inline]
-    pub(crate) fn flags(self) -> u16 {
+    #[must_use]
+    pub fn len(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    /// Whether there is no byte.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slot's flags.
+    #[inline]
+    #[must_use]
+    pub fn flags(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
@@ -56,43 +70,60 @@ impl SlotWord {
     }
 }
 
+impl From<Slot> for SlotWord {
+    #[inline]
+    fn from(slot: Slot) -> Self {
+        Self::new(slot.buffer, slot.len, slot.flags)
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn of(word: SlotWord, ptr: u64) -> Self {
+        Self { buffer: word.buffer(), len: word.len(), flags: word.flags(), ptr }
+    }
+}
+
 impl SharedSlot {
     /// Index, length and flags, read once; `ptr` is 0.
     #[inline]
     #[must_use]
     pub fn load(&self) -> Slot {
-        Slot::from_word(self.word.load(Ordering::Relaxed), 0)
+        Slot::of(self.load_word(), 0)
     }
 
     /// The whole slot.
     #[inline]
     #[must_use]
     pub fn load_with_ptr(&self) -> Slot {
-        Slot::from_word(self.word.load(Ordering::Relaxed), self.ptr.load(Ordering::Relaxed))
+        Slot::of(self.load_word(), self.ptr.load(Ordering::Relaxed))
     }
 
     /// Writes index, length and flags; `ptr` stays. A slot that already reads so is not written, which keeps its
     /// cache line shared: with frames of one size the slots of a ring never move between cores.
     #[inline]
     pub fn store(&self, slot: Slot) {
-        let word = slot.word();
-        if self.word.load(Ordering::Relaxed) != word {
-            self.word.store(word, Ordering::Relaxed);
-        }
+        self.replace(self.load_word(), slot.into());
     }
 
     /// Index, length and flags as one word, read once.
     #[inline]
-    pub(crate) fn load_word(&self) -> SlotWord {
+    #[must_use]
+    pub fn load_word(&self) -> SlotWord {
         SlotWord(self.word.load(Ordering::Relaxed))
     }
 
     /// Writes length and flags, where they differ from what [`Self::load_word`] gave; the buffer stays.
     #[inline]
     pub(crate) fn describe(&self, old: SlotWord, len: u16, flags: u16) {
-        let word = u64::from(old.buffer()) | u64::from(len) << 32 | u64::from(flags) << 48;
-        if old.0 != word {
-            self.word.store(word, Ordering::Relaxed);
+        self.replace(old, SlotWord::new(old.buffer(), len, flags));
+    }
+
+    /// Writes `new` where it differs from `old`, which was read before.
+    #[inline]
+    fn replace(&self, old: SlotWord, new: SlotWord) {
+        if old != new {
+            self.word.store(new.0, Ordering::Relaxed);
         }
     }
 
@@ -141,13 +172,19 @@ impl BufferPool {
         index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
     }
 
-    /// The bytes that `slot` describes, where it names a buffer that holds so many.
+    /// The frame that a slot holds alone, where it names a buffer that has so many bytes.
     #[inline]
     #[must_use]
-    pub(crate) fn described<'ring>(&self, slot: Slot) -> Option<SharedBytes<'ring>> {
-        let start = self.address(slot.buffer).filter(|_| u32::from(slot.len) <= self.bytes)?;
+    pub(crate) fn single<'ring>(&self, slot: SlotWord) -> Option<SharedBytes<'ring>> {
+        const MORE: u32 = (MORE_FRAGMENTS as u32) << 16;
+        let start = self.address(slot.buffer())?;
+        // One comparison for both: with the flag the sum is beyond any length.
+        let len_and_more = (slot.0 >> 32) as u32 & (MORE | u32::from(u16::MAX));
+        if len_and_more > self.bytes.min(u16::MAX.into()) {
+            return None;
+        }
         // SAFETY: the buffer has so many bytes, and the constructor's caller vouched for the mapping of all of them.
-        Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len.into()) })
+        Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len().into()) })
     }
 
     /// Starts loading the first line of buffer `index`, for writing; an index that is no buffer's does no harm.
@@ -167,9 +204,10 @@ impl BufferPool {
     #[inline]
     #[must_use]
     pub(crate) fn fill(&self, index: u32, frame: &SharedBytes<'_>) -> bool {
-        let Some(start) = self.address(index).filter(|_| frame.len <= self.bytes as usize) else {
+        if frame.len > self.bytes as usize {
             return false;
-        };
+        }
+        let Some(start) = self.address(index) else { return false };
         // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
         unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
         true
@@ -284,6 +322,13 @@ impl<'ring> SharedBytes<'ring> {
         // SAFETY: offset is at most len, so the pointer stays within the mapped range or at its end.
         let start = unsafe { self.start.add(offset) };
         Self { start, len: self.len - offset, ring: PhantomData }
+    }
+
+    /// Where the bytes begin; no byte has no address that matters.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// Start of the bytes, for callers with their own discipline.

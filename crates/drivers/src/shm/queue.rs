@@ -167,12 +167,13 @@ impl ShmQueue {
     #[inline]
     fn take_single(take: &mut TxTakeEnd, batch: &mut Batch) {
         take.take_single(batch.single_room(), |run| {
-            batch.push_all(run.map(|taken| {
+            batch.push_each(run.slots, |slot| {
+                let taken = run.single(slot)?;
                 // The header is read when all frames are taken.
                 prefetch_read(taken.bytes.as_ptr());
                 // SAFETY: as in `take_frame`.
-                unsafe { Fragment::new(&taken.bytes, taken.flags) }.in_buffer(taken.buffer)
-            }));
+                Some(unsafe { Fragment::of_slot(&taken) })
+            })
         });
     }
 
@@ -202,7 +203,7 @@ impl ShmQueue {
             };
             // SAFETY: the region stays mapped while this queue lives, and the slot is not given back to the program
             // before `release`.
-            let fragment = unsafe { Fragment::new(&taken.bytes, taken.flags) }.in_buffer(taken.buffer);
+            let fragment = unsafe { Fragment::of_slot(&taken) };
             batch.push(fragment, fragments == 0);
             fragments += 1;
             if !fragment.has_more() {

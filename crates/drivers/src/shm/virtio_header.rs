@@ -31,18 +31,18 @@ pub(super) fn take_frame_behind_header(
         };
         slots += 1;
         if slots == 1 {
-            first_flags = taken.flags;
+            first_flags = taken.slot.flags();
         }
         let own = taken.bytes.read(header.get_mut(read..header_bytes).unwrap_or(&mut []));
         read += own;
         let bytes = taken.bytes.skip(own);
-        let more = taken.flags & MORE_FRAGMENTS;
+        let more = taken.slot.flags() & MORE_FRAGMENTS;
         let is_first = batch.fragment_count() == before;
         if bytes.is_empty() && is_first && more != 0 {
             header_slots += 1;
         } else {
             // What the program says of the frame, it says in the first slot.
-            let flags = if is_first { first_flags & !MORE_FRAGMENTS | more } else { taken.flags };
+            let flags = if is_first { first_flags & !MORE_FRAGMENTS | more } else { taken.slot.flags() };
             // SAFETY: the queue keeps the region mapped, and the slot is not given back to the program before its
             // `release`.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, is_first);
