@@ -15,7 +15,6 @@ use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Fate, Plan};
 use ringroad_port::port_queue::{Lend, PortQueue, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
-use ringroad_ring::region::RegionId;
 use rustix::event::epoll;
 
 use crate::copies::{Copier, LEAST_ROOM};
@@ -507,69 +506,91 @@ impl Engine {
     /// Serves the queue at `place` until `budget` is spent. `from` is not 0 where a batch of its is held, of which so
     /// many frames are dispatched.
     fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        let mut served = self.serve_source(place, from, budget);
-        if served.frames != 0 {
-            if let Some(Some(source)) = self.queues.get_mut(place as usize) {
-                let kicks = source.port.flush();
-                source.counters.wakeups(kicks);
-                served.cost += u64::from(kicks) * KICK_COST;
-            }
-            served.cost += self.flush();
+        // A look costs too.
+        let mut served = Served { frames: 0, cost: 1 };
+        let Some(forwarding) = self.take(place, from, budget) else { return served };
+        let dispatched = self.dispatch(place, from, budget, forwarding);
+        if dispatched.frames != 0 {
+            served.cost += self.flush_source(place) + self.flush();
             // What passes a queue wakes it.
             self.wake_queue(place);
         }
-        // A look costs too.
-        served.cost += 1;
+        served.frames = dispatched.frames;
+        served.cost += dispatched.cost;
         served
     }
 
-    fn serve_source(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
-        let forwarding = source.forwarding;
+    /// Takes a batch of the queue at `place`, or takes up the one that is held. Says where its frames go; `None` where
+    /// there are none, or none may be taken now.
+    #[inline]
+    fn take(&mut self, place: u32, from: usize, budget: u64) -> Option<Forwarding> {
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return None };
+        let (forwarding, affordable) = (source.forwarding, source.affordable);
         if !source.pending.is_empty() {
-            let returned = match forwarding {
-                Forwarding::Wire(destination) => {
-                    let lender = self.queue_mut(destination).and_then(PortQueue::lender);
-                    lender.map_or(u64::MAX, Lend::returned)
-                }
-                _ => u64::MAX,
-            };
-            if let Some(Some(source)) = self.queues.get_mut(place as usize) {
-                settle(source, &self.outboxes, returned);
-            }
+            self.settle(place, forwarding);
         }
-        // A full batch must fit into every exchange, so that nothing has to be dropped for want of room there.
-        let room = self.outboxes.iter().flatten().map(Outbox::free).min();
-        if room.is_some_and(|room| room < LEAST_ROOM)
-            || matches!(forwarding, Forwarding::Hold)
-            || !self.scratch.copier.has_room(&self.outboxes)
-        {
+        if matches!(forwarding, Forwarding::Hold) || !self.has_room_elsewhere() {
             if from != 0 {
                 self.rota.put_rest_back((place, from));
             }
-            return Served::default();
+            return None;
         }
+        let batch = &mut self.scratch.batch;
         if from != 0 {
-            self.rota.take_up(place, &mut self.scratch.batch);
-        } else {
-            // A switch drops where a receiver is full; a wire holds its source back.
-            let (room, taker) = match forwarding {
-                Forwarding::Wire(destination) => self.room_behind(place, destination),
-                _ => (BATCH_FRAMES, None),
-            };
-            let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::default() };
-            let affordable = if budget == u64::MAX { BATCH_FRAMES } else { source.affordable };
-            let most = room.min(affordable);
-            self.scratch.batch.reset(most);
-            self.scratch.batch.set_taker(taker);
-            source.port.receive(&mut self.scratch.batch);
-            // Frames beyond that would have no fate, and no place in the account.
-            debug_assert!(self.scratch.batch.frames() <= most, "the queue gives more frames than it may");
+            self.rota.take_up(place, batch);
+            return Some(forwarding);
         }
+        let mut most = if budget == u64::MAX { BATCH_FRAMES } else { affordable };
+        let mut taker = None;
+        // A switch drops where a receiver is full; a wire holds its source back.
+        if let Forwarding::Wire(destination) = forwarding
+            && let Ok([Some(source), Some(destination)]) =
+                self.queues.get_disjoint_mut([place as usize, destination as usize])
+        {
+            taker = destination.properties.region;
+            if let Some(behind) = destination.port.backpressure() {
+                most = most.min(behind.room(source.port.longest_frame_bytes()));
+                if most == 0 {
+                    return None;
+                }
+            }
+        }
+        batch.reset(most);
+        batch.set_taker(taker);
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return None };
+        source.port.receive(batch);
+        // Frames beyond that would have no fate, and no place in the account.
+        debug_assert!(batch.frames() <= most, "the queue gives more frames than it may");
+        (batch.frames() != 0).then_some(forwarding)
+    }
+
+    /// Whether other workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for
+    /// want of it.
+    #[inline]
+    fn has_room_elsewhere(&mut self) -> bool {
+        let free = self.outboxes.iter().flatten().map(Outbox::free).min();
+        free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
+    }
+
+    /// Releases what the borrowers of the frames of the queue at `place` are done with.
+    #[cold]
+    fn settle(&mut self, place: u32, forwarding: Forwarding) {
+        let returned = match forwarding {
+            Forwarding::Wire(destination) => {
+                let lender = self.queue_mut(destination).and_then(PortQueue::lender);
+                lender.map_or(u64::MAX, Lend::returned)
+            }
+            _ => u64::MAX,
+        };
+        if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+            settle(source, &self.outboxes, returned);
+        }
+    }
+
+    /// Sends the frames of the batch on, from `from` on, and gives the batch back to the queue at `place`.
+    #[inline(never)]
+    fn dispatch(&mut self, place: u32, from: usize, budget: u64, forwarding: Forwarding) -> Served {
         let frames = self.scratch.batch.frames();
-        if frames == 0 {
-            return Served::default();
-        }
         let mut dropped = DropTally::default();
         let mut lent = 0;
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
@@ -630,14 +651,13 @@ impl Engine {
         Served { frames: received, cost: executed.cost + taking }
     }
 
-    /// How many frames the other end of the wire from `place` takes, and the region that it lies in.
-    fn room_behind(&mut self, place: u32, destination: u32) -> (usize, Option<RegionId>) {
-        let longest = self.queue_mut(place).map_or(0, |source| source.longest_frame_bytes());
-        let Some(Some(destination)) = self.queues.get_mut(destination as usize) else {
-            return (BATCH_FRAMES, None);
-        };
-        let behind = destination.port.backpressure();
-        (behind.map_or(BATCH_FRAMES, |behind| behind.room(longest)), destination.properties.region)
+    /// Makes what the queue at `place` got back visible. Returns what waking its program costs.
+    #[inline]
+    fn flush_source(&mut self, place: u32) -> u64 {
+        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return 0 };
+        let kicks = source.port.flush();
+        source.counters.wakeups(kicks);
+        u64::from(kicks) * KICK_COST
     }
 
     /// Delivers what other workers handed over, until `budget` is spent at each of them.
