@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringroad_traffic::definition::{StreamDefinition, StreamList};
+use ringroad_traffic::frame_source::{OneSize, WriteFrames};
 use ringroad_traffic::signature::{FormSet, Reading, SignatureForm, read_signature};
 
 fn make(stream: &StreamDefinition) {
@@ -14,7 +15,7 @@ fn make(stream: &StreamDefinition) {
         let expected = in_place.next_size();
         let frame = in_place.next_frame(sequence);
         assert_eq!(frame.len(), expected);
-        if let Some(mut frames) = in_slot.of_one_size() {
+        if let Some(mut frames) = in_slot.of_one_size().map(OneSize::variation) {
             assert_eq!(frames.write_next(sequence, &mut slot, sequence > 0), Some(expected));
             assert_eq!(&slot[..expected], frame);
         }

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use ringroad::{FreeSlot, PortError, SlotWord, TxRing};
+use ringroad_traffic::frame_source::{Variation, WriteFrames};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
 
@@ -414,32 +415,21 @@ fn fill_slots<const PACED: bool>(
         bytes: 0,
     };
     let filled = match (mix.of_one_size(), held.of(tx)) {
-        (Some(mut frames), Some(held)) => {
-            let is_constant = frames.is_constant();
-            let mut filled = 0;
-            if is_constant && !PACED {
-                // Nearly always these are all.
-                filled = tx.push_unchanged(most, held);
-                frames.skip_constant(filled.into());
-                pace.bytes = u64::from(filled) * frames.slot_bytes() as u64;
+        (Some(frames), Some(held)) => match frames.variation() {
+            Variation::Constant(mut frames) => {
+                let mut filled = 0;
+                if !PACED {
+                    // Nearly always these are all.
+                    filled = tx.push_unchanged(most, held);
+                    frames.skip(filled.into());
+                    pace.bytes = u64::from(filled) * frames.slot_bytes() as u64;
+                }
+                filled + push_held::<PACED, false>(tx, most - filled, &mut pace, held, frames)
             }
-            let write = |timestamp_ns, slot: &mut FreeSlot<'_>| {
-                let held = held.get_mut(slot.index as usize);
-                let holds_frame = held.as_ref().is_some_and(|held| held.buffer() == slot.buffer);
-                // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
-                let bytes = unsafe { slot.bytes.as_mut_slice() };
-                let len = frames.write_next(timestamp_ns, bytes, holds_frame).unwrap_or(0);
-                if let Some(held) = held {
-                    *held = SlotWord::new(slot.buffer, len as u16, 0);
-                }
-                len
-            };
-            filled
-                + match is_constant {
-                    true => push::<PACED, false>(tx, most - filled, &mut pace, write),
-                    false => push::<PACED, true>(tx, most - filled, &mut pace, write),
-                }
-        }
+            Variation::Compact(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
+            Variation::Full(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
+            Variation::Any(frames) => push_held::<PACED, true>(tx, most, &mut pace, held, frames),
+        },
         _ => push::<PACED, true>(tx, most, &mut pace, |timestamp_ns, slot| {
             slot.bytes.write(mix.next_frame(timestamp_ns).0)
         }),
@@ -452,6 +442,28 @@ fn fill_slots<const PACED: bool>(
         log.push((index, 0.0));
     }
     filled
+}
+
+/// Pushes the frames that are due, at most `most`, into a ring whose slots were given away as `held` says.
+#[inline(always)]
+fn push_held<const PACED: bool, const VARIES: bool>(
+    tx: &mut TxRing,
+    most: u32,
+    pace: &mut Pace<'_, PACED>,
+    held: &mut [SlotWord],
+    mut frames: impl WriteFrames,
+) -> u32 {
+    push::<PACED, VARIES>(tx, most, pace, |timestamp_ns, slot| {
+        let held = held.get_mut(slot.index as usize);
+        let holds_frame = held.as_ref().is_some_and(|held| held.buffer() == slot.buffer);
+        // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
+        let bytes = unsafe { slot.bytes.as_mut_slice() };
+        let len = frames.write_next(timestamp_ns, bytes, holds_frame).unwrap_or(0);
+        if let Some(held) = held {
+            *held = SlotWord::new(slot.buffer, len as u16, 0);
+        }
+        len
+    })
 }
 
 /// Pushes the frames that are due, at most `most`. Where they vary (`VARIES`) `write` is given the time.

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ringroad_traffic::definition::StreamList;
-use ringroad_traffic::frame_source::FrameSource;
+use ringroad_traffic::frame_source::{FrameSource, OneSize, WriteFrames};
 
 fn source(fields: &str) -> FrameSource {
     let text = format!("[[stream]]\n{fields}");
@@ -45,7 +45,7 @@ fn frames(criterion: &mut Criterion) {
             });
         });
         let mut in_slot = source(&fields);
-        let Some(mut frames) = in_slot.of_one_size() else { continue };
+        let Some(mut frames) = in_slot.of_one_size().map(OneSize::variation) else { continue };
         let mut slot = [0; 2048];
         group.bench_function(format!("{name}, in a slot that holds one"), |bencher| {
             bencher.iter(|| {

@@ -14,7 +14,7 @@ use self::plan::{LiveChecksum, MAX_LIVE_CHECKSUMS, SizePlan, Sums};
 use crate::line_rate::{BitLayer, FrameSize};
 use crate::modifier::{Place, Progress};
 use crate::rotation::Rotation;
-use crate::signature::FormSet;
+use crate::signature::{COMPACT_BYTES, FULL_BYTES, FormSet, SignatureForm, Signer};
 
 /// Makes the frames of one stream for one sender. From [`crate::definition::StreamDefinition::compile`].
 #[derive(Debug, Clone)]
@@ -80,8 +80,7 @@ impl FrameSource {
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
         let [plan] = &*self.plans else { return None };
         let pristine = self.pristine.get(..plan.slot_bytes)?;
-        let is_constant = plan.signer.is_none() && self.writer.modifiers.is_empty() && self.writer.live == 0;
-        Some(OneSize { plan, pristine, writer: &mut self.writer, is_constant })
+        Some(OneSize { plan, pristine, writer: &mut self.writer })
     }
 
     /// Makes `frame` one of the next size.
@@ -151,45 +150,110 @@ impl FrameSource {
     }
 }
 
+/// The frames of a stream, one after the other, written where they are sent from.
+pub trait WriteFrames {
+    /// Writes the next frame to the start of `slot` and returns its length, bytes without FCS. `timestamp_ns` goes into
+    /// its signature. `holds_frame`: an earlier frame of this stream lies there, so only what varies is written.
+    ///
+    /// `None` where `slot` is too short: it is as before, and the frame is still the next.
+    fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize>;
+}
+
 /// The frames of a stream that all have one size. From [`FrameSource::of_one_size`].
 #[derive(Debug)]
 pub struct OneSize<'source> {
     plan: &'source SizePlan,
     pristine: &'source [u8],
     writer: &'source mut Writer,
-    is_constant: bool,
 }
 
-impl OneSize<'_> {
-    /// Whether all frames are the same, to the byte.
-    #[must_use]
-    pub fn is_constant(&self) -> bool {
-        self.is_constant
-    }
+/// What varies in the frames of a stream that all have one size.
+#[derive(Debug)]
+pub enum Variation<'source> {
+    /// Nothing.
+    Constant(ConstantFrames<'source>),
+    /// A full signature, and at most one checksum over it.
+    Full(SignedFrames<'source, FULL_BYTES>),
+    /// A compact signature, and at most one checksum over it.
+    Compact(SignedFrames<'source, COMPACT_BYTES>),
+    /// Anything.
+    Any(OneSize<'source>),
+}
 
-    /// Writes the next frame to the start of `slot` and returns its length, bytes without FCS. `timestamp_ns` goes into
-    /// its signature. `holds_frame`: an earlier frame of this stream lies there, so only what varies is written.
-    ///
-    /// `None` where `slot` is too short: it is as before, and the frame is still the next.
+impl<'source> OneSize<'source> {
+    /// What varies, so that a caller writes a burst without asking for each frame.
+    #[must_use]
+    pub fn variation(self) -> Variation<'source> {
+        let Self { plan, pristine, writer } = self;
+        if !writer.modifiers.is_empty() || !writer.plain || writer.live > 1 {
+            return Variation::Any(Self { plan, pristine, writer });
+        }
+        let checksum = (writer.live == 1).then_some(SignedChecksum {
+            checksum: writer.checksums[0],
+            sum: plan.sums[0],
+            counted: writer.signature_counts_in[0],
+            shift: plan.signature_sum_shift,
+        });
+        match &plan.signer {
+            None if writer.live == 0 => {
+                Variation::Constant(ConstantFrames { pristine, sequence: &mut writer.sequence })
+            }
+            Some(signer) if signer.form() == SignatureForm::Compact => Variation::Compact(SignedFrames {
+                pristine,
+                signer,
+                checksum,
+                sequence: &mut writer.sequence,
+            }),
+            Some(signer) if signer.form() == SignatureForm::Full => {
+                Variation::Full(SignedFrames { pristine, signer, checksum, sequence: &mut writer.sequence })
+            }
+            _ => Variation::Any(Self { plan, pristine, writer }),
+        }
+    }
+}
+
+impl WriteFrames for Variation<'_> {
+    fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
+        match self {
+            Self::Constant(frames) => frames.write_next(timestamp_ns, slot, holds_frame),
+            Self::Full(frames) => frames.write_next(timestamp_ns, slot, holds_frame),
+            Self::Compact(frames) => frames.write_next(timestamp_ns, slot, holds_frame),
+            Self::Any(frames) => frames.write_next(timestamp_ns, slot, holds_frame),
+        }
+    }
+}
+
+/// The start of `slot` that the next frame takes, with `pristine` in it.
+#[inline]
+fn prepared<'slot>(slot: &'slot mut [u8], pristine: &[u8], holds_frame: bool) -> Option<&'slot mut [u8]> {
+    let frame = slot.get_mut(..pristine.len())?;
+    if !holds_frame {
+        frame.copy_from_slice(pristine);
+    }
+    Some(frame)
+}
+
+impl WriteFrames for OneSize<'_> {
     #[inline]
-    pub fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
-        let frame = slot.get_mut(..self.pristine.len())?;
-        if !holds_frame {
-            frame.copy_from_slice(self.pristine);
-        }
-        if self.is_constant {
-            self.writer.sequence = self.writer.sequence.wrapping_add(1);
-        } else {
-            self.writer.write(self.plan, timestamp_ns, frame);
-        }
+    fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
+        let frame = prepared(slot, self.pristine, holds_frame)?;
+        self.writer.write(self.plan, timestamp_ns, frame);
         Some(self.pristine.len())
     }
+}
 
-    /// Counts `frames` frames as written: constant ones, which lie where they are to be.
+/// Frames that are all the same, to the byte.
+#[derive(Debug)]
+pub struct ConstantFrames<'source> {
+    pristine: &'source [u8],
+    sequence: &'source mut u64,
+}
+
+impl ConstantFrames<'_> {
+    /// Counts `frames` frames as written: they lie where they are to be.
     #[inline]
-    pub fn skip_constant(&mut self, frames: u64) {
-        debug_assert!(self.is_constant);
-        self.writer.sequence = self.writer.sequence.wrapping_add(frames);
+    pub fn skip(&mut self, frames: u64) {
+        *self.sequence = self.sequence.wrapping_add(frames);
     }
 
     /// Bytes in the slot, without FCS, of each frame.
@@ -197,6 +261,49 @@ impl OneSize<'_> {
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         self.pristine.len()
+    }
+}
+
+impl WriteFrames for ConstantFrames<'_> {
+    #[inline]
+    fn write_next(&mut self, _timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
+        prepared(slot, self.pristine, holds_frame)?;
+        self.skip(1);
+        Some(self.pristine.len())
+    }
+}
+
+/// Frames that are the same but for a signature of `BYTES` bytes, and at most one checksum over it.
+#[derive(Debug)]
+pub struct SignedFrames<'source, const BYTES: usize> {
+    pristine: &'source [u8],
+    signer: &'source Signer,
+    checksum: Option<SignedChecksum>,
+    sequence: &'source mut u64,
+}
+
+/// The only checksum that varies, with the signature.
+#[derive(Debug)]
+struct SignedChecksum {
+    checksum: LiveChecksum,
+    /// Of all that does not vary.
+    sum: u64,
+    /// All ones where the signature counts in it.
+    counted: u64,
+    /// How far the sum of the signature's words must be shifted, bits.
+    shift: u32,
+}
+
+impl<const BYTES: usize> WriteFrames for SignedFrames<'_, BYTES> {
+    #[inline(always)]
+    fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
+        let frame = prepared(slot, self.pristine, holds_frame)?;
+        let signed = plan::sign_as::<BYTES>(self.signer, *self.sequence, timestamp_ns, frame);
+        if let Some(SignedChecksum { checksum, sum, counted, shift }) = &self.checksum {
+            checksum.write(sum + (signed << shift & counted), frame);
+        }
+        *self.sequence = self.sequence.wrapping_add(1);
+        Some(self.pristine.len())
     }
 }
 

@@ -53,10 +53,10 @@ const COMPACT_SEED: u32 = 0x3c5a_9617;
 const SHORT_SEED: u16 = 0x5a3c;
 const TINY_SEED: u16 = 0xc369;
 
-const FULL_BYTES: usize = SignatureForm::Full.bytes();
-const COMPACT_BYTES: usize = SignatureForm::Compact.bytes();
-const SHORT_BYTES: usize = SignatureForm::Short.bytes();
-const TINY_BYTES: usize = SignatureForm::Tiny.bytes();
+pub(crate) const FULL_BYTES: usize = SignatureForm::Full.bytes();
+pub(crate) const COMPACT_BYTES: usize = SignatureForm::Compact.bytes();
+pub(crate) const SHORT_BYTES: usize = SignatureForm::Short.bytes();
+pub(crate) const TINY_BYTES: usize = SignatureForm::Tiny.bytes();
 
 /// Why signatures cannot be written as asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -116,11 +116,31 @@ impl Signer {
     ///
     /// # Panics
     /// Unless `out` is exactly `self.form().bytes()` long.
-    // Its only hot caller writes checksums over the signature next: together they need no call, and keep it in registers.
-    #[inline(always)]
     pub fn sign(&self, sequence: u64, timestamp_ns: u64, out: &mut [u8]) {
+        fn exact<const BYTES: usize>(out: &mut [u8]) -> &mut [u8; BYTES] {
+            let bytes = out.len();
+            let exact = out.try_into().ok();
+            exact.unwrap_or_else(|| panic!("{bytes} bytes for a signature of {BYTES}"))
+        }
         match self.form {
-            SignatureForm::Full => {
+            SignatureForm::Full => self.sign_as::<FULL_BYTES>(sequence, timestamp_ns, exact(out)),
+            SignatureForm::Compact => self.sign_as::<COMPACT_BYTES>(sequence, timestamp_ns, exact(out)),
+            SignatureForm::Short => self.sign_as::<SHORT_BYTES>(sequence, timestamp_ns, exact(out)),
+            SignatureForm::Tiny => self.sign_as::<TINY_BYTES>(sequence, timestamp_ns, exact(out)),
+        }
+    }
+
+    /// As [`Self::sign`], for the form of `BYTES` bytes, which is that of this signer.
+    // Its only hot callers write checksums over the signature next: together they need no call, and keep it in registers.
+    #[inline(always)]
+    pub(crate) fn sign_as<const BYTES: usize>(
+        &self,
+        sequence: u64,
+        timestamp_ns: u64,
+        out: &mut [u8; BYTES],
+    ) {
+        match BYTES {
+            FULL_BYTES => {
                 let head = u32::from(self.covered_bytes) << 16 | u32::from(self.stream);
                 let crc = crc32c_append_words(self.covered_crc, head, [sequence, timestamp_ns]);
                 let (front, back) = out.split_at_mut(16);
@@ -130,7 +150,7 @@ impl Signer {
                 back[..8].copy_from_slice(&timestamp_ns.to_be_bytes());
                 back[8..].copy_from_slice(&crc.to_be_bytes());
             }
-            SignatureForm::Compact => {
+            COMPACT_BYTES => {
                 let head = u32::from(self.stream) << 16 | low(sequence >> 24, 16) as u32;
                 let tail = sequence << 40 | low(timestamp_ns, 40);
                 let crc = crc32c_append_words(COMPACT_SEED, head, [tail]);
@@ -140,13 +160,13 @@ impl Signer {
                 back[..8].copy_from_slice(&tail.to_be_bytes());
                 back[8..].copy_from_slice(&crc.to_be_bytes());
             }
-            SignatureForm::Short => {
+            SHORT_BYTES => {
                 let fields = u64::from(self.stream) << 56 | low(sequence, 24) << 32 | low(timestamp_ns, 32);
                 let (front, back) = out.split_at_mut(8);
                 front.copy_from_slice(&fields.to_be_bytes());
                 back.copy_from_slice(&(crc16(fields) ^ SHORT_SEED).to_be_bytes());
             }
-            SignatureForm::Tiny => {
+            _ => {
                 let fields = u32::from(self.stream) << 24 | low(sequence, 24) as u32;
                 let (front, back) = out.split_at_mut(4);
                 front.copy_from_slice(&fields.to_be_bytes());

@@ -1,7 +1,7 @@
 //! What is known of a frame before it is made.
 
 use crate::ones_complement::{fold, sum_halves};
-use crate::signature::{SignatureForm, Signer};
+use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Signer, TINY_BYTES};
 
 /// Most checksums that vary in one frame.
 pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;
@@ -97,37 +97,32 @@ pub(super) fn put_word(frame: &mut [u8], at: u16, word: u16) {
 /// Signs `frame`, whose last bytes are the signature, and returns what the signature counts: less than 2^36.
 #[inline(always)]
 pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u64 {
-    const FULL: usize = SignatureForm::Full.bytes();
-    const COMPACT: usize = SignatureForm::Compact.bytes();
-    const SHORT: usize = SignatureForm::Short.bytes();
-    const TINY: usize = SignatureForm::Tiny.bytes();
-    // The words are read in the pieces in which they were written: other ones would have to wait until the signature is
-    // in the cache.
-    let sum = match signer.form() {
-        SignatureForm::Full => signed::<FULL>(signer, sequence, timestamp_ns, frame)
-            .map(|s| dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24)),
-        SignatureForm::Compact => signed::<COMPACT>(signer, sequence, timestamp_ns, frame)
-            .map(|s| word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14)),
-        SignatureForm::Short => {
-            signed::<SHORT>(signer, sequence, timestamp_ns, frame).map(|s| qword(s, 0) + word(s, 8))
-        }
-        SignatureForm::Tiny => {
-            signed::<TINY>(signer, sequence, timestamp_ns, frame).map(|s| dword(s, 0) + word(s, 4))
-        }
-    };
-    sum.unwrap_or(0)
+    match signer.form() {
+        SignatureForm::Full => sign_as::<FULL_BYTES>(signer, sequence, timestamp_ns, frame),
+        SignatureForm::Compact => sign_as::<COMPACT_BYTES>(signer, sequence, timestamp_ns, frame),
+        SignatureForm::Short => sign_as::<SHORT_BYTES>(signer, sequence, timestamp_ns, frame),
+        SignatureForm::Tiny => sign_as::<TINY_BYTES>(signer, sequence, timestamp_ns, frame),
+    }
 }
 
+/// As [`sign`], with the form of `BYTES` bytes, which is the signer's.
 #[inline(always)]
-fn signed<'a, const BYTES: usize>(
+pub(super) fn sign_as<const BYTES: usize>(
     signer: &Signer,
     sequence: u64,
     timestamp_ns: u64,
-    frame: &'a mut [u8],
-) -> Option<&'a [u8; BYTES]> {
-    let signature = frame.last_chunk_mut::<BYTES>()?;
-    signer.sign(sequence, timestamp_ns, signature);
-    Some(signature)
+    frame: &mut [u8],
+) -> u64 {
+    let Some(s) = frame.last_chunk_mut::<BYTES>() else { return 0 };
+    signer.sign_as::<BYTES>(sequence, timestamp_ns, s);
+    // The words are read in the pieces in which they were written: other ones would have to wait until the signature is
+    // in the cache.
+    match BYTES {
+        FULL_BYTES => dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24),
+        COMPACT_BYTES => word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14),
+        SHORT_BYTES => qword(s, 0) + word(s, 8),
+        _ => dword(s, 0) + word(s, 4),
+    }
 }
 
 #[inline]

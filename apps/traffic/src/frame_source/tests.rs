@@ -159,7 +159,7 @@ fn senders_that_share_a_stream_make_each_flow_once_together() {
 fn a_frame_refused_by_a_short_slot_stays_the_next() {
     let mut source = source("");
     let mut slot = [7; 59];
-    assert_eq!(source.of_one_size().unwrap().write_next(0, &mut slot, false), None);
+    assert_eq!(source.of_one_size().unwrap().variation().write_next(0, &mut slot, false), None);
     assert_eq!((slot, source.next_sequence()), ([7; 59], 0));
 }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::judge::judge;
 use crate::definition::{Problem, StreamDefinition};
 use crate::frame_size_mix::FrameSizeMix;
+use crate::frame_source::{OneSize, Variation, WriteFrames};
 use crate::header::{
     Arp, Ethernet, Header, HeaderKind, HexBytes, Icmp, Ipv4, Ipv6, Mpls, Tcp, TcpFlags, Udp, Vlan, Vxlan,
     get_bits,
@@ -252,8 +253,8 @@ proptest! {
             let expected_bytes = in_place.next_size();
             let frame = in_place.next_frame(1000 + sequence).to_vec();
             prop_assert_eq!(frame.len(), expected_bytes);
-            if let Some(mut frames) = in_slot.of_one_size() {
-                prop_assert!(!frames.is_constant() || sequence == 0 || slot[..frame.len()] == frame);
+            if let Some(mut frames) = in_slot.of_one_size().map(OneSize::variation) {
+                prop_assert!(!matches!(frames, Variation::Constant(_)) || sequence == 0 || slot[..frame.len()] == frame);
                 let written = frames.write_next(1000 + sequence, &mut slot, sequence > 0);
                 prop_assert_eq!(written, Some(frame.len()));
                 prop_assert_eq!(&slot[..frame.len()], &frame);
