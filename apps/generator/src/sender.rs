@@ -445,7 +445,8 @@ fn fill_slots<const PACED: bool>(
 }
 
 /// Pushes the frames that are due, at most `most`, into a ring whose slots were given away as `held` says.
-#[inline(always)]
+// Apart, so that each kind of frame has the registers to itself.
+#[inline(never)]
 fn push_held<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,
     most: u32,
