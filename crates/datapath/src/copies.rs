@@ -67,7 +67,7 @@ impl Copier {
         outlets: Outlets<'_>,
         dropped: &mut DropTally,
     ) -> Executed {
-        let Job { first, fates, plan, origin, budget } = job;
+        let Job { first, fates, plan, origin, budget, .. } = job;
         let Outlets { queues, outboxes } = outlets;
         let mut executed = Executed { end: first, replicated: 0, cost: 0 };
         let mut room = outboxes.iter().flatten().map(Outbox::free).min();
@@ -75,7 +75,7 @@ impl Copier {
         let mut hand_over = |copier: &mut Self, executed: &mut Executed, dropped: &mut DropTally| {
             let Self { batch, fates, .. } = copier;
             let outlets = Outlets { queues: &mut *queues, outboxes: &mut *outboxes };
-            let job = Job { first: 0, fates, budget: u64::MAX, ..job };
+            let job = Job { first: 0, fates, common: None, budget: u64::MAX, ..job };
             let done = executor.execute(batch, job, outlets, dropped);
             executed.replicated += done.replicated;
             batch.reset(BATCH_FRAMES);

@@ -620,7 +620,8 @@ impl Engine {
                         }
                         let origin = Origin { topology, switch, port, queue, worker: self.index };
                         let fates = plan.fates(0..frames);
-                        let job = Job { first: from, fates, plan, origin, budget };
+                        let common = plan.common(from..frames);
+                        let job = Job { first: from, fates, common, plan, origin, budget };
                         let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
                         executed = match plan.is_plain() {
                             true => executor.execute(batch, job, outlets, &mut dropped),

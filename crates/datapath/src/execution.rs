@@ -43,6 +43,8 @@ pub(crate) struct Job<'plan> {
     pub(crate) first: usize,
     /// A fate for each frame of the batch, of none its copies.
     pub(crate) fates: &'plan [Fate],
+    /// The fate that all frames from the first on have, where they were given it together.
+    pub(crate) common: Option<Fate>,
     /// The plan, which has the sets that they name.
     pub(crate) plan: &'plan Plan,
     pub(crate) origin: Origin<'plan>,
@@ -114,7 +116,7 @@ impl Executor {
 
     #[inline(never)]
     fn group(&mut self, batch: &mut Batch, job: &Job<'_>, dropped: &mut DropTally) -> Executed {
-        let &Job { first, fates, plan, origin, budget } = job;
+        let &Job { first, fates, common, plan, origin, budget } = job;
         let Self { groups, spread, .. } = self;
         groups.clear();
         spread.forget();
@@ -148,7 +150,7 @@ impl Executor {
                                 let is_same =
                                     |behind: &&Fate| matches!(behind, Fate::Port(other) if *other == port);
                                 next += behind.iter().take_while(is_same).count();
-                                groups.extend(group, number..next as u16);
+                                groups.add_all(group, number..next as u16);
                                 continue;
                             }
                             group
@@ -161,6 +163,10 @@ impl Executor {
                             more_for_last = u64::from(target.frame_cost.saturating_sub(1));
                             weighs_unicast = weighs || more_for_last > 0;
                             let group = group_of(target, port, false, worker);
+                            if common.is_some() && !weighs_unicast {
+                                groups.add_all(group, first as u16..frames as u16);
+                                break;
+                            }
                             last = Some((port, group));
                             group
                         }

@@ -24,7 +24,22 @@ impl Groups {
     /// Adds frame number `frame` to the list of `destination`; beyond the room it is ignored.
     #[inline]
     pub fn add(&mut self, destination: u16, frame: u16) {
-        let Some(list) = self.lists.get_mut(usize::from(destination)) else { return };
+        if let Some(list) = self.list(destination) {
+            list.push(frame);
+        }
+    }
+
+    /// Adds frames to the list of `destination`.
+    #[inline]
+    pub fn add_all(&mut self, destination: u16, frames: Range<u16>) {
+        if let Some(list) = self.list(destination) {
+            list.extend(frames);
+        }
+    }
+
+    #[inline]
+    fn list(&mut self, destination: u16) -> Option<&mut Vec<u16>> {
+        let list = self.lists.get_mut(usize::from(destination))?;
         if list.is_empty() {
             if list.capacity() == 0 {
                 // Once in the life of a destination.
@@ -32,13 +47,7 @@ impl Groups {
             }
             self.touched.push(destination);
         }
-        list.push(frame);
-    }
-
-    /// Adds more frames to the list of a destination that has one already.
-    #[inline]
-    pub fn extend(&mut self, destination: u16, frames: Range<u16>) {
-        self.lists.get_mut(usize::from(destination)).into_iter().for_each(|list| list.extend(frames.clone()));
+        Some(list)
     }
 
     /// Destinations that have frames, in the order of their first frame.

@@ -118,9 +118,19 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub fn ethernet_header(&self) -> Option<(u64, u64)> {
-        if self.len() < ETHERNET_HEADER_BYTES {
-            return None;
-        }
+        (self.len() >= ETHERNET_HEADER_BYTES).then(|| self.header_words())
+    }
+
+    /// The same of a fragment that has these flags and no others.
+    #[inline]
+    #[must_use]
+    pub fn ethernet_header_with(&self, flags: u16) -> Option<(u64, u64)> {
+        self.slot.has_flags_and(flags, ETHERNET_HEADER_BYTES as u16).then(|| self.header_words())
+    }
+
+    /// The caller has checked that there are 14 bytes.
+    #[inline]
+    fn header_words(&self) -> (u64, u64) {
         let start = self.start.as_ptr().cast::<u64>();
         // SAFETY: 14 bytes are mapped; copied out once, since others may write them, and unaligned by construction.
         let first = unsafe { read_word(start) };
@@ -128,7 +138,7 @@ impl Fragment {
         let second_start = unsafe { start.byte_add(6) };
         // SAFETY: as above.
         let second = unsafe { read_word(second_start) };
-        Some((first, second))
+        (first, second)
     }
 }
 

@@ -128,6 +128,8 @@ pub struct Head<'plan> {
 #[derive(Debug)]
 pub struct Plan {
     fates: Box<[Fate; BATCH_FRAMES]>,
+    /// The frames that have one fate, and that.
+    common: Option<(Range<usize>, Fate)>,
     sets: Vec<PortMask>,
     copies: Vec<FrameCopy>,
     /// Which copies each frame has that has some.
@@ -154,6 +156,7 @@ impl Plan {
     pub fn new() -> Self {
         Self {
             fates: Box::new([Fate::Drop(DropCause::NoDestination); BATCH_FRAMES]),
+            common: None,
             sets: Vec::new(),
             copies: Vec::new(),
             frames_with_copies: Vec::new(),
@@ -165,11 +168,7 @@ impl Plan {
     /// Forgets what was decided: `frames` frames from number `first` on are without a fate.
     #[inline]
     pub fn reset(&mut self, frames: Range<usize>) {
-        self.fates
-            .get_mut(frames)
-            .into_iter()
-            .flatten()
-            .for_each(|fate| *fate = Fate::Drop(DropCause::NoDestination));
+        self.fates_mut(frames).fill(Fate::Drop(DropCause::NoDestination));
         if !(self.copies.is_empty() && self.sets.is_empty() && self.heads.is_empty()) {
             self.sets.clear();
             self.copies.clear();
@@ -182,7 +181,22 @@ impl Plan {
     /// The fates of frames, to be written.
     #[inline]
     pub fn fates_mut(&mut self, frames: Range<usize>) -> &mut [Fate] {
+        self.common = None;
         self.fates.get_mut(frames).unwrap_or(&mut [])
+    }
+
+    /// Writes the same fate for several frames: what becomes of all is executed without a look at each.
+    #[inline]
+    pub fn set_common(&mut self, frames: Range<usize>, fate: Fate) {
+        self.fates_mut(frames.clone()).fill(fate);
+        self.common = Some((frames, fate));
+    }
+
+    /// The fate that these frames were given together, if they were.
+    #[inline]
+    #[must_use]
+    pub fn common(&self, frames: Range<usize>) -> Option<Fate> {
+        self.common.as_ref().filter(|(range, _)| *range == frames).map(|&(_, fate)| fate)
     }
 
     /// The fates of frames.
@@ -202,6 +216,7 @@ impl Plan {
     /// Writes the fate of one frame.
     #[inline]
     pub fn set_fate(&mut self, frame: usize, fate: Fate) {
+        self.common = None;
         if let Some(entry) = self.fates.get_mut(frame) {
             *entry = fate;
         }

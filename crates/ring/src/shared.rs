@@ -63,6 +63,15 @@ impl SlotWord {
         (self.0 >> 48) as u16
     }
 
+    /// Whether there are these flags, no others, and at least `least` bytes.
+    #[inline]
+    #[must_use]
+    pub fn has_flags_and(self, flags: u16, least: u16) -> bool {
+        // Equal flags leave the length alone.
+        let len = (self.0 >> 32) as u32 ^ u32::from(flags) << 16;
+        len.wrapping_sub(least.into()) <= u32::from(u16::MAX - least)
+    }
+
     /// The bits of both.
     #[inline]
     pub(crate) fn with(self, other: Self) -> Self {

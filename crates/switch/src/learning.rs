@@ -73,12 +73,12 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
     let (head, others) = frames.split_first()?;
     let ((start, end), flags) = (head.ethernet_header()?, head.flags());
     let is_same = |other: &Fragment| {
-        other.ethernet_header().is_some_and(|(other_start, other_end)| {
+        other.ethernet_header_with(flags).is_some_and(|(other_start, other_end)| {
             // Bytes 12 and 13, which end `end`, are not addresses.
             ((other_start ^ start)
                 | (other_end ^ end) & u64::from_ne_bytes([255, 255, 255, 255, 255, 255, 0, 0]))
                 == 0
-        }) && other.flags() == flags
+        })
     };
     others.iter().all(is_same).then(|| FrameHeader::from_words(start, end, flags))
 }
@@ -86,14 +86,14 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
 impl Decide for Learning {
     fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
         let Self { switch, headers, short } = self;
-        let fates = plan.fates_mut(first..batch.frames());
+        let frames = first..batch.frames();
         if batch.is_single()
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
-            && let [fate, others @ ..] = fates
         {
-            classify(&[header], from, &switch.table, &switch.ports, switch.now(), std::slice::from_mut(fate));
-            others.fill(*fate);
-            return;
+            let mut fate = [Fate::Flood];
+            classify(&[header], from, &switch.table, &switch.ports, switch.now(), &mut fate);
+            let [fate] = fate;
+            return plan.set_common(frames, fate);
         }
         headers.clear();
         let mut read = |frame: usize, head: Option<&Fragment>| match head
@@ -111,7 +111,7 @@ impl Decide for Learning {
         } else {
             headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
         }
-        classify(headers, from, &switch.table, &switch.ports, switch.now(), fates);
+        classify(headers, from, &switch.table, &switch.ports, switch.now(), plan.fates_mut(frames));
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
         }
