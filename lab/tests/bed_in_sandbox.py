@@ -47,19 +47,24 @@ def offer(asked: dict[str, Any]) -> dict[str, Any]:
     steps: list[str] = []
     with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as bed:
         trials = []
-        for load in asked["loads"]:
-            if load.get("kill"):
-                for process in bed.processes()["dut"]:
-                    process.stop(0.0)
-                continue
-            request = TrialRequest(load=Load.model_validate(load), duration_s=asked["duration_s"])
-            trials.append(bed.generator.trial(request).model_dump(mode="json"))
-        bed.check()
+
+        def run_trials() -> None:
+            for load in asked["loads"]:
+                if load.get("kill"):
+                    for process in bed.processes()["dut"]:
+                        process.stop(0.0)
+                    continue
+                request = TrialRequest(load=Load.model_validate(load), duration_s=asked["duration_s"])
+                trials.append(bed.generator.trial(request).model_dump(mode="json"))
+            bed.check()
+
+        _, cost = bed.costs.over(run_trials)
         return {
             "steps": steps,
             "trials": trials,
             "record": bed.record().model_dump(mode="json"),
             "counters": bed.collect(),
+            "busy_s": cost.busy_s,
             "ceilings": [ceiling.model_dump(mode="json") for ceiling in bed.ceilings.values()],
             "logs": [log.source for log in bed.logs()],
             "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},

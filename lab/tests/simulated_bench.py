@@ -52,6 +52,7 @@ class SimulatedCosts(CostMeter):
             wait_s=run_s,
             # Beside the frames the kernel has work of others.
             kernel_s=frames * self._kernel_ns / 1e9 + 0.05 * elapsed_s,
+            busy_s=None if self._run_ns is None else frames * self._run_ns / 2e9,
             cycles=None if self._cycles is None else elapsed_s * 2e9 if self._polls else frames * self._cycles,
             memory_bytes=None if self._run_ns is None else 4096,
         )

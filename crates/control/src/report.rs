@@ -67,6 +67,9 @@ pub struct WorkerReport {
     pub loops: u64,
     /// Part of `loops` that moved at least one frame.
     pub busy_loops: u64,
+    /// Time that those took, ns.
+    #[serde(default)]
+    pub busy_ns: u64,
     /// Times that it went to sleep for want of work.
     pub sleeps: u64,
     /// Times that a program's kick woke it.

@@ -105,6 +105,7 @@ fn status() -> StatusReport {
             cpu: Some(1),
             loops: 2,
             busy_loops: 1,
+            busy_ns: 1,
             sleeps: 3,
             kicks_received: 4,
             cpu_time_ns: 5,

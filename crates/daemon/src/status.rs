@@ -318,6 +318,7 @@ pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
                 cpu: worker.config().cpu,
                 loops: stats.loops.load(Relaxed),
                 busy_loops: stats.busy_loops.load(Relaxed),
+                busy_ns: stats.busy_time.ns(),
                 sleeps: stats.sleeps.load(Relaxed),
                 kicks_received: stats.kicks_received.load(Relaxed),
                 cpu_time_ns: thread_cpu_ns(stats.thread_id.load(Relaxed)),

@@ -12,6 +12,7 @@
 //! - [`worker`]: an engine on a thread, with commands, spinning and sleep.
 //! - [`fabric`]: the ports and their places; the one part that changes all of the above.
 
+pub mod busy_time;
 mod copies;
 pub mod engine;
 pub mod engine_queue;

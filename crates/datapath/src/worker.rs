@@ -14,6 +14,7 @@ use ringroad_ring::core_sharing::CoreSharing;
 use ringroad_ring::wakeup::Sleeper;
 use rustix::event::epoll;
 
+use crate::busy_time::{BusyTime, Stopwatch};
 use crate::engine::{BELL, Engine};
 use crate::exchange::Doorbell;
 use crate::rota::TURN_COST;
@@ -38,6 +39,8 @@ pub struct WorkerStats {
     pub loops: AtomicU64,
     /// Turns that moved frames.
     pub busy_loops: AtomicU64,
+    /// How long those took.
+    pub busy_time: BusyTime,
     /// Times it went to sleep.
     pub sleeps: AtomicU64,
     /// Wake-ups by programs.
@@ -222,19 +225,23 @@ impl Running {
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
         let (clock, mut sharing) = (Clock::system(), CoreSharing::default());
+        let mut watch = Stopwatch::start();
         let spin_ns = u64::try_from(self.config.spin.as_nanos()).unwrap_or(u64::MAX);
         let mut empty_turns = 0u32;
         let mut idle_since_ns = 0;
         while !self.stop.load(Ordering::Relaxed) {
             if self.pending.load(Ordering::Relaxed) {
                 self.run_commands();
+                watch.leave_out();
                 empty_turns = 0;
             }
             bump(&self.stats.loops);
             let frames = self.engine.turn();
+            watch.end_turn(frames != 0, &self.stats.busy_time);
             if self.engine.spent() - self.spent_at_look >= TURN_COST {
                 self.look_at_wakes();
                 sharing.between_turns(|| clock.now_ns());
+                watch.leave_out();
             }
             if frames != 0 {
                 bump(&self.stats.busy_loops);
@@ -247,6 +254,7 @@ impl Running {
                 continue;
             }
             sharing.while_idle(|| clock.now_ns());
+            watch.leave_out();
             if self.stay_awake.load(Ordering::Relaxed) {
                 continue;
             }
@@ -256,6 +264,7 @@ impl Running {
             }
             if now_ns - idle_since_ns >= spin_ns {
                 self.sleep();
+                watch.leave_out();
                 empty_turns = 0;
             }
         }

@@ -31,6 +31,8 @@ class Cost(Frozen):
     """Time in which its threads could have run, and others had their processors."""
     kernel_s: Figure | None = None
     """Time in the kernel, of all processors of its machine: system calls of everybody, interrupts and soft interrupts."""
+    busy_s: Figure | None = None
+    """Time for which its forwarding threads had frames in hand, by its own account: a thread that polls is not busy without any."""
     cycles: Figure | None = None
     """Processor cycles of all of its threads."""
     memory_bytes: Figure | None = None
@@ -73,25 +75,39 @@ class CostMeter(ABC):
 class ProcessCosts(CostMeter):
     """The meter of processes on a host. Threads that end within an interval take their time with them."""
 
-    def __init__(self, host: Host, processes: Sequence[Process], *, counts_cycles: bool = False) -> None:
-        """Take a device's processes; none where the kernel forwards. Cycles are counted by `perf`, where it is there and can."""
+    def __init__(
+        self,
+        host: Host,
+        processes: Sequence[Process],
+        *,
+        counts_cycles: bool = False,
+        busy_s: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Take a device's processes; none where the kernel forwards. Cycles are counted by `perf`, where it is there and can.
+
+        `busy_s` is the device's own account of its time with frames in hand, from any beginning.
+        """
         self._host = host
         self._processes = tuple(processes)
+        self._busy_s = busy_s
         self._counts_cycles = counts_cycles and bool(processes) and host.find_program("perf") is not None
 
     def over(self, work: Callable[[], T]) -> tuple[T, Cost]:
         """See [`CostMeter.over`]."""
         perf = self._start_perf() if self._counts_cycles else None
         try:
+            busy_before_s = self._busy_s()
             before, began_s = self._read(), time.monotonic()
             result = work()
             elapsed_s = time.monotonic() - began_s
             after = self._read()
+            busy_after_s = self._busy_s()
             cycles = self._cycles(perf) if perf is not None else None
         finally:
             if perf is not None:
                 perf.stop()
-        return result, _cost(before, after, elapsed_s, cycles)
+        busy_s = None if busy_before_s is None or busy_after_s is None else max(0.0, busy_after_s - busy_before_s)
+        return result, _cost(before, after, elapsed_s, cycles).model_copy(update={"busy_s": busy_s})
 
     def idle(self, duration_s: float) -> Cost:
         """See [`CostMeter.idle`]."""

@@ -318,7 +318,7 @@ class TestBed:
     @property
     def costs(self) -> CostMeter:
         """What tells the processor time of the device, on its machine."""
-        return ProcessCosts(self._dut.placement.host, self._dut.processes(), counts_cycles=True)
+        return ProcessCosts(self._dut.placement.host, self._dut.processes(), counts_cycles=True, busy_s=self._dut.busy_s)
 
     def logs(self) -> tuple[LogExcerpt, ...]:
         """Return what the programs said."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ringroad_lab.dut.open_vswitch_counters import parse_drops, parse_interfaces, parse_polling_threads, parse_ports, parse_version
+from ringroad_lab.dut.open_vswitch_counters import (
+    parse_drops,
+    parse_interfaces,
+    parse_polling_threads,
+    parse_ports,
+    parse_version,
+    polling_cycles,
+)
 
 PORTS = """\
 OFPST_PORT reply (OF1.4) (xid=0x2): 2 ports
@@ -52,6 +59,8 @@ def test_polling_threads_are_called_by_their_processors() -> None:
     assert told["cpu1.avg_processing_cycles_per_packet"] == 33054
     assert told["cpu1.miss_with_success_upcall"] == 4
     assert told["main.packets_received"] == 0
+    assert polling_cycles(told) == (1, 330739347, 330739347 + 4197023382)
+    assert polling_cycles({"main.idle_cycles": 1}) is None
 
 
 def test_drops_have_their_causes() -> None:

@@ -27,6 +27,7 @@ def test_a_device_that_sleeps_costs_the_same_for_each_frame_at_every_load_and_no
     metrics = outcome.metrics
     for load in ("100pct", "50pct"):
         assert metrics[f"cost_{load}_processor_ns"].value == pytest.approx(100.0)
+        assert metrics[f"cost_{load}_busy_ns"].value == pytest.approx(50.0)
         assert metrics[f"cost_{load}_cycles"].value == pytest.approx(250.0)
         assert metrics[f"cost_{load}_kernel_ns"].value == pytest.approx(40.0)
         assert metrics[f"cost_{load}_wait_ratio"].value == pytest.approx(0.5)
@@ -46,6 +47,7 @@ def test_a_device_that_polls_costs_a_processor_over_the_rate_and_one_without_loa
     # Both directions; the second in which a trial is set up and read is no frame's.
     assert metrics["cost_100pct_processor_ns"].value == pytest.approx(1e9 / 400_000)
     assert metrics["cost_50pct_processor_ns"].value == pytest.approx(1e9 / 200_000)
+    assert metrics["cost_50pct_busy_ns"].value == pytest.approx(50.0)
     assert metrics["cost_100pct_cycles"].value == pytest.approx(2e9 / 400_000)
     assert metrics["cost_idle_processors"].value == pytest.approx(1.0)
 

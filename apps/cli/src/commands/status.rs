@@ -63,8 +63,17 @@ fn by_user(status: &StatusReport) -> String {
 }
 
 fn workers(status: &StatusReport) -> String {
-    let mut columns =
-        Columns::new(&[">worker", ">CPU", "state", ">CPU time", ">loops", ">busy", ">sleeps", ">kicks"]);
+    let mut columns = Columns::new(&[
+        ">worker",
+        ">CPU",
+        "state",
+        ">CPU time",
+        ">busy time",
+        ">loops",
+        ">busy",
+        ">sleeps",
+        ">kicks",
+    ]);
     for worker in &status.workers {
         let state = match worker.state {
             WorkerState::Running => "running",
@@ -77,6 +86,7 @@ fn workers(status: &StatusReport) -> String {
             worker.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
             state.to_owned(),
             format!("{:.1} s", worker.cpu_time_ns as f64 / 1e9),
+            format!("{:.1} s", worker.busy_ns as f64 / 1e9),
             grouped(worker.loops),
             grouped(worker.busy_loops),
             grouped(worker.sleeps),

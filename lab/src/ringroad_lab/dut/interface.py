@@ -121,6 +121,14 @@ class Dut(ABC):
     def processes(self) -> Sequence[Process]:
         """Return what is watched for processor time and memory; empty where the kernel itself forwards."""
 
+    def busy_s(self) -> float | None:
+        """Return for how long its forwarding threads have had frames in hand, from any beginning; None where it does not tell.
+
+        Raises:
+            DutError: it does not answer.
+        """
+        return None
+
     @abstractmethod
     def versions(self) -> dict[str, str]:
         """Return the version of each of its programs."""

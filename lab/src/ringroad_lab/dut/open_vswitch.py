@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -29,6 +30,7 @@ DATAPATH_TAP = "ovs-netdev"
 # Of DPDK: six ports of four queues have room in it.
 MEMORY_MIB = 1024
 LOG_END_LINES = 12
+CALIBRATION_S = 0.1
 
 
 class OpenVSwitchSettings(DutSettings):
@@ -75,6 +77,8 @@ class OpenVSwitch(Dut):
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
         self._bridges: tuple[str, ...] = ()
+        self._cycles_per_s: float | None = None
+        """Of a polling thread, once it is known."""
         # Until it is looked for: what may be the machine's own is left alone.
         self._had_datapath_tap = True
         self._database: Process | None = None
@@ -245,6 +249,27 @@ class OpenVSwitch(Dut):
         except HostError as error:
             raise self._failure("does not tell its counters", error) from error
         return result
+
+    def busy_s(self) -> float | None:
+        """Return the processing cycles of its polling threads as time; None where the kernel forwards."""
+        cycles, began_s = self._polling_cycles(), time.monotonic()
+        if cycles is None:
+            return None
+        if self._cycles_per_s is None:
+            # A polling thread counts every cycle, with frames or without.
+            time.sleep(CALIBRATION_S)
+            after, ended_s = self._polling_cycles(), time.monotonic()
+            if after is None or after.all <= cycles.all:
+                return None
+            self._cycles_per_s = (after.all - cycles.all) / (ended_s - began_s) / after.threads
+        return cycles.processing / self._cycles_per_s
+
+    def _polling_cycles(self) -> counters.PollingCycles | None:
+        try:
+            said = self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout
+        except HostError as error:
+            raise self._failure("does not tell its cycles", error) from error
+        return counters.polling_cycles(counters.parse_polling_threads(said))
 
     def processes(self) -> Sequence[Process]:
         """Return the switch and its database."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 _PORT = re.compile(r"^\s*port\s+(\S+?):")
 _COUNTER = re.compile(r"(\w+)=(\d+)")
@@ -54,6 +55,23 @@ def parse_polling_threads(text: str) -> dict[str, int]:
             name = re.sub(r"[^a-z]+", "_", match[1].strip())
             result[f"{thread}.{name}"] = round(float(match[2]))
     return result
+
+
+class PollingCycles(NamedTuple):
+    """Cycles of all polling threads."""
+
+    threads: int
+    processing: int
+    """With frames."""
+    all: int
+
+
+def polling_cycles(told: Mapping[str, int]) -> PollingCycles | None:
+    """Sum the cycles that [`parse_polling_threads`] found; None where no thread polls."""
+    threads = [name.partition(".")[0] for name in told if name.endswith(".idle_cycles") and not name.startswith("main.")]
+    processing = sum(told.get(f"{thread}.processing_cycles", 0) for thread in threads)
+    idle = sum(told[f"{thread}.idle_cycles"] for thread in threads)
+    return PollingCycles(len(threads), processing, processing + idle) if threads else None
 
 
 def parse_drops(text: str) -> dict[str, int]:

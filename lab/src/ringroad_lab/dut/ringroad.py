@@ -123,6 +123,10 @@ class RingroadSwitch(Dut):
         """Return the daemon."""
         return [self._daemon] if self._daemon else []
 
+    def busy_s(self) -> float | None:
+        """Return the time of all turns of its workers that moved frames."""
+        return sum(float(worker["busy_ns"]) for worker in self._status().get("workers", [])) / 1e9
+
     def versions(self) -> dict[str, str]:
         """Return the daemon's version."""
         return {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}

@@ -19,6 +19,8 @@ from ringroad_lab.record import LogExcerpt
 
 MEMORY_MIB = 256
 START_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 10.0
+_CYCLES = re.compile(r"total cycles=(\d+) / total \w+ packets=\d+\) at (\d+) MHz")
 # Names of `rte_eth_stats`, and those that every device's counters have.
 COUNTERS = {
     "ipackets": "rx_frames",
@@ -73,7 +75,10 @@ class Testpmd(Dut):
         self._prefix = f"testpmd-{placement.host.folder.name[-8:]}"
         # Where DPDK keeps its sockets (EAL, eal_create_runtime_dir).
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
+        self._commands = placement.host.folder / f"{self._prefix}.commands"
         self._process: Process | None = None
+        self._asked = 0
+        """How often it was asked for its cycles."""
         self._ports: tuple[DutPort, ...] = ()
         """In the order of DPDK's port numbers."""
 
@@ -113,6 +118,11 @@ class Testpmd(Dut):
         # DPDK refuses both at once. A back end or a peer maps few regions, so that memory must not be in many pieces.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
+            # It takes commands from a pipe that never ends: at the end of its input it would end as well.
+            "sh",
+            "-c",
+            'mkfifo "$0" && exec "$@" <>"$0"',
+            str(self._commands),
             # Its standard output is no terminal, and would come late.
             "stdbuf",
             "-oL",
@@ -138,8 +148,8 @@ class Testpmd(Dut):
             "--disable-link-check",
             "--no-lsc-interrupt",
             "--auto-start",
-            # Without a terminal it would end at once; so it runs until it is told to.
-            "--stats-period=3600",
+            "--interactive",
+            "--record-core-cycles",
         ]
 
     def await_ready(self, timeout_s: float) -> None:
@@ -175,6 +185,20 @@ class Testpmd(Dut):
         """Return testpmd."""
         return [self._process] if self._process else []
 
+    def busy_s(self) -> float | None:
+        """Return the time of all bursts that had frames (testpmd's user guide, "show fwd")."""
+        self.check()
+        self._asked += 1
+        # It repeats each line when it has answered the ones before.
+        last = f"asked-{self._asked}."
+        try:
+            self._host.run(["sh", "-c", f"printf 'show fwd stats all\\n{last}\\n' > '{self._commands}'"])
+        except HostError as error:
+            raise DutError(f"{self.title} takes no commands: {error}") from error
+        if self._process is None or (why := self._process.why_silent(last, ANSWER_TIMEOUT_S)):
+            raise DutError(f"{self.title} does not tell its cycles: it {why}")
+        return busy_time_s(self._process.output())
+
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
         said = self._host.run([self._program, "-v"], env=self._env, check=False)
@@ -209,6 +233,12 @@ class Testpmd(Dut):
             return [dict(told[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:
             raise DutError(f"{self.title} does not tell its counters: {error}") from error
+
+
+def busy_time_s(said: str) -> float:
+    """Return the time with frames of which testpmd told last; it tells of none as long as there were no frames."""
+    told = _CYCLES.findall(said)
+    return int(told[-1][0]) / (int(told[-1][1]) * 1e6) if told else 0.0
 
 
 def _device(number: int, cable: Cable) -> str:

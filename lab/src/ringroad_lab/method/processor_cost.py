@@ -20,6 +20,8 @@ from ringroad_lab.trial import TrialRequest, TrialResult
 CONDITIONS = (
     "Processor time for a frame is that of all of the device's threads, over the frames that came back to the generator: with guests, "
     "each of these passed the device more than once. What the device takes without load counts only while frames are sent.",
+    "Busy time for a frame is what the device says of itself: the time for which its forwarding threads had frames in hand. It compares "
+    "devices that poll with those that sleep, at one offered load: small batches cost more for each frame than full ones.",
     "Time of the kernel is that of the whole machine, less what it is without load: system calls of a generator on the same machine are "
     "part of it. It stands for a device that is the kernel itself, which has no process.",
 )
@@ -144,6 +146,8 @@ def _load_metrics(name: str, cost: Cost, idle: Cost, trial: TrialResult) -> dict
     metrics = {}
     for what, unit, scale, taken, not_counted_s in (
         ("processor_ns", "ns/frame", 1e9, lambda each: each.run_s, spare_s),
+        # An idle thread that polls is not busy.
+        ("busy_ns", "ns/frame", 1e9, lambda each: each.busy_s, 0.0),
         ("cycles", "cycles/frame", 1.0, lambda each: each.cycles, spare_s),
         # The kernel polls for nobody: what it does without load it does for others.
         ("kernel_ns", "ns/frame", 1e9, lambda each: each.kernel_s, cost.elapsed_s),
