@@ -139,7 +139,7 @@ pub(crate) struct PortSizes {
     /// Slots per ring [default: 1024]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u32>,
-    /// Size of a buffer, bytes [default: 2048]
+    /// Size of a buffer, bytes [default: 2112; over AF_XDP 2048]
     #[arg(long, value_name = "BYTES")]
     pub(crate) buf_size: Option<u32>,
     /// Network namespace of the interface: a name, or a process in it [default: the command's own]

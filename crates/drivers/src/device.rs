@@ -176,6 +176,8 @@ pub struct DevicePlan {
     pub queues: u16,
     /// Buffers it needs in the region, all queues together; 0 where it needs no region.
     pub region_buffers: u32,
+    /// Default size of the buffers in its region, bytes, where it cannot use the usual ones.
+    pub buffer_bytes: Option<u32>,
     /// Where its interface is, if it has one and that is not simply here.
     pub netns: Option<HeldNamespace>,
     /// What it will take, where that is in a namespace which is held.
@@ -184,7 +186,7 @@ pub struct DevicePlan {
 
 impl DevicePlan {
     pub(crate) fn queues(queues: u16) -> Self {
-        Self { queues, region_buffers: 0, netns: None, side: None }
+        Self { queues, region_buffers: 0, buffer_bytes: None, netns: None, side: None }
     }
 }
 

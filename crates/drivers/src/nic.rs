@@ -245,13 +245,13 @@ fn plan_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let has = u16::try_from(has).unwrap_or(u16::MAX).clamp(1, MAX_QUEUES);
     let side = side_of(netns, index, false);
     let queues = planning.queues.unwrap_or(has);
-    Ok(DevicePlan { queues, region_buffers: 0, netns: netns.cloned(), side })
+    Ok(DevicePlan { netns: netns.cloned(), side, ..DevicePlan::queues(queues) })
 }
 
 fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let plan = plan_packet(planning)?;
     let region_buffers = u32::from(plan.queues) * 2 * ring_size(&planning.options.device);
-    Ok(DevicePlan { region_buffers, ..plan })
+    Ok(DevicePlan { region_buffers, buffer_bytes: Some(af_xdp::DEFAULT_CHUNK_BYTES), ..plan })
 }
 
 fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {

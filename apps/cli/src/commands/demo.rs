@@ -168,7 +168,11 @@ fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) ->
         let tx = source.tx();
         let len = tx.buffer(0).write(frame.bytes);
         if len < frame.bytes.len() {
-            return Err(Failure::new("the capture has frames longer than 2048 bytes", "choose another"));
+            let most = tx.buffer_bytes();
+            return Err(Failure::new(
+                format!("the capture has frames longer than {most} bytes"),
+                "choose another",
+            ));
         }
         tx.set(0, len as u16, NO_LEARN);
         tx.advance(1);

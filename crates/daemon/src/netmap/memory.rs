@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ringroad_control::netmap::{ExternalMemory, Pool, Pools, PortSizes};
 use ringroad_drivers::shm::ShmRegion;
 use ringroad_ring::geometry::{
-    BUFFER_BYTES_RANGE, DEFAULT_BUFFER_BYTES, MAX_BUFFERS, MAX_RINGS, RegionGeometry, ring_object_bytes,
+    BUFFER_BYTES_RANGE, MAX_BUFFERS, MAX_RINGS, NETMAP_BUFFER_BYTES, RegionGeometry, ring_object_bytes,
 };
 use ringroad_ring::layout::FIRST_BUFFER;
 use ringroad_ring::ledger::Payer;
@@ -40,7 +40,7 @@ pub(crate) fn global_geometry() -> RegionGeometry {
         rings: 200,
         ring_bytes: 36_864,
         buffers: 65_536,
-        buffer_bytes: DEFAULT_BUFFER_BYTES,
+        buffer_bytes: NETMAP_BUFFER_BYTES,
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn private_geometry(sizes: &PortSizes, extra_buffers: u32) -> Result<
         rings,
         ring_bytes: ring_object_bytes(longest),
         buffers: (slots + extra_buffers + 2).min(MAX_BUFFERS),
-        buffer_bytes: DEFAULT_BUFFER_BYTES,
+        buffer_bytes: NETMAP_BUFFER_BYTES,
     };
     geometry.check()?;
     Ok(geometry)

@@ -48,6 +48,8 @@ pub enum XdpMode {
     Generic,
 }
 
+/// Default size of a chunk of UMEM, bytes: the kernel takes powers of two.
+pub const DEFAULT_CHUNK_BYTES: u32 = 2048;
 /// Default number of descriptors of each ring.
 pub const DEFAULT_RING_SIZE: u32 = 2048;
 /// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.

@@ -69,10 +69,15 @@ impl PortShape {
         }
     }
 
-    /// The same with the queues and buffers of the device that `plan` is for.
+    /// The same with the queues and buffers of the device that `plan` is for. Buffers of the default size have the
+    /// device's, if it has one.
     #[must_use]
     pub fn for_device(self, plan: &DevicePlan) -> Self {
-        Self { queues: plan.queues, device_buffers: plan.region_buffers, ..self }
+        let buffer_bytes = match self.buffer_bytes {
+            DEFAULT_BUFFER_BYTES => plan.buffer_bytes.unwrap_or(DEFAULT_BUFFER_BYTES),
+            chosen => chosen,
+        };
+        Self { queues: plan.queues, device_buffers: plan.region_buffers, buffer_bytes, ..self }
     }
 
     /// The geometry of a region for `ports` of these.
