@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS};
+use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS, Segment};
 use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
 use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
 
@@ -49,17 +49,21 @@ fuzz_target!(|data: &[u8]| {
         // As often as it likes the guest writes into what is being read.
         rustix::io::pwrite(&*FILE, &[change], u64::from(change) * 4).unwrap();
         for _ in 0..place.entries {
+            let mut singles = [Segment::EMPTY; 4];
+            let count = if change & 4 != 0 { ring.take_singles(access, &mut singles) } else { 0 };
+            ring.give_back_all((0..count).map(|_| change.into()));
             segments.clear();
-            let Ok(Some(chain)) = ring.take(access, &mut segments) else { break };
-            assert!(segments.len() <= MAX_SEGMENTS);
+            segments.extend(&singles[..count]);
+            let Ok(true) = ring.take(access, &mut segments) else { break };
+            assert!(segments.len() <= count + MAX_SEGMENTS);
             for piece in &segments {
                 assert!(piece.guest >= GUEST && piece.guest + u64::from(piece.bytes) <= GUEST + BYTES as u64);
             }
             if change & 1 != 0 {
-                ring.put_back(chain);
+                ring.put_back(1);
                 break;
             }
-            ring.give_back(chain, u32::from(change));
+            ring.give_back(change.into());
         }
         ring.publish(|_, _| ());
         ring.wake_me(change & 2 != 0);

@@ -1,6 +1,9 @@
 //! Buffers that descriptors describe.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ringroad_ring::shared::{prefetch_read, prefetch_write};
 
 use crate::fault::RingFault;
 use crate::guest_memory::{GuestMemory, LastRegion};
@@ -22,6 +25,11 @@ pub struct Segment {
     pub guest: u64,
 }
 
+impl Segment {
+    /// No byte.
+    pub const EMPTY: Self = Self { start: NonNull::dangling(), bytes: 0, guest: 0 };
+}
+
 // SAFETY: a segment is a place in memory that its holder keeps mapped; what is done with it is the business of whoever dereferences it.
 #[allow(unsafe_code)]
 unsafe impl Send for Segment {}
@@ -33,14 +41,6 @@ pub enum Access {
     Read,
     /// Writes: the driver receives.
     Write,
-}
-
-/// A buffer that was taken from a ring, to be given back by these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChainId {
-    pub(crate) id: u16,
-    /// Entries of the ring that it takes (packed rings).
-    pub(crate) entries: u16,
 }
 
 /// A descriptor, read once.
@@ -76,12 +76,12 @@ impl Descriptor {
         }
     }
 
-    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; `None` where it is more, less or wrong, which
-    /// [`Pieces`] tells.
+    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; its first bytes start
+    /// to come nearer. `None` where it is more, less or wrong, which [`Pieces`] tells.
     #[inline]
     pub(crate) fn sole_piece(
         self,
-        memory: &GuestMemory,
+        memory: &Arc<GuestMemory>,
         last: &mut LastRegion,
         access: Access,
     ) -> Option<Segment> {
@@ -96,6 +96,10 @@ impl Descriptor {
             return None;
         }
         let start = last.find(memory, self.address, self.bytes)?;
+        match access {
+            Access::Read => prefetch_read(start.as_ptr()),
+            Access::Write => prefetch_write(start.as_ptr()),
+        }
         Some(Segment { start, bytes: self.bytes, guest: self.address })
     }
 }

@@ -1,11 +1,11 @@
 //! The device's side of a virtqueue, of either layout.
 //!
-//! Buffers are taken in the order in which the driver made them available, and given back in any order, without a copy.
-//! The driver sees returned buffers when they are published, once per batch.
+//! Buffers are taken in the order in which the driver made them available, and given back in the same order, without a
+//! copy. The driver sees returned buffers when they are published, once per batch.
 
 use std::sync::Arc;
 
-use crate::chain::{Access, ChainId, Segment};
+use crate::chain::{Access, Segment};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
 use crate::inflight::Inflight;
@@ -112,40 +112,43 @@ impl DeviceRing {
         }
     }
 
-    /// Takes the next buffers, `most` at most, as long as each has one descriptor and lies in one region, as nearly all
-    /// do, and gives each to `each`. Returns their number. [`Self::take`] tells what the next one is.
+    /// Takes the next buffers into `places`, as long as each has one descriptor and lies in one region, as nearly all do.
+    /// Returns their number. [`Self::take`] tells what the next one is.
     #[inline]
-    pub fn take_singles(&mut self, access: Access, most: usize, each: impl FnMut(ChainId, Segment)) -> usize {
-        either!(self, ring => ring.take_singles(access, most, each))
+    pub fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
+        either!(self, ring => ring.take_singles(access, places))
     }
 
-    /// Takes the next buffer, and appends its pieces; `None` where none is available.
+    /// Takes the next buffer, and appends its pieces; `false` where none is available.
     ///
     /// # Errors
     /// [`RingFault`]; the ring is of no use any more.
-    pub fn take(
-        &mut self,
-        access: Access,
-        segments: &mut Vec<Segment>,
-    ) -> Result<Option<ChainId>, RingFault> {
+    pub fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
         either!(self, ring => ring.take(access, segments))
     }
 
-    /// Makes the buffer taken last available again, as if it had not been taken.
-    pub fn put_back(&mut self, chain: ChainId) {
-        either!(self, ring => ring.put_back(chain));
+    /// Makes the `buffers` buffers taken last available again, as if they had not been taken.
+    pub fn put_back(&mut self, buffers: u16) {
+        either!(self, ring => ring.put_back(buffers));
     }
 
-    /// Gives a buffer back, into which `written` bytes were written.
+    /// Gives the buffer back that was taken first, into which `written` bytes were written.
     #[inline]
-    pub fn give_back(&mut self, chain: ChainId, written: u32) {
-        either!(self, ring => ring.give_back(chain, written));
+    pub fn give_back(&mut self, written: u32) {
+        self.give_back_all(std::iter::once(written));
     }
 
-    /// Gives buffers back that were only read.
+    /// Gives as many buffers back as `written` has numbers, those that were taken first: so many bytes were written into
+    /// each.
     #[inline]
-    pub fn give_back_read(&mut self, chains: impl Iterator<Item = ChainId>) {
-        either!(self, ring => chains.for_each(|chain| ring.give_back(chain, 0)));
+    pub fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
+        either!(self, ring => ring.give_back_all(written));
+    }
+
+    /// Gives the `buffers` buffers back that were taken first, and only read.
+    #[inline]
+    pub fn give_back_read(&mut self, buffers: u16) {
+        either!(self, ring => ring.give_back_read(buffers));
     }
 
     /// Whether something was given back that does not show yet.

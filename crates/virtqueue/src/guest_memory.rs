@@ -155,11 +155,12 @@ impl LastRegion {
     /// Before the first search.
     pub(crate) const NONE: Self = Self { guest: 0, bytes: 0, start: NonNull::dangling() };
 
-    /// Where the `bytes` bytes at `address`, as the guest counts, are mapped; `None` where they do not all lie in this region.
+    /// Where the `bytes` bytes at `address`, as the guest counts, are mapped; `None` where they do not all lie in this
+    /// region.
     #[inline]
-    pub(crate) fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
+    fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let offset = address.wrapping_sub(self.guest);
-        if offset >= self.bytes || self.bytes - offset < u64::from(bytes) {
+        if self.bytes.checked_sub(offset)? < u64::from(bytes) {
             return None;
         }
         // SAFETY: the offset is within the mapping, which lasts as long as the memory, beside which a ring keeps this.
@@ -168,19 +169,25 @@ impl LastRegion {
 
     /// As [`Self::at`], with a search of `memory`, always the same, where this is another region.
     #[inline]
-    pub(crate) fn find(&mut self, memory: &GuestMemory, address: u64, bytes: u32) -> Option<NonNull<u8>> {
-        if let Some(start) = self.at(address, bytes) {
-            return Some(start);
+    pub(crate) fn find(
+        &mut self,
+        memory: &Arc<GuestMemory>,
+        address: u64,
+        bytes: u32,
+    ) -> Option<NonNull<u8>> {
+        match self.at(address, bytes) {
+            Some(start) => Some(start),
+            None => self.search(memory, address, bytes),
         }
-        self.search(memory, address);
-        self.at(address, bytes)
     }
 
+    /// Apart, so that the loop over buffers in one region stays short.
     #[cold]
-    fn search(&mut self, memory: &GuestMemory, address: u64) {
-        if let Some(region) = memory.region_of(address) {
-            let (place, start) = (region.place, region.memory.start());
-            *self = Self { guest: place.guest, bytes: place.bytes, start };
-        }
+    #[inline(never)]
+    fn search(&mut self, memory: &Arc<GuestMemory>, address: u64, bytes: u32) -> Option<NonNull<u8>> {
+        let region = memory.region_of(address)?;
+        let (place, start) = (region.place, region.memory.start());
+        *self = Self { guest: place.guest, bytes: place.bytes, start };
+        self.at(address, bytes)
     }
 }

@@ -1,10 +1,11 @@
 //! The device's side of a packed virtqueue (virtio 1.2, section 2.8).
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::chain::{Access, ChainId, Descriptor, MAX_SEGMENTS, Pieces, Segment};
+use crate::chain::{Access, Descriptor, MAX_SEGMENTS, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::{GuestMemory, LastRegion};
@@ -45,10 +46,18 @@ impl Place {
     }
 }
 
+/// A buffer taken.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    id: u16,
+    /// Entries of the ring that it takes.
+    entries: u16,
+}
+
 /// A buffer given back that does not show yet.
 #[derive(Debug, Clone, Copy)]
 struct Given {
-    chain: ChainId,
+    chain: Chain,
     written: u32,
 }
 
@@ -65,6 +74,8 @@ pub struct PackedDevice {
     has_tables: bool,
     next_available: Place,
     next_used: Place,
+    /// Buffers taken and not given back, the oldest first.
+    taken: VecDeque<Chain>,
     given: Vec<Given>,
     inflight: Option<InflightPart>,
     last_region: LastRegion,
@@ -105,6 +116,7 @@ impl PackedDevice {
             has_tables: place.has_tables,
             next_available,
             next_used,
+            taken: VecDeque::with_capacity(entries.into()),
             given: Vec::with_capacity(entries.into()),
             inflight: None,
             last_region: LastRegion::NONE,
@@ -160,29 +172,28 @@ impl PackedDevice {
         count
     }
 
-    pub(crate) fn take_singles(
-        &mut self,
-        access: Access,
-        most: usize,
-        mut each: impl FnMut(ChainId, Segment),
-    ) -> usize {
-        for taken in 0..most {
-            let Some(descriptor) = self.available_at(self.next_available) else { return taken };
-            let Some(segment) = descriptor.sole_piece(&self.memory, &mut self.last_region, access) else {
-                return taken;
-            };
-            self.next_available.advance(1, self.entries);
-            each(ChainId { id: descriptor.last, entries: 1 }, segment);
+    #[inline]
+    pub(crate) fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
+        let mut taken = 0;
+        for place in places {
+            let Some(descriptor) = self.available_at(self.next_available) else { break };
+            let piece = descriptor.sole_piece(&self.memory, &mut self.last_region, access);
+            let Some(piece) = piece else { break };
+            *place = piece;
+            self.note_taken(Chain { id: descriptor.last, entries: 1 });
+            taken += 1;
         }
-        most
+        taken
     }
 
-    pub(crate) fn take(
-        &mut self,
-        access: Access,
-        segments: &mut Vec<Segment>,
-    ) -> Result<Option<ChainId>, RingFault> {
-        let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(None) };
+    #[inline]
+    fn note_taken(&mut self, chain: Chain) {
+        self.next_available.advance(chain.entries, self.entries);
+        self.taken.push_back(chain);
+    }
+
+    pub(crate) fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
+        let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(false) };
         let mut place = self.next_available;
         let mut taken = 1;
         let mut pieces = Pieces::new(&self.memory, access, segments);
@@ -206,8 +217,8 @@ impl PackedDevice {
                 taken += 1;
             }
         }
-        self.next_available.advance(taken, self.entries);
-        Ok(Some(ChainId { id: descriptor.last, entries: taken }))
+        self.note_taken(Chain { id: descriptor.last, entries: taken });
+        Ok(true)
     }
 
     /// Appends the chain that a table is.
@@ -229,18 +240,30 @@ impl PackedDevice {
         Ok(())
     }
 
-    pub(crate) fn put_back(&mut self, chain: ChainId) {
-        let place = &mut self.next_available;
-        if place.index < chain.entries {
-            place.index += self.entries;
-            place.lap = !place.lap;
+    pub(crate) fn put_back(&mut self, buffers: u16) {
+        let kept = self.taken.len().saturating_sub(buffers.into());
+        for chain in self.taken.drain(kept..) {
+            let place = &mut self.next_available;
+            if place.index < chain.entries {
+                place.index += self.entries;
+                place.lap = !place.lap;
+            }
+            place.index -= chain.entries;
         }
-        place.index -= chain.entries;
     }
 
     #[inline]
-    pub(crate) fn give_back(&mut self, chain: ChainId, written: u32) {
-        self.given.push(Given { chain, written });
+    pub(crate) fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
+        written.for_each(|written| {
+            if let Some(chain) = self.taken.pop_front() {
+                self.given.push(Given { chain, written });
+            }
+        });
+    }
+
+    #[inline]
+    pub(crate) fn give_back_read(&mut self, buffers: u16) {
+        self.give_back_all((0..buffers).map(|_| 0));
     }
 
     #[inline]

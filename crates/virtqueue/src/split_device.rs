@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::chain::{Access, ChainId, Descriptor, Pieces, Segment};
+use crate::chain::{Access, Descriptor, Pieces, Segment};
 use crate::device_ring::{RingPlace, RingPosition};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::{GuestMemory, LastRegion};
@@ -20,23 +20,22 @@ const RING_INDEX: usize = 2;
 const RING_ENTRIES: usize = 4;
 const USED_ENTRY_BYTES: usize = 8;
 
-/// A split virtqueue, as the device has it.
+/// A split virtqueue, as the device has it. Buffers are given back in the order in which they were taken, so entry `n`
+/// of the available ring comes back in entry `n` of the used ring. That entry is written when the buffer is taken:
+/// nobody looks at it before the used index shows it.
 #[derive(Debug)]
 pub struct SplitDevice {
     pub(crate) memory: Arc<GuestMemory>,
-    descriptors: Words,
-    available: Words,
-    used: Words,
+    parts: Parts,
     /// The guest's address of the used ring's first byte.
     used_guest: u64,
-    entries: u16,
     has_event_index: bool,
     has_tables: bool,
     /// Next available entry to take.
     next_available: u16,
     /// The driver's index, as last read.
     known_available: u16,
-    /// Next used entry to write.
+    /// The oldest entry that was taken and not given back.
     next_used: u16,
     /// The used index that shows.
     shown_used: u16,
@@ -46,6 +45,47 @@ pub struct SplitDevice {
 
 // SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
 unsafe impl Send for SplitDevice {}
+
+/// The three parts of the ring.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    descriptors: Words,
+    available: Words,
+    used: Words,
+    entries: u16,
+}
+
+impl Parts {
+    #[inline]
+    fn mask(&self, index: u16) -> usize {
+        usize::from(index) & (usize::from(self.entries) - 1)
+    }
+
+    /// The head of the chain in available entry `index`, which is also noted in the used entry, with no byte written.
+    #[inline]
+    fn take_head(&self, index: u16) -> u16 {
+        let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
+        let used = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(index);
+        self.used.word32(used).store(head.into(), Ordering::Relaxed);
+        self.used.word32(used + 4).store(0, Ordering::Relaxed);
+        head
+    }
+
+    /// `index` was checked.
+    #[inline]
+    fn descriptor(&self, index: u16) -> Descriptor {
+        let offset = DESCRIPTOR_BYTES * usize::from(index);
+        let second = self.descriptors.word64(offset + 8).load(Ordering::Relaxed);
+        Descriptor::from_split(self.descriptors.word64(offset).load(Ordering::Relaxed), second)
+    }
+
+    /// Notes that `written` bytes were written into the buffer of used entry `index`.
+    #[inline]
+    fn note_written(&self, index: u16, written: u32) {
+        let used = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(index);
+        self.used.word32(used + 4).store(written, Ordering::Relaxed);
+    }
+}
 
 /// Finds a part of a ring in the memory.
 pub(crate) fn find_part(
@@ -82,11 +122,8 @@ impl SplitDevice {
         let next_available = next_used;
         Ok(Self {
             memory,
-            descriptors,
-            available,
-            used,
+            parts: Parts { descriptors, available, used, entries },
             used_guest,
-            entries,
             has_event_index: place.has_event_index,
             has_tables: place.has_tables,
             next_available,
@@ -99,7 +136,8 @@ impl SplitDevice {
     }
 
     pub(crate) fn track(&mut self, inflight: &Arc<Inflight>, index: u16) -> Result<(), RingSetupError> {
-        let part = InflightPart::of(inflight, index, self.entries).ok_or(RingSetupError::Inflight(index))?;
+        let part =
+            InflightPart::of(inflight, index, self.parts.entries).ok_or(RingSetupError::Inflight(index))?;
         part.note_split(self.next_used);
         self.inflight = Some(part);
         Ok(())
@@ -107,11 +145,6 @@ impl SplitDevice {
 
     pub(crate) fn position(&self) -> RingPosition {
         RingPosition(self.next_available.into())
-    }
-
-    #[inline]
-    fn mask(&self, index: u16) -> usize {
-        usize::from(index & (self.entries - 1))
     }
 
     #[inline]
@@ -129,72 +162,49 @@ impl SplitDevice {
 
     #[inline]
     fn refresh(&mut self) -> Result<u16, RingFault> {
-        let index = self.available.word16(RING_INDEX).load(Ordering::Acquire);
+        let index = self.parts.available.word16(RING_INDEX).load(Ordering::Acquire);
         let available = index.wrapping_sub(self.next_available);
-        if available > self.entries {
+        if available > self.parts.entries {
             return Err(RingFault::AvailableIndex);
         }
         self.known_available = index;
         Ok(available)
     }
 
-    #[inline]
-    fn head(&self, index: u16) -> u16 {
-        self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed)
-    }
-
-    /// `index` was checked.
-    #[inline]
-    fn descriptor(&self, index: u16) -> Descriptor {
-        let offset = DESCRIPTOR_BYTES * usize::from(index);
-        let second = self.descriptors.word64(offset + 8).load(Ordering::Relaxed);
-        Descriptor::from_split(self.descriptors.word64(offset).load(Ordering::Relaxed), second)
-    }
-
-    pub(crate) fn take_singles(
-        &mut self,
-        access: Access,
-        most: usize,
-        mut each: impl FnMut(ChainId, Segment),
-    ) -> usize {
+    #[inline(always)]
+    pub(crate) fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
         let known = self.known_available.wrapping_sub(self.next_available);
         // What is wrong with the index is found again, and told, by who takes the rest.
-        let available = if usize::from(known) < most { self.refresh().unwrap_or(0) } else { known };
-        let mut last_region = self.last_region;
-        let mut taken = 0;
-        while usize::from(taken) < most && taken < available {
-            let head = self.head(self.next_available.wrapping_add(taken));
-            if head >= self.entries {
+        let available = if usize::from(known) < places.len() { self.refresh().unwrap_or(0) } else { known };
+        // A copy: as far as the compiler knows, what is written below could be the fields themselves.
+        let parts = self.parts;
+        let mut next = self.next_available;
+        for (place, _) in places.iter_mut().zip(0..available) {
+            let head = parts.take_head(next);
+            if head >= parts.entries {
                 break;
             }
-            let Some(segment) = self.descriptor(head).sole_piece(&self.memory, &mut last_region, access)
-            else {
-                break;
-            };
-            each(ChainId { id: head, entries: 1 }, segment);
-            taken += 1;
+            let piece = parts.descriptor(head).sole_piece(&self.memory, &mut self.last_region, access);
+            let Some(piece) = piece else { break };
+            *place = piece;
+            next = next.wrapping_add(1);
         }
-        self.last_region = last_region;
-        self.next_available = self.next_available.wrapping_add(taken);
+        let taken = next.wrapping_sub(self.next_available);
+        self.next_available = next;
         usize::from(taken)
     }
 
-    pub(crate) fn take(
-        &mut self,
-        access: Access,
-        segments: &mut Vec<Segment>,
-    ) -> Result<Option<ChainId>, RingFault> {
+    pub(crate) fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
         if !self.has_available()? {
-            return Ok(None);
+            return Ok(false);
         }
-        let head = self.head(self.next_available);
-        let mut index = head;
+        let mut index = self.parts.take_head(self.next_available);
         let mut pieces = Pieces::new(&self.memory, access, segments);
-        for _ in 0..self.entries {
-            if index >= self.entries {
+        for _ in 0..self.parts.entries {
+            if index >= self.parts.entries {
                 return Err(RingFault::NoSuchDescriptor(index));
             }
-            let descriptor = self.descriptor(index);
+            let descriptor = self.parts.descriptor(index);
             if descriptor.flags & DESC_INDIRECT != 0 {
                 self.take_table(descriptor, pieces)?;
             } else {
@@ -205,7 +215,7 @@ impl SplitDevice {
                 }
             }
             self.next_available = self.next_available.wrapping_add(1);
-            return Ok(Some(ChainId { id: head, entries: 1 }));
+            return Ok(true);
         }
         Err(RingFault::Endless)
     }
@@ -232,16 +242,24 @@ impl SplitDevice {
         Err(RingFault::Endless)
     }
 
-    pub(crate) fn put_back(&mut self, _chain: ChainId) {
-        self.next_available = self.next_available.wrapping_sub(1);
+    pub(crate) fn put_back(&mut self, buffers: u16) {
+        self.next_available = self.next_available.wrapping_sub(buffers);
     }
 
     #[inline]
-    pub(crate) fn give_back(&mut self, chain: ChainId, written: u32) {
-        let offset = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(self.next_used);
-        self.used.word32(offset).store(chain.id.into(), Ordering::Relaxed);
-        self.used.word32(offset + 4).store(written, Ordering::Relaxed);
-        self.next_used = self.next_used.wrapping_add(1);
+    pub(crate) fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
+        let parts = self.parts;
+        let mut next = self.next_used;
+        written.for_each(|written| {
+            parts.note_written(next, written);
+            next = next.wrapping_add(1);
+        });
+        self.next_used = next;
+    }
+
+    #[inline]
+    pub(crate) fn give_back_read(&mut self, buffers: u16) {
+        self.next_used = self.next_used.wrapping_add(buffers);
     }
 
     #[inline]
@@ -252,8 +270,8 @@ impl SplitDevice {
     #[inline]
     pub(crate) fn publish(&mut self, mut log: impl FnMut(u64, u32)) -> bool {
         let before = self.shown_used;
-        self.used.word16(RING_INDEX).store(self.next_used, Ordering::Release);
-        log(self.used_guest, used_ring_bytes(self.entries) as u32);
+        self.parts.used.word16(RING_INDEX).store(self.next_used, Ordering::Release);
+        log(self.used_guest, used_ring_bytes(self.parts.entries) as u32);
         self.shown_used = self.next_used;
         if let Some(inflight) = &self.inflight {
             inflight.note_split(self.next_used);
@@ -261,20 +279,21 @@ impl SplitDevice {
         // What was shown, and then whether the driver sleeps; it does the reverse.
         fence(Ordering::SeqCst);
         if self.has_event_index {
-            let event = self.available.word16(RING_ENTRIES + 2 * usize::from(self.entries));
+            let event = self.parts.available.word16(RING_ENTRIES + 2 * usize::from(self.parts.entries));
             passes_event(event.load(Ordering::Relaxed), self.next_used, before)
         } else {
-            self.available.word16(0).load(Ordering::Relaxed) & AVAIL_NO_INTERRUPT == 0
+            self.parts.available.word16(0).load(Ordering::Relaxed) & AVAIL_NO_INTERRUPT == 0
         }
     }
 
     pub(crate) fn wake_me(&mut self, wanted: bool) {
         if !self.has_event_index {
             let flags = if wanted { 0 } else { USED_NO_NOTIFY };
-            self.used.word16(0).store(flags, Ordering::Relaxed);
+            self.parts.used.word16(0).store(flags, Ordering::Relaxed);
         } else if wanted {
             // Without it the event that was asked for last stays where it is, and is passed once.
-            let event = self.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.entries));
+            let event =
+                self.parts.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.parts.entries));
             event.store(self.next_available, Ordering::Relaxed);
         }
     }

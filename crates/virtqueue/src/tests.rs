@@ -114,23 +114,24 @@ fn split_rings_give_and_take_back_chains_and_tables() {
     guest.set_word(DRIVER + 2, 65534);
     let mut ring = guest.ring(&Guest::place(8, false), 65534);
     let mut segments = Vec::new();
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(None));
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
     guest.offer(8, 65534, &[5, 7]);
     assert_eq!(ring.available(9), Ok(2));
-    let first = ring.take(Access::Read, &mut segments).unwrap().unwrap();
-    let second = ring.take(Access::Read, &mut segments).unwrap().unwrap();
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments), [(0, 12), (100, 60), (200, 12), (300, 1500)]);
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(None));
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
     // Taken back and taken again is as if nothing had been.
-    ring.put_back(second);
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(Some(second)));
-    ring.give_back(second, 0);
-    ring.give_back(first, 77);
+    ring.put_back(1);
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+    assert_eq!(shape(&segments)[2..], [(200, 12), (300, 1500), (200, 12), (300, 1500)]);
+    ring.give_back(77);
+    ring.give_back_read(1);
     assert!(ring.is_unpublished());
     assert_eq!(guest.word(DEVICE + 2), 65534);
     assert!(ring.publish(no_log));
     assert_eq!(guest.word(DEVICE + 2), 0);
-    assert_eq!(guest.read::<16>(DEVICE + 4 + 8 * 6), [7, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 77, 0, 0, 0]);
+    assert_eq!(guest.read::<16>(DEVICE + 4 + 8 * 6), [5, 0, 0, 0, 77, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(ring.position(), RingPosition(0));
 }
 
@@ -148,12 +149,13 @@ fn packed_rings_give_and_take_back_chains_on_each_lap() {
         guest.describe(DESCRIPTORS, first, 0, 12, 99, available | DESC_NEXT);
         let mut segments = Vec::new();
         assert_eq!(ring.has_available(), Ok(true));
-        let chain = ring.take(Access::Read, &mut segments).unwrap().unwrap();
+        assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
         assert_eq!(shape(&segments), [(0, 12), (100, 60)]);
-        ring.put_back(chain);
-        assert_eq!(ring.take(Access::Read, &mut segments), Ok(Some(chain)));
-        assert_eq!(ring.take(Access::Read, &mut segments), Ok(None));
-        ring.give_back(chain, 0);
+        ring.put_back(1);
+        assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+        assert_eq!(shape(&segments)[2..], [(0, 12), (100, 60)]);
+        assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
+        ring.give_back_read(1);
         assert!(ring.publish(no_log));
         // The last descriptor's id, where the chain began, in the flags of this lap.
         let used = if lap { DESC_AVAIL | DESC_USED } else { 0 };
@@ -176,10 +178,8 @@ fn several_buffers_of_a_packed_ring_are_published_together() {
     }
     assert_eq!(ring.available(9), Ok(3));
     let mut segments = Vec::new();
-    let chains: Vec<_> = (0..3).map(|_| ring.take(Access::Write, &mut segments).unwrap().unwrap()).collect();
-    for (written, &chain) in chains.iter().enumerate() {
-        ring.give_back(chain, written as u32);
-    }
+    assert!((0..3).all(|_| ring.take(Access::Write, &mut segments).unwrap()));
+    ring.give_back_all(0..3);
     assert!((0..3).all(|index| guest.word(16 * index + 14) & DESC_USED == 0));
     ring.publish(no_log);
     assert!((0..3).all(|index| guest.word(16 * index + 14) & DESC_USED != 0));
@@ -187,11 +187,43 @@ fn several_buffers_of_a_packed_ring_are_published_together() {
 }
 
 #[test]
+fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
+    for is_packed in [false, true] {
+        let guest = Guest::new();
+        for (index, kind) in (0..).zip([0, 0, 0, DESC_NEXT]) {
+            let flags = DESC_WRITE | kind | if is_packed { DESC_AVAIL } else { 0 };
+            let (third, fourth) = if is_packed { (index, flags) } else { (flags, 0) };
+            guest.describe(DESCRIPTORS, index.into(), 100 * u64::from(index), 60, third, fourth);
+        }
+        guest.offer(8, 0, &[0, 1, 2, 3]);
+        let mut ring = guest.ring(&Guest::place(8, is_packed), if is_packed { 0x8000 } else { 0 });
+        let mut places = [Segment::EMPTY; 8];
+        assert_eq!(ring.take_singles(Access::Read, &mut places), 0, "they are to be written");
+        assert_eq!(ring.take_singles(Access::Write, &mut places), 3);
+        assert_eq!(shape(&places[..3]), [(0, 60), (100, 60), (200, 60)]);
+        ring.put_back(2);
+        assert_eq!(ring.take_singles(Access::Write, &mut places[..1]), 1);
+        assert_eq!(shape(&places[..1]), [(100, 60)]);
+        ring.give_back_all([50, 60].into_iter());
+        ring.publish(no_log);
+        if is_packed {
+            assert_eq!(guest.read::<6>(8), [50, 0, 0, 0, 0, 0]);
+            assert_eq!(guest.read::<6>(16 + 8), [60, 0, 0, 0, 1, 0]);
+        } else {
+            assert_eq!(guest.word(DEVICE + 2), 2);
+            assert_eq!(guest.read::<16>(DEVICE + 4), [0, 0, 0, 0, 50, 0, 0, 0, 1, 0, 0, 0, 60, 0, 0, 0]);
+        }
+        assert_eq!(ring.take_singles(Access::Write, &mut places), 1);
+        assert_eq!(shape(&places[..1]), [(200, 60)]);
+    }
+}
+
+#[test]
 fn the_driver_is_woken_only_on_request() {
     let guest = Guest::new();
     let use_one = |ring: &mut DeviceRing| {
-        let chain = ring.take(Access::Read, &mut Vec::new()).unwrap().unwrap();
-        ring.give_back(chain, 0);
+        assert!(ring.take(Access::Read, &mut Vec::new()).unwrap());
+        ring.give_back_read(1);
         ring.publish(no_log)
     };
     guest.describe(DESCRIPTORS, 0, 0, 60, 0, 0);
@@ -220,8 +252,8 @@ fn the_driver_is_woken_only_on_request() {
         guest.describe(DESCRIPTORS, index, 0, 60, 0, DESC_AVAIL);
     }
     let use_one = |ring: &mut DeviceRing| {
-        let chain = ring.take(Access::Read, &mut Vec::new()).unwrap().unwrap();
-        ring.give_back(chain, 0);
+        assert!(ring.take(Access::Read, &mut Vec::new()).unwrap());
+        ring.give_back_read(1);
         ring.publish(no_log)
     };
     let mut ring = guest.ring(&RingPlace { has_event_index: true, ..Guest::place(8, true) }, 0x8000);
@@ -363,8 +395,9 @@ fn a_buffer_over_two_regions_has_two_pieces() {
     guest.write(BYTES / 2 + DESCRIPTORS + 8, &60u32.to_le_bytes());
     guest.set_word(BYTES / 2 + DRIVER + 2, 1);
     let mut ring = DeviceRing::new(memory, &Guest::place(8, false), RingPosition(0)).unwrap();
+    assert_eq!(ring.take_singles(Access::Read, &mut [Segment::EMPTY]), 0, "it has two pieces");
     let mut segments = Vec::new();
-    ring.take(Access::Read, &mut segments).unwrap().unwrap();
+    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
     let pieces: Vec<_> = segments.iter().map(|piece| (piece.guest - GUEST, piece.bytes)).collect();
     assert_eq!(pieces, [(BYTES / 2 - 10, 10), (BYTES / 2, 50)]);
 }
@@ -388,18 +421,16 @@ fn the_next_back_end_finds_buffers_in_flight() {
         assert_eq!(ring.track(&inflight, 2), Err(RingSetupError::Inflight(2)));
         let take = |ring: &mut DeviceRing| {
             let mut segments = Vec::new();
-            let chain = ring.take(Access::Read, &mut segments).unwrap();
-            chain.map(|chain| (chain, shape(&segments)[0].0))
+            ring.take(Access::Read, &mut segments).unwrap().then(|| shape(&segments)[0].0)
         };
-        let (first, _) = take(&mut ring).unwrap();
-        take(&mut ring).unwrap();
-        ring.give_back(first, 0);
+        assert_eq!((take(&mut ring), take(&mut ring)), (Some(0), Some(100)));
+        ring.give_back_read(1);
         ring.publish(no_log);
         // It ends here; what the front end knows of the position may be anything.
         let inflight = Arc::new(Inflight::map(layout, kept.as_fd(), 0).unwrap());
         let mut next = guest.ring(&place, start | 3);
         next.track(&inflight, 1).unwrap();
-        let places: Vec<u64> = std::iter::from_fn(|| take(&mut next)).map(|(_, place)| place).collect();
+        let places: Vec<u64> = std::iter::from_fn(|| take(&mut next)).collect();
         assert_eq!(places, [100, 200]);
     }
 }
@@ -433,16 +464,19 @@ proptest! {
         let access = if write { Access::Write } else { Access::Read };
         let mut taken = 0;
         loop {
-            let mut segments = Vec::new();
+            let mut singles = [Segment::EMPTY; 3];
+            let count = ring.take_singles(access, &mut singles);
+            ring.give_back_all((0..count).map(|_| 1));
+            let mut segments = Vec::from(&singles[..count]);
             match ring.take(access, &mut segments) {
-                Ok(Some(chain)) => ring.give_back(chain, 1),
-                Ok(None) | Err(_) => break,
+                Ok(true) => ring.give_back(1),
+                Ok(false) | Err(_) => break,
             }
-            prop_assert!(segments.len() <= MAX_SEGMENTS);
+            prop_assert!(segments.len() <= count + MAX_SEGMENTS);
             for piece in &segments {
                 prop_assert!(piece.guest >= GUEST && piece.guest + u64::from(piece.bytes) <= GUEST + BYTES);
             }
-            taken += 1;
+            taken += count + 1;
             prop_assert!(taken <= 8);
         }
         ring.publish(no_log);

@@ -12,20 +12,25 @@ use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
-use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
-use ringroad_virtqueue::chain::{Access, ChainId, MAX_SEGMENTS, Segment};
+use ringroad_ring::shared::{SharedBytes, prefetch_read};
+use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS, Segment};
 use ringroad_virtqueue::device_ring::DeviceRing;
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::fault::RingFault;
-use ringroad_virtqueue::layout::NET_HEADER_BYTES;
+use ringroad_virtqueue::layout::{NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES};
 
 /// Most buffers of a frame that are merged.
 const MAX_MERGED: usize = MAX_SEGMENTS;
 /// Longest piece that a fragment can be, bytes.
 const FRAGMENT_BYTES: usize = 65535;
 
-/// A buffer lent to the datapath, and the slots of a batch that it takes.
-pub(super) type Lent = (ChainId, u16);
+/// Buffers lent to the datapath one after the other, which take as many slots of a batch each.
+#[derive(Debug)]
+pub(super) struct Lent {
+    buffers: u16,
+    /// Slots of each.
+    slots: u16,
+}
 
 /// A ring in use, and all that its use needs.
 #[derive(Debug)]
@@ -55,27 +60,28 @@ pub(super) struct Vring {
 /// Memory for the work of one batch, allocated with the ring.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// Buffers of one piece each.
-    singles: Vec<(ChainId, Segment)>,
+    /// Buffers of one piece each: places for [`BATCH_FRAMES`].
+    singles: Vec<Segment>,
     segments: Vec<Segment>,
-    /// Each buffer taken, and the end of its pieces.
-    chains: Vec<(ChainId, usize)>,
-    /// Each buffer that a frame is merged from, and its size in bytes.
-    merged: Vec<(ChainId, u32)>,
+    /// The end of each taken buffer's pieces.
+    ends: Vec<usize>,
+    /// Size of each buffer that a frame is merged from, bytes.
+    merged: Vec<u32>,
 }
 
 impl Scratch {
     pub(super) fn new() -> Self {
         Self {
-            singles: Vec::with_capacity(BATCH_FRAMES),
+            singles: vec![Segment::EMPTY; BATCH_FRAMES],
             segments: Vec::with_capacity(BATCH_FRAMES + 2 * MAX_SEGMENTS),
-            chains: Vec::with_capacity(BATCH_FRAMES),
+            ends: Vec::with_capacity(BATCH_FRAMES),
             merged: Vec::with_capacity(MAX_MERGED),
         }
     }
 }
 
 /// The bytes of a segment.
+#[inline]
 fn bytes_of(segment: &Segment) -> SharedBytes<'_> {
     // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are let go of only when nothing is borrowed.
     unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
@@ -118,26 +124,31 @@ impl Vring {
         if self.is_stopped() {
             return;
         }
-        let Scratch { singles, segments, chains, .. } = &mut self.scratch;
+        let Scratch { singles, segments, ends, .. } = &mut self.scratch;
         // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
-        take_singles::<false>(&mut self.ring, batch.single_room(), singles);
-        let pushed = push_singles(batch, singles, self.header_bytes, self.reads_offloads);
-        lent.extend(singles.iter().take(pushed).map(|&(chain, _)| (chain, 1)));
-        put_back_from(&mut self.ring, singles, pushed);
+        let singles = take_singles::<false>(&mut self.ring, singles, batch.single_room());
+        let pushed = match self.header_bytes {
+            NET_HEADER_BYTES => push_singles::<NET_HEADER_BYTES>(batch, singles, self.reads_offloads),
+            _ => push_singles::<SHORT_NET_HEADER_BYTES>(batch, singles, self.reads_offloads),
+        };
+        if pushed > 0 {
+            lent.push_back(Lent { buffers: pushed as u16, slots: 1 });
+        }
+        self.ring.put_back((singles.len() - pushed) as u16);
         segments.clear();
-        chains.clear();
+        ends.clear();
         let room = batch.frame_room();
         let mut fault = None;
-        while chains.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
+        while ends.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
             let before = segments.len();
             match self.ring.take(Access::Read, segments) {
-                Ok(Some(chain)) => {
+                Ok(true) => {
                     if let Some(first) = segments.get(before) {
                         prefetch_read(first.start.as_ptr());
                     }
-                    chains.push((chain, segments.len()));
+                    ends.push(segments.len());
                 }
-                Ok(None) => break,
+                Ok(false) => break,
                 Err(found) => {
                     segments.truncate(before);
                     fault = Some(found);
@@ -146,18 +157,16 @@ impl Vring {
             }
         }
         let (mut accepted, mut from) = (0, 0);
-        for &(chain, end) in chains.iter() {
+        for &end in ends.iter() {
             let pieces = segments.get(from..end).unwrap_or(&[]);
             let Some(slots) = push_frame(batch, pieces, self.header_bytes, self.reads_offloads) else {
                 break;
             };
-            lent.push_back((chain, slots));
+            lent.push_back(Lent { buffers: 1, slots });
             accepted += 1;
             from = end;
         }
-        for &(chain, _) in chains.get(accepted..).unwrap_or(&[]).iter().rev() {
-            self.ring.put_back(chain);
-        }
+        self.ring.put_back((ends.len() - accepted) as u16);
         if let Some(fault) = fault {
             self.fail(fault);
         }
@@ -166,14 +175,17 @@ impl Vring {
     /// Gives the buffers back that take the first `slots` slots lent.
     #[inline]
     pub(super) fn release(&mut self, mut slots: usize, lent: &mut VecDeque<Lent>) {
-        let mut done = 0;
-        let read = lent.iter().map_while(|&(chain, own)| {
-            let left = slots.checked_sub(own.into())?;
-            (slots, done) = (left, done + 1);
-            Some(chain)
-        });
-        self.ring.give_back_read(read);
-        lent.drain(..done);
+        while let Some(oldest) = lent.front_mut() {
+            let whole = slots.checked_div(oldest.slots.into()).unwrap_or(0);
+            let buffers = oldest.buffers.min(whole.min(u16::MAX.into()) as u16);
+            self.ring.give_back_read(buffers);
+            slots -= usize::from(buffers) * usize::from(oldest.slots);
+            oldest.buffers -= buffers;
+            if oldest.buffers > 0 {
+                break;
+            }
+            lent.pop_front();
+        }
     }
 
     /// Writes frames of the batch into the guest's buffers.
@@ -184,12 +196,15 @@ impl Vring {
         }
         let mut done = 0;
         if batch.is_single() && !batch.is_unfinished() && self.fault.is_none() && self.log.is_none() {
-            let singles = &mut self.scratch.singles;
-            take_singles::<true>(&mut self.ring, frames.len(), singles);
+            let singles = take_singles::<true>(&mut self.ring, &mut self.scratch.singles, frames.len());
             let fragments = frames.iter().map_while(|&frame| batch.fragment(frame.into()));
+            let frames = fragments.zip(singles);
             let bytes;
-            (done, bytes) = put_singles(&mut self.ring, fragments.zip(singles.iter()), self.header_bytes);
-            put_back_from(&mut self.ring, singles, done);
+            (done, bytes) = match self.header_bytes {
+                NET_HEADER_BYTES => put_singles::<NET_HEADER_BYTES>(&mut self.ring, frames),
+                _ => put_singles::<SHORT_NET_HEADER_BYTES>(&mut self.ring, frames),
+            };
+            self.ring.put_back((singles.len() - done) as u16);
             delivery.frames += done as u32;
             delivery.bytes += bytes;
         }
@@ -220,14 +235,14 @@ impl Vring {
         let failure = loop {
             let before = segments.len();
             match self.ring.take(Access::Write, segments) {
-                Ok(Some(chain)) => {
+                Ok(true) => {
                     let bytes: usize = segments
                         .get(before..)
                         .unwrap_or(&[])
                         .iter()
                         .map(|segment| segment.bytes as usize)
                         .sum();
-                    merged.push((chain, bytes as u32));
+                    merged.push(bytes as u32);
                     room += bytes;
                     if room >= total {
                         break None;
@@ -240,7 +255,7 @@ impl Vring {
                         break Some(DropCause::TooLong);
                     }
                 }
-                Ok(None) => break Some(DropCause::NoSpace),
+                Ok(false) => break Some(DropCause::NoSpace),
                 Err(fault) => {
                     self.fail(fault);
                     return Err(DropCause::RingStopped);
@@ -248,18 +263,16 @@ impl Vring {
             }
         };
         if let Some(cause) = failure {
-            for &(chain, _) in merged.iter().rev() {
-                self.ring.put_back(chain);
-            }
+            self.ring.put_back(merged.len() as u16);
             return Err(cause);
         }
         write_frame(segments, fragments, self.header_bytes, unfinished, merged.len() as u16);
         let mut left = total as u32;
-        for &(chain, bytes) in merged.iter() {
+        self.ring.give_back_all(merged.iter().map(|&bytes| {
             let written = left.min(bytes);
             left -= written;
-            self.ring.give_back(chain, written);
-        }
+            written
+        }));
         if let Some(log) = &self.log {
             let mut left = total as u32;
             for segment in segments.iter() {
@@ -293,50 +306,36 @@ impl Vring {
     }
 }
 
-/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`, and brings their first bytes
-/// nearer.
+/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`.
 #[inline(never)]
-fn take_singles<const WRITE: bool>(
+fn take_singles<'a, const WRITE: bool>(
     ring: &mut DeviceRing,
+    places: &'a mut [Segment],
     most: usize,
-    singles: &mut Vec<(ChainId, Segment)>,
-) {
-    singles.clear();
+) -> &'a [Segment] {
     let access = if WRITE { Access::Write } else { Access::Read };
-    ring.take_singles(access, most.min(BATCH_FRAMES), |chain, segment| {
-        match WRITE {
-            true => prefetch_write(segment.start.as_ptr()),
-            false => prefetch_read(segment.start.as_ptr()),
-        }
-        singles.push((chain, segment));
-    });
-}
-
-/// Makes the buffers available again that were taken and not used: those from number `used` on.
-fn put_back_from(ring: &mut DeviceRing, singles: &[(ChainId, Segment)], used: usize) {
-    for &(chain, _) in singles.get(used..).unwrap_or(&[]).iter().rev() {
-        ring.put_back(chain);
-    }
+    let most = most.min(places.len());
+    let taken = ring.take_singles(access, places.get_mut(..most).unwrap_or(&mut []));
+    places.get(..taken).unwrap_or(&[])
 }
 
 /// Appends frames of one piece each, up to the first that is not as nearly all are. Returns their number.
 #[inline(never)]
-fn push_singles(
+fn push_singles<const HEADER_BYTES: usize>(
     batch: &mut Batch,
-    singles: &[(ChainId, Segment)],
-    header_bytes: usize,
+    singles: &[Segment],
     reads_offloads: bool,
 ) -> usize {
-    let frames = singles.iter().map_while(|(_, segment)| {
-        if !(header_bytes + 1..=FRAGMENT_BYTES).contains(&(segment.bytes as usize)) {
+    let frames = singles.iter().map_while(|single| {
+        if !(HEADER_BYTES + 1..=FRAGMENT_BYTES).contains(&(single.bytes as usize)) {
             return None;
         }
-        let bytes = bytes_of(segment);
+        let bytes = bytes_of(single);
         if reads_offloads && !bytes.read_array().is_some_and(Unfinished::is_nothing_behind) {
             return None;
         }
         // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its release.
-        Some(unsafe { Fragment::new(&bytes.skip(header_bytes), 0) })
+        Some(unsafe { Fragment::new(&bytes.skip(HEADER_BYTES), 0) })
     });
     batch.push_all(frames)
 }
@@ -344,27 +343,25 @@ fn push_singles(
 /// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their
 /// number and the sum of their lengths, bytes.
 #[inline(never)]
-fn put_singles<'a>(
+fn put_singles<'a, const HEADER_BYTES: usize>(
     ring: &mut DeviceRing,
-    frames: impl Iterator<Item = (&'a Fragment, &'a (ChainId, Segment))>,
-    header_bytes: usize,
+    frames: impl Iterator<Item = (&'a Fragment, &'a Segment)>,
 ) -> (usize, u64) {
     let header = Unfinished::default().to_long_header(1);
+    let header = *header.first_chunk::<HEADER_BYTES>().unwrap_or(&[0; HEADER_BYTES]);
     let (mut count, mut total) = (0, 0);
-    for (fragment, (chain, segment)) in frames {
-        let written = header_bytes + fragment.len();
-        if written > segment.bytes as usize {
-            break;
+    ring.give_back_all(frames.map_while(|(fragment, single)| {
+        let written = HEADER_BYTES + fragment.len();
+        if written > single.bytes as usize {
+            return None;
         }
-        let mut bytes = bytes_of(segment);
-        if header_bytes != NET_HEADER_BYTES || !bytes.write_array(header) {
-            bytes.write(header.get(..header_bytes).unwrap_or(&[]));
-        }
-        bytes.skip(header_bytes).copy_from(&fragment.bytes());
-        ring.give_back(*chain, written as u32);
+        let mut bytes = bytes_of(single);
+        bytes.write_array(header);
+        bytes.skip(HEADER_BYTES).copy_from(&fragment.bytes());
         count += 1;
         total += fragment.len() as u64;
-    }
+        Some(written as u32)
+    }));
     (count, total)
 }
 
