@@ -103,8 +103,9 @@ impl Handle {
     ///
     /// # Errors
     /// There is none.
+    #[inline]
     pub fn card(&mut self) -> Result<&mut Card, Failure> {
-        self.card.as_mut().ok_or_else(|| Failure::new(libc::ENODEV, "the handle was opened without a card"))
+        self.card.as_mut().ok_or_else(no_card)
     }
 
     /// Subscribes channels; returns the masks of channels that were free.
@@ -152,10 +153,7 @@ impl Handle {
     #[inline]
     pub fn reader(&mut self, channel: u16) -> Result<&mut SegmentReader, Failure> {
         if self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1 {
-            return Err(Failure::new(
-                libc::EBADMSG,
-                format!("the buffer of receive channel {channel} is out of order"),
-            ));
+            return Err(out_of_order(channel));
         }
         self.card()?.reader(channel).ok_or_else(|| not_subscribed("receive", channel))
     }
@@ -245,6 +243,16 @@ impl Handle {
             let _ = card.stop();
         }
     }
+}
+
+#[cold]
+fn out_of_order(channel: u16) -> Failure {
+    Failure::new(libc::EBADMSG, format!("the buffer of receive channel {channel} is out of order"))
+}
+
+#[cold]
+fn no_card() -> Failure {
+    Failure::new(libc::ENODEV, "the handle was opened without a card")
 }
 
 #[cold]

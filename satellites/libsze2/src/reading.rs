@@ -3,9 +3,9 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
-use ringroad_ring::shared::SharedBytes;
 use ringroad_sze2::fault::Fault;
 use ringroad_sze2::reader::SegmentReader;
+use ringroad_sze2::segments::SegmentPlace;
 
 use crate::abi::{Frame, MAX_CHANNELS};
 use crate::environment::SZE2_RX_POLL_TIMEOUT;
@@ -137,16 +137,7 @@ impl Handle {
         }
         self.end_reading(channel);
         let reader = self.reader(channel)?;
-        let mut taken = 0;
-        let fault = loop {
-            let Some(place) = frames.get_mut(taken) else { break None };
-            match reader.take() {
-                Ok(Some(segment)) => place.write(frame_of(&segment.frame(), &segment.metadata())),
-                Ok(None) => break None,
-                Err(fault) => break Some(fault),
-            };
-            taken += 1;
-        };
+        let (taken, fault) = reader.take_burst(frames, frame_of);
         self.count_taken(channel, taken as u32);
         match fault {
             // Frames before the place that is out of order are good; it is told when they were taken.
@@ -195,7 +186,8 @@ fn pass(reader: &mut SegmentReader, count: u32) -> Result<(), Fault> {
 }
 
 #[inline]
-fn frame_of(frame: &SharedBytes<'_>, metadata: &SharedBytes<'_>) -> Frame {
+fn frame_of(segment: &SegmentPlace<'_>) -> Frame {
+    let (frame, metadata) = (segment.frame(), segment.metadata());
     Frame {
         data: frame.as_ptr(),
         metadata: metadata.as_ptr(),

@@ -5,7 +5,7 @@
 //! is one piece of memory all the same.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -17,6 +17,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::control_page::{CONTROL_PAGE_BYTES, ChannelState, ControlPage, Line, MAGIC, VERSION};
 use crate::descriptors::{Block, MAX_BLOCK_PAGES, PAGE_BYTES, WORD_BYTES, WalkError, cycle, walk};
 use crate::segment::ALIGNMENT;
+use crate::segments::Segments;
 
 /// Smallest buffer, bytes: two of the longest segments.
 pub const MIN_BUFFER_BYTES: u64 = 128 << 10;
@@ -268,15 +269,14 @@ impl ChannelMemory {
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
     }
 
-    /// The first word at `at`, which is a multiple of 8: the head of a segment, read once.
+    /// The segments in the `bytes` bytes of data from `at` on, of which none begins behind the end of the buffer. What is
+    /// left of multiples of 8 is ignored.
     #[inline]
-    #[must_use]
-    pub fn word(&self, at: u64) -> [u8; ALIGNMENT] {
-        let at = (at & (self.buffer_bytes - 1)) as usize & !(ALIGNMENT - 1);
-        // SAFETY: the whole word is in the first of the two mappings, whose size is a multiple of 8.
-        let word = unsafe { self.data.start.add(self.data.skip + at) };
-        // SAFETY: mapped, and aligned as blocks are; whoever else writes it, an atomic load is one value.
-        unsafe { word.cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed).to_ne_bytes()
+    pub(crate) fn segments(&self, at: u64, bytes: usize) -> Segments<'_> {
+        let at = at & (self.buffer_bytes - 1) & !(ALIGNMENT as u64 - 1);
+        let data = self.data(at, bytes & !(ALIGNMENT - 1));
+        // SAFETY: mapped for as long as the borrow; the buffer begins on a page, and all else is a multiple of 8.
+        unsafe { Segments::from_trusted_parts(data, (self.buffer_bytes - at) as usize) }
     }
 
     /// Touches every page, so that the first data find them there.

@@ -1,18 +1,16 @@
 //! The side of a buffer that reads segments: the program's in a receive buffer, the card's in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use ringroad_ring::shared::{SharedBytes, prefetch_read};
 use ringroad_ring::wakeup::{Kicker, publish_fence};
 
 use crate::fault::Fault;
 use crate::memory::ChannelMemory;
-use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Layout};
+use crate::segment::ALIGNMENT;
+use crate::segments::SegmentPlace;
 use crate::writer::{Side, checked};
-
-/// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known from the one before, so the processor cannot look ahead by itself.
-const PREFETCH_BYTES: u64 = 1024;
 
 /// The reading side. Segments are read where they lie, and their room is given back in order.
 #[derive(Debug)]
@@ -28,43 +26,6 @@ pub struct SegmentReader {
     /// The other side's pointer as last read: data end there.
     end: u64,
     kicker: Kicker,
-}
-
-/// A segment where it lies, checked.
-#[derive(Debug)]
-pub struct SegmentPlace<'reader> {
-    memory: &'reader ChannelMemory,
-    at: u64,
-    layout: Layout,
-}
-
-impl<'reader> SegmentPlace<'reader> {
-    #[inline]
-    #[must_use]
-    pub fn frame(&self) -> SharedBytes<'reader> {
-        self.memory.data(self.at + self.layout.frame_offset as u64, self.layout.frame_bytes)
-    }
-
-    /// The other side's metadata.
-    #[inline]
-    #[must_use]
-    pub fn metadata(&self) -> SharedBytes<'reader> {
-        self.memory.data(self.at + HEADER_BYTES as u64, usize::from(self.layout.metadata_bytes))
-    }
-
-    /// The segment from its header to the end of its frame.
-    #[inline]
-    #[must_use]
-    pub fn whole(&self) -> SharedBytes<'reader> {
-        self.memory.data(self.at, self.layout.frame_offset + self.layout.frame_bytes)
-    }
-
-    /// Bytes to give back for it.
-    #[inline]
-    #[must_use]
-    pub fn occupied_bytes(&self) -> usize {
-        self.layout.occupied_bytes
-    }
 }
 
 impl SegmentReader {
@@ -107,6 +68,12 @@ impl SegmentReader {
         Ok(self.known_bytes())
     }
 
+    /// Where the next segment begins, with so many bytes known of behind that.
+    #[inline]
+    fn before_end(&self, known_bytes: usize) -> u64 {
+        self.end.wrapping_sub(known_bytes as u64) & (self.memory.buffer_bytes() - 1)
+    }
+
     /// The next segment; looks at the other side's pointer where none is known of.
     ///
     /// # Errors
@@ -117,13 +84,51 @@ impl SegmentReader {
             return Ok(None);
         }
         let at = self.at;
-        prefetch_read(self.memory.data(at + PREFETCH_BYTES, 0).as_ptr());
-        let [s0, s1, m0, m1, ..] = self.memory.word(at);
-        let layout = Header::from_bytes([s0, s1, m0, m1])
-            .layout(self.known_bytes())
-            .map_err(|error| Fault::Segment { at, error })?;
-        self.at = (at + layout.occupied_bytes as u64) & (self.memory.buffer_bytes() - 1);
-        Ok(Some(SegmentPlace { memory: &self.memory, at, layout }))
+        let mut known = self.memory.segments(at, self.known_bytes());
+        let segment = known.next().transpose().map_err(|error| Fault::Segment { at, error })?;
+        self.at = self.before_end(known.bytes());
+        Ok(segment)
+    }
+
+    /// Takes segments, as many as there are and `places` has room for, and puts there what `describe` makes of each.
+    /// Looks at the other side's pointer where none is known of. Returns how many there were, and the fault at which it
+    /// stopped.
+    #[inline(always)]
+    pub fn take_burst<T>(
+        &mut self,
+        places: &mut [MaybeUninit<T>],
+        describe: impl Fn(&SegmentPlace<'_>) -> T,
+    ) -> (usize, Option<Fault>) {
+        let mut taken = 0;
+        loop {
+            let mut known = self.memory.segments(self.at, self.known_bytes());
+            let mut wrong = None;
+            let free = places.get_mut(taken..).unwrap_or(&mut []);
+            for (place, segment) in free.iter_mut().zip(known.by_ref()) {
+                match segment {
+                    Ok(segment) => place.write(describe(&segment)),
+                    Err(error) => {
+                        wrong = Some(error);
+                        break;
+                    }
+                };
+                taken += 1;
+            }
+            self.at = self.before_end(known.bytes());
+            if let Some(error) = wrong {
+                return (taken, Some(Fault::Segment { at: self.at, error }));
+            }
+            if taken == places.len() {
+                return (taken, None);
+            }
+            if self.at == self.end {
+                match self.look() {
+                    Ok(0) => return (taken, None),
+                    Ok(_) => {}
+                    Err(fault) => return (taken, Some(fault)),
+                }
+            }
+        }
     }
 
     /// Reads on behind `bytes` bytes of data that were looked at by hand; `false` where there are not so many or they are no multiple of 8.
@@ -187,6 +192,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use proptest::prelude::*;
+    use ringroad_ring::shared::SharedBytes;
 
     use super::*;
     use crate::descriptors::PAGE_BYTES;
@@ -249,6 +255,46 @@ mod tests {
         reader.rewind();
         assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [1; 60]);
         assert_eq!(bytes_of(&reader.take().unwrap().unwrap().frame()), [2; 60]);
+    }
+
+    #[test]
+    fn a_burst_goes_on_at_the_start_of_the_buffer_and_ends_before_what_is_out_of_order() {
+        let (mut writer, mut reader) = channel();
+        while write(&mut writer, &[], &[0; 1000]) {}
+        assert!(!writer.publish());
+        let taken = |reader: &mut SegmentReader, most| {
+            let frames = std::cell::RefCell::new(Vec::new());
+            let describe = |segment: &SegmentPlace<'_>| {
+                let (frame, bytes) = (segment.frame(), bytes_of(&segment.frame()));
+                frames.borrow_mut().push((frame.as_ptr(), bytes.first().copied(), bytes.len()));
+            };
+            let (count, fault) = reader.take_burst(&mut vec![MaybeUninit::uninit(); most], describe);
+            let frames = frames.into_inner();
+            assert_eq!(count, frames.len());
+            (frames, fault)
+        };
+        let (frames, fault) = taken(&mut reader, 1000);
+        assert_eq!((frames.len(), fault), (MIN_BUFFER_BYTES as usize / 1008, None));
+        reader.release_all();
+        assert!(!reader.publish());
+        let start = reader.position();
+        for number in 1..=4 {
+            assert!(write(&mut writer, &[], &[number; 1000]));
+        }
+        assert!(!writer.publish());
+        // The fourth says that it is longer than all that is there.
+        writer.memory().data(start + 3 * 1008, 2).write(&u16::MAX.to_le_bytes());
+        let memory = Arc::clone(reader.memory());
+        let place = |number: u8| {
+            let at = start + 1008 * u64::from(number - 1) + 8;
+            (memory.data(at, 0).as_ptr(), Some(number), 1000)
+        };
+        assert_eq!(taken(&mut reader, 1), (vec![place(1)], None));
+        let (frames, fault) = taken(&mut reader, 8);
+        assert_eq!(frames, [place(2), place(3)]);
+        let at = (start + 3 * 1008) % MIN_BUFFER_BYTES;
+        let error = SegmentError::Cut { segment_bytes: u16::MAX, there_bytes: 1008 };
+        assert_eq!((fault, reader.position()), (Some(Fault::Segment { at, error }), at));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const MAX_FRAME_BYTES: usize = u16::MAX as usize - ALIGNMENT;
 #[inline]
 #[must_use]
 pub const fn align(bytes: usize) -> usize {
-    bytes.next_multiple_of(ALIGNMENT)
+    (bytes + ALIGNMENT - 1) & !(ALIGNMENT - 1)
 }
 
 /// The two lengths at the start of a segment.
@@ -117,12 +117,13 @@ impl Header {
     pub fn layout(self, there_bytes: usize) -> Result<Layout, SegmentError> {
         let Self { segment_bytes, metadata_bytes } = self;
         let length = usize::from(segment_bytes);
-        if length < ALIGNMENT {
-            return Err(SegmentError::Short { segment_bytes });
-        }
+        // 8 at least, so that a segment shorter than its own header has no frame either.
         let frame_offset = align(HEADER_BYTES + usize::from(metadata_bytes));
         let Some(frame_bytes) = length.checked_sub(frame_offset) else {
-            return Err(SegmentError::Metadata { segment_bytes, metadata_bytes });
+            return Err(match length {
+                0..ALIGNMENT => SegmentError::Short { segment_bytes },
+                _ => SegmentError::Metadata { segment_bytes, metadata_bytes },
+            });
         };
         let occupied_bytes = self.occupied_bytes();
         if occupied_bytes > there_bytes {

@@ -102,7 +102,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`Fault::Pointer`].
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, metadata: &[u8], frame_bytes: usize) -> Result<Option<SharedBytes<'_>>, Fault> {
         let Some(header) = Header::new(metadata.len(), frame_bytes) else { return Ok(None) };
         let occupied = header.occupied_bytes();
@@ -112,11 +112,11 @@ impl SegmentWriter {
         let at = self.at;
         self.at = (at + occupied as u64) & (self.memory.buffer_bytes() - 1);
         // The last word holds the padding behind the frame, which goes over the rest: nothing of what lay there before is shown.
-        self.memory.data(at + (occupied - ALIGNMENT) as u64, ALIGNMENT).write(&[0; ALIGNMENT]);
+        self.memory.data(at + (occupied - ALIGNMENT) as u64, ALIGNMENT).write_array([0; ALIGNMENT]);
         let mut segment = self.memory.data(at, usize::from(header.segment_bytes));
         if metadata.is_empty() {
             // With the padding, so that nothing of what lay there before is shown.
-            segment.write(&u64::from_le_bytes(padded(header.to_bytes())).to_le_bytes());
+            segment.write_array(padded(header.to_bytes()));
             return Ok(Some(segment.skip(ALIGNMENT)));
         }
         segment.write(&header.to_bytes());
