@@ -18,6 +18,7 @@
 #include <libsze2.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_memcpy.h>
 
 /* Frames that are taken or reserved at once. */
 #define SZEDATA2_BURST 64
@@ -43,9 +44,19 @@ struct szedata2_channels {
     uint16_t number[SZECARD_MAX_CHANNELS];
 };
 
+/* The part of an mbuf from `rearm_data` on that a queue sets in all that it receives: up to and with `hash.rss`. */
+struct szedata2_rearm {
+    uint16_t data_off, refcnt, nb_segs, port;
+    uint64_t ol_flags;
+    uint32_t packet_type, pkt_len;
+    uint16_t data_len, vlan_tci;
+    uint32_t rss;
+};
+
 struct szedata2_rx_queue {
     struct szedata *sze; /* NULL while stopped */
     struct rte_mempool *pool;
+    struct szedata2_rearm rearm;
     uint32_t room; /* in an mbuf, bytes */
     uint16_t channel;
     uint16_t port;
@@ -66,6 +77,7 @@ struct szedata2_tx_queue {
     bool copy;
     bool failed;
     bool deferred_start;
+    bool fast_free; /* each packet is one mbuf, of one pool, and nobody else's: it goes there as it is */
     uint64_t packets;
     uint64_t bytes;
     uint64_t too_long; /* packets longer than a segment can be */
@@ -83,6 +95,19 @@ struct szedata2_device {
     /* The card's counters when the port's began, and as they were seen last. */
     struct szecard_status base, seen;
 };
+
+/* Copies a part of a frame: one of 32 to 64 bytes as two halves, which overlap. */
+static inline void szedata2_copy(void *to, const void *from, uint32_t length)
+{
+    uint32_t half = length - 32;
+
+    if (likely(half <= 32)) {
+        rte_mov32(to, from);
+        rte_mov32((uint8_t *)to + half, (const uint8_t *)from + half);
+    } else {
+        rte_memcpy(to, from, length);
+    }
+}
 
 /* szedata2_args.c */
 

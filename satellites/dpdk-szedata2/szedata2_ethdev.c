@@ -272,7 +272,7 @@ static int dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
     info->max_mtu = SZECARD_MAX_FRAME - SZEDATA2_OVERHEAD;
     info->speed_capa = RTE_ETH_LINK_SPEED_100G;
     info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
-    info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
     info->default_rxportconf.burst_size = SZEDATA2_BURST;
     info->default_txportconf.burst_size = SZEDATA2_BURST;
     return 0;

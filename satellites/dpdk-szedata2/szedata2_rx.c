@@ -3,18 +3,23 @@
 #include "szedata2.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <string.h>
 
 #include <rte_malloc.h>
-#include <rte_memcpy.h>
-#include <rte_prefetch.h>
+#include <rte_mempool.h>
 
-/* So many frames ahead are fetched into the cache. */
-#define AHEAD 4
+#define SAME_PLACE(own, field) \
+    (offsetof(struct szedata2_rearm, own) == offsetof(struct rte_mbuf, field) - offsetof(struct rte_mbuf, rearm_data))
+_Static_assert(SAME_PLACE(data_off, data_off) && SAME_PLACE(refcnt, refcnt) && SAME_PLACE(nb_segs, nb_segs) &&
+                   SAME_PLACE(port, port) && SAME_PLACE(ol_flags, ol_flags) &&
+                   SAME_PLACE(packet_type, packet_type) && SAME_PLACE(pkt_len, pkt_len) &&
+                   SAME_PLACE(data_len, data_len) && SAME_PLACE(vlan_tci, vlan_tci) && SAME_PLACE(rss, hash.rss),
+               "this DPDK lays mbufs out in another way");
 
 /* Takes frames; 0 where there are none, or the buffer is out of order, which is said once. */
 static unsigned int take(struct szedata2_rx_queue *queue, struct szecard_frame *frames, unsigned int count)
 {
-    unsigned int i;
     int taken;
 
     if (queue->failed)
@@ -27,28 +32,52 @@ static unsigned int take(struct szedata2_rx_queue *queue, struct szecard_frame *
                      szecard_error());
         return 0;
     }
-    for (i = 0; i < RTE_MIN((unsigned int)taken, (unsigned int)AHEAD); i++)
-        rte_prefetch0(frames[i].data);
     return (unsigned int)taken;
 }
 
-static void count_received(struct szedata2_rx_queue *queue, const struct rte_mbuf *mbuf)
-{
-    queue->packets++;
-    queue->bytes += mbuf->pkt_len;
-}
-
-/* Allocates `count` mbufs, or as many as there are. */
+/* Allocates `count` mbufs, or as many as there are, as they lie in the pool: szedata2_rearm makes them new. */
 static unsigned int allocate(struct szedata2_rx_queue *queue, struct rte_mbuf **mbufs, unsigned int count)
 {
     unsigned int got = 0;
 
-    if (likely(rte_pktmbuf_alloc_bulk(queue->pool, mbufs, count) == 0))
+    if (likely(rte_mempool_get_bulk(queue->pool, (void **)mbufs, count) == 0))
         return count;
     queue->alloc_failed++;
-    while (got < count && (mbufs[got] = rte_pktmbuf_alloc(queue->pool)) != NULL)
+    while (got < count && rte_mempool_get(queue->pool, (void **)&mbufs[got]) == 0)
         got++;
     return got;
+}
+
+/* Copies frames into mbufs, one into one. Returns how many mbufs are filled: not all where frames are too long. */
+static unsigned int fill(struct szedata2_rx_queue *queue, struct rte_mbuf **mbufs,
+                         const struct szecard_frame *frames, unsigned int count)
+{
+    const struct szedata2_rearm rearm = queue->rearm;
+    const uint32_t room = queue->room;
+    const bool copy = queue->copy;
+    const struct szecard_frame *frame, *end = frames + count;
+    struct rte_mbuf **next = mbufs;
+    uint64_t bytes = 0;
+
+    for (frame = frames; frame != end; frame++) {
+        struct rte_mbuf *mbuf = *next;
+        uint32_t length = frame->length;
+
+        if (unlikely(length > room)) {
+            queue->too_long++;
+            continue;
+        }
+        if (likely(copy))
+            szedata2_copy(RTE_PTR_ADD(mbuf->buf_addr, RTE_PKTMBUF_HEADROOM), frame->data, length);
+        memcpy(&mbuf->rearm_data, &rearm, sizeof(rearm));
+        mbuf->pkt_len = length;
+        mbuf->data_len = (uint16_t)length;
+        bytes += length;
+        next++;
+    }
+    queue->packets += (uint64_t)(next - mbufs);
+    queue->bytes += bytes;
+    return (unsigned int)(next - mbufs);
 }
 
 /* Each frame in one mbuf. */
@@ -56,36 +85,20 @@ uint16_t szedata2_rx_burst(void *rx_queue, struct rte_mbuf **mbufs, uint16_t cou
 {
     struct szedata2_rx_queue *queue = rx_queue;
     struct szecard_frame frames[SZEDATA2_BURST];
-    struct rte_mbuf *fresh[SZEDATA2_BURST];
     uint16_t received = 0;
 
     while (received < count) {
         unsigned int wanted = RTE_MIN(count - received, SZEDATA2_BURST);
-        unsigned int i, taken = take(queue, frames, wanted);
+        unsigned int filled, taken = take(queue, frames, wanted);
 
         if (taken == 0)
             break;
         /* Frames for which there is no mbuf stay. */
-        taken = allocate(queue, fresh, taken);
-        for (i = 0; i < taken; i++) {
-            const struct szecard_frame *frame = &frames[i];
-            struct rte_mbuf *mbuf = fresh[i];
-
-            if (i + AHEAD < taken)
-                rte_prefetch0(frames[i + AHEAD].data);
-            if (unlikely(frame->length > queue->room)) {
-                queue->too_long++;
-                rte_pktmbuf_free(mbuf);
-                continue;
-            }
-            if (likely(queue->copy))
-                rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), frame->data, frame->length);
-            mbuf->data_len = (uint16_t)frame->length;
-            mbuf->pkt_len = frame->length;
-            mbuf->port = queue->port;
-            count_received(queue, mbuf);
-            mbufs[received++] = mbuf;
-        }
+        taken = allocate(queue, &mbufs[received], taken);
+        filled = fill(queue, &mbufs[received], frames, taken);
+        received = (uint16_t)(received + filled);
+        if (unlikely(filled < taken))
+            rte_mempool_put_bulk(queue->pool, (void **)&mbufs[received], taken - filled);
         szecard_give_back(queue->sze, queue->channel, taken);
         if (taken < wanted)
             break;
@@ -105,7 +118,7 @@ static struct rte_mbuf *scatter(const struct szedata2_rx_queue *queue, const str
         uint32_t part = RTE_MIN(frame->length - done, queue->room);
 
         if (likely(queue->copy))
-            rte_memcpy(rte_pktmbuf_mtod(last, void *), frame->data + done, part);
+            szedata2_copy(rte_pktmbuf_mtod(last, void *), frame->data + done, part);
         last->data_len = (uint16_t)part;
         done += part;
         if (done == frame->length)
@@ -135,16 +148,14 @@ uint16_t szedata2_rx_burst_scattered(void *rx_queue, struct rte_mbuf **mbufs, ui
         unsigned int i, taken = take(queue, frames, wanted);
 
         for (i = 0; i < taken; i++) {
-            struct rte_mbuf *mbuf;
+            struct rte_mbuf *mbuf = scatter(queue, &frames[i]);
 
-            if (i + AHEAD < taken)
-                rte_prefetch0(frames[i + AHEAD].data);
-            mbuf = scatter(queue, &frames[i]);
             if (unlikely(mbuf == NULL)) {
                 queue->alloc_failed++;
                 break;
             }
-            count_received(queue, mbuf);
+            queue->packets++;
+            queue->bytes += mbuf->pkt_len;
             mbufs[received++] = mbuf;
         }
         if (taken > 0)
@@ -153,6 +164,20 @@ uint16_t szedata2_rx_burst_scattered(void *rx_queue, struct rte_mbuf **mbufs, ui
             break;
     }
     return received;
+}
+
+/* A new mbuf of the queue. Those of a pool with memory of its own keep the flag that says so. */
+static struct szedata2_rearm rearm_of(struct rte_mempool *pool, uint16_t port)
+{
+    bool is_pinned = (rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) != 0;
+
+    return (struct szedata2_rearm){
+        .data_off = RTE_PKTMBUF_HEADROOM,
+        .refcnt = 1,
+        .nb_segs = 1,
+        .port = port,
+        .ol_flags = is_pinned ? RTE_MBUF_F_EXTERNAL : 0,
+    };
 }
 
 int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t nb_desc, unsigned int socket,
@@ -174,6 +199,7 @@ int szedata2_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t
     queue->room = (uint32_t)room - RTE_PKTMBUF_HEADROOM;
     queue->channel = device->rx.number[queue_id];
     queue->port = dev->data->port_id;
+    queue->rearm = rearm_of(pool, queue->port);
     queue->copy = device->args.copy;
     queue->deferred_start = conf->rx_deferred_start;
     dev->data->rx_queues[queue_id] = queue;

@@ -6,20 +6,30 @@
 #include <string.h>
 
 #include <rte_malloc.h>
-#include <rte_memcpy.h>
+#include <rte_mempool.h>
 #include <rte_prefetch.h>
 
-/* Copies a packet. The chain may hold more or less than the packet's length says: that many bytes are written. */
+/* Copies a packet from several mbufs. The chain may hold more or less than the packet's length says: that many bytes
+ * are written. */
 static void gather(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
 {
     for (; mbuf != NULL && length > 0; mbuf = mbuf->next) {
         uint32_t part = RTE_MIN((uint32_t)mbuf->data_len, length);
 
-        rte_memcpy(place, rte_pktmbuf_mtod(mbuf, const void *), part);
+        szedata2_copy(place, rte_pktmbuf_mtod(mbuf, const void *), part);
         place += part;
         length -= part;
     }
     memset(place, 0, length);
+}
+
+/* Copies a packet, which nearly always lies in one mbuf. */
+static inline void put(unsigned char *place, const struct rte_mbuf *mbuf, uint32_t length)
+{
+    if (likely(mbuf->data_len >= length))
+        szedata2_copy(place, rte_pktmbuf_mtod(mbuf, const void *), length);
+    else
+        gather(place, mbuf, length);
 }
 
 /* Reserves room for the first packets of those given; their number, which is less where there is no room. */
@@ -51,6 +61,7 @@ uint16_t szedata2_tx_burst(void *tx_queue, struct rte_mbuf **mbufs, uint16_t cou
     while (sent < count) {
         unsigned int wanted = RTE_MIN(count - sent, SZEDATA2_BURST);
         unsigned int i, reserved;
+        uint64_t bytes = 0;
 
         for (i = 0; i < wanted && mbufs[sent + i]->pkt_len <= SZECARD_MAX_FRAME; i++)
             lengths[i] = mbufs[sent + i]->pkt_len;
@@ -67,12 +78,16 @@ uint16_t szedata2_tx_burst(void *tx_queue, struct rte_mbuf **mbufs, uint16_t cou
             if (i + 1 < reserved)
                 rte_prefetch0(rte_pktmbuf_mtod(mbufs[sent + i + 1], const void *));
             if (likely(queue->copy))
-                gather(places[i], mbufs[sent + i], lengths[i]);
-            queue->bytes += lengths[i];
+                put(places[i], mbufs[sent + i], lengths[i]);
+            bytes += lengths[i];
         }
         szecard_commit(queue->sze, queue->channel);
         queue->packets += reserved;
-        rte_pktmbuf_free_bulk(&mbufs[sent], reserved);
+        queue->bytes += bytes;
+        if (queue->fast_free)
+            rte_mempool_put_bulk(mbufs[sent]->pool, (void **)&mbufs[sent], reserved);
+        else
+            rte_pktmbuf_free_bulk(&mbufs[sent], reserved);
         sent = (uint16_t)(sent + reserved);
         if (reserved < wanted)
             break;
@@ -84,6 +99,7 @@ int szedata2_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t
                             const struct rte_eth_txconf *conf)
 {
     const struct szedata2_device *device = dev->data->dev_private;
+    const uint64_t offloads = dev->data->dev_conf.txmode.offloads;
     struct szedata2_tx_queue *queue;
 
     (void)nb_desc; /* the buffer of the channel is as large as it is */
@@ -93,6 +109,8 @@ int szedata2_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue_id, uint16_t
     queue->channel = device->tx.number[queue_id];
     queue->copy = device->args.copy;
     queue->deferred_start = conf->tx_deferred_start;
+    queue->fast_free = (offloads & (RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE | RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) ==
+                       RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
     dev->data->tx_queues[queue_id] = queue;
     return 0;
 }
