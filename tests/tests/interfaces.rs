@@ -105,7 +105,9 @@ fn jumbo_frames_pass_through_small_buffers() {
     for (driver, _, mode) in MECHANISMS {
         for report in site.attach_all(driver) {
             assert!(report.mode.starts_with(mode), "{}", report.mode);
-            assert_eq!((report.buffer_bytes, report.link.unwrap().mtu), (2048, 9000));
+            let mtu = report.link.unwrap().mtu;
+            assert_eq!(mtu, 9000);
+            assert!(report.buffer_bytes < mtu, "{} bytes", report.buffer_bytes);
         }
         let told = site.stations[1].run(&[
             "ping",

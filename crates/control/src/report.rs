@@ -67,7 +67,7 @@ pub struct WorkerReport {
     pub loops: u64,
     /// Part of `loops` that moved at least one frame.
     pub busy_loops: u64,
-    /// Time that those took, ns.
+    /// Time that those took, ns; what other programs had of the processor in their middle counts.
     #[serde(default)]
     pub busy_ns: u64,
     /// Times that it went to sleep for want of work.

@@ -1,4 +1,5 @@
-//! How long a worker has worked: the time of all turns that moved frames, waiting and empty turns not counted.
+//! How long a worker has worked: the time of all turns that moved frames, waiting and empty turns not counted. What
+//! other programs have of the worker's processor in the middle of such a turn counts.
 //!
 //! The clock is read once a turn, so it is the processor's time-stamp counter: a reading costs some 20 cycles, one of
 //! the system's clock three times as much.
