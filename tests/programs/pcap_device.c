@@ -361,7 +361,7 @@ static void check_drops(void)
     pcap_t *a = open_device(device_a, 0), *b = open_device(device_b, 0);
     send_frames(b, 0, 5000);
     struct pcap_stat counts;
-    unsigned slots = (unsigned)pcap_bufsize(a) / 2048, dropped = 5000 - (slots - 1);
+    unsigned slots = (unsigned)pcap_bufsize(a) / 2112, dropped = 5000 - (slots - 1);
     for (int tries = 0; tries < 100000; tries++) {
         REQUIRE(pcap_stats(a, &counts) == 0 && counts.ps_drop <= dropped);
         if (counts.ps_drop == dropped)
