@@ -149,7 +149,9 @@ impl Batch {
     /// Sets the metadata of `frame`, behind which no frame has any yet.
     #[inline]
     pub fn describe_frame(&mut self, frame: usize, meta: FrameMeta) {
-        self.metas.resize(frame, FrameMeta::default());
+        if self.metas.len() != frame {
+            self.metas.resize(frame, FrameMeta::default());
+        }
         self.metas.push(meta);
         self.is_unfinished |= !meta.unfinished.is_nothing();
         self.is_stamped |= meta.timestamp_ns != 0;
@@ -160,6 +162,13 @@ impl Batch {
     #[must_use]
     pub fn meta(&self, frame: usize) -> FrameMeta {
         self.metas.get(frame).copied().unwrap_or_default()
+    }
+
+    /// The metadata of each frame; `None` where some frame has none.
+    #[inline]
+    #[must_use]
+    pub fn metas(&self) -> Option<&[FrameMeta]> {
+        (self.metas.len() == self.frames()).then_some(&self.metas)
     }
 
     /// Whether something was said of some frame, if only that nothing is known.
@@ -309,6 +318,25 @@ impl Batch {
     pub fn push_all(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
         const ASK: [(); BATCH_FRAMES + MAX_FRAGMENTS] = [(); BATCH_FRAMES + MAX_FRAGMENTS];
         self.push_each(&ASK, |()| frames.next())
+    }
+
+    /// As [`Self::push_all`], with the metadata of each.
+    #[inline]
+    pub fn push_described(&mut self, mut frames: impl Iterator<Item = (Fragment, FrameMeta)>) -> usize {
+        let mut metas = std::mem::take(&mut self.metas);
+        metas.resize(self.frames(), FrameMeta::default());
+        let (mut times, mut is_unfinished) = (0, false);
+        let pushed = self.push_all(std::iter::from_fn(|| {
+            let (fragment, meta) = frames.next()?;
+            times |= meta.timestamp_ns;
+            is_unfinished |= !meta.unfinished.is_nothing();
+            metas.push(meta);
+            Some(fragment)
+        }));
+        self.metas = metas;
+        self.is_stamped |= times != 0;
+        self.is_unfinished |= is_unfinished;
+        pushed
     }
 
     /// Appends a frame of one fragment for each of `sources`, at most [`Batch::single_room`], up to the first that

@@ -62,7 +62,14 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
-        Self { slot: SlotWord::new(buffer, self.slot.len(), self.slot.flags()), ..self }
+        Self { slot: self.slot.in_buffer(buffer), ..self }
+    }
+
+    /// Buffer, length and flags.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self) -> SlotWord {
+        self.slot
     }
 
     /// The buffer in the region that the batch offers: 0, which is no frame's, where none is offered.

@@ -323,6 +323,29 @@ impl TxTakeEnd {
     }
 }
 
+/// Copies the next frame into the buffer of `slot`, adds its length to `bytes`, and stamps the slot where the frame comes
+/// with a time. `false` where there is no frame, or the slot is not as it should be.
+// Called at two places of one loop, and slow as a function.
+#[inline(always)]
+fn put_next<'frame>(
+    buffers: &BufferPool,
+    slot: &SharedSlot,
+    frames: &mut impl Iterator<Item = (SharedBytes<'frame>, Option<u64>)>,
+    bytes: &mut u64,
+) -> bool {
+    let Some((frame, timestamp_ns)) = frames.next() else { return false };
+    let old = slot.load_word();
+    if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
+        return false;
+    }
+    slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
+    if let Some(timestamp_ns) = timestamp_ns {
+        slot.store_ptr(timestamp_ns);
+    }
+    *bytes += frame.len() as u64;
+    true
+}
+
 /// The datapath's end of an rx ring: puts frames.
 #[derive(Debug)]
 pub struct RxPutEnd {
@@ -445,30 +468,17 @@ impl RxPutEnd {
         }
         let (slots, buffers) = (view.slot_count(), *view.buffers());
         let (mut put, mut bytes) = (0, 0);
-        let mut put_next = |slot: &SharedSlot| {
-            let Some((frame, timestamp_ns)) = frames.next() else { return false };
-            let old = slot.load_word();
-            if frame.len() > usize::from(u16::MAX) || !buffers.fill(old.buffer(), &frame) {
-                return false;
-            }
-            slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
-            if let Some(timestamp_ns) = timestamp_ns {
-                slot.store_ptr(timestamp_ns);
-            }
-            bytes += frame.len() as u64;
-            true
-        };
         'runs: while put < free {
             let run = view.slots(advance(self.filled, put, slots), free - put);
             for (slot, soon) in run.iter().zip(run.get(PREFETCH_SLOTS..).unwrap_or(&[])) {
                 buffers.prefetch_write(soon.load_word().buffer());
-                if !put_next(slot) {
+                if !put_next(&buffers, slot, &mut frames, &mut bytes) {
                     break 'runs;
                 }
                 put += 1;
             }
             for slot in run.get(run.len().saturating_sub(PREFETCH_SLOTS)..).unwrap_or(&[]) {
-                if !put_next(slot) {
+                if !put_next(&buffers, slot, &mut frames, &mut bytes) {
                     break 'runs;
                 }
                 put += 1;
@@ -478,10 +488,10 @@ impl RxPutEnd {
     }
 
     /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given the buffer
-    /// of the slot, and gives another one with the bytes in it instead, while it has any. Stops before the first slot
-    /// that is not as it should be, which [`Self::buffer`] is for. Returns how many were filled.
+    /// of the slot, and gives another one, and the length of the frame in it, instead, while it has any. Stops before the
+    /// first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were filled.
     #[inline]
-    pub fn exchange_single(&mut self, free: u32, mut exchange: impl FnMut(u32) -> Option<(u32, u16)>) -> u32 {
+    pub fn exchange_single(&mut self, free: u32, mut exchange: impl FnMut(u32) -> Option<SlotWord>) -> u32 {
         let Shadow { view, offset_mask, max_offset, .. } = &self.shadow;
         if *offset_mask != 0 || *max_offset != 0 {
             return 0;
@@ -490,12 +500,12 @@ impl RxPutEnd {
         let mut filled = 0;
         while filled < free {
             for slot in view.slots(advance(self.filled, filled, slots), free - filled) {
-                let own = slot.load_word().buffer();
-                if !buffers.has(own) {
+                let old = slot.load_word();
+                if !buffers.has(old.buffer()) {
                     return filled;
                 }
-                let Some((buffer, len)) = exchange(own) else { return filled };
-                slot.store(Slot { buffer, len, flags: 1 << PORT_SHIFT, ptr: 0 });
+                let Some(given) = exchange(old.buffer()) else { return filled };
+                slot.replace(old, given.with_flags(1 << PORT_SHIFT));
                 filled += 1;
             }
         }

@@ -63,6 +63,20 @@ impl SlotWord {
         (self.0 >> 48) as u16
     }
 
+    /// The same of another buffer.
+    #[inline]
+    #[must_use]
+    pub fn in_buffer(self, buffer: u32) -> Self {
+        Self(self.0 & !u64::from(u32::MAX) | u64::from(buffer))
+    }
+
+    /// The same with these flags.
+    #[inline]
+    #[must_use]
+    pub fn with_flags(self, flags: u16) -> Self {
+        Self(self.0 & u64::MAX >> 16 | u64::from(flags) << 48)
+    }
+
     /// Whether there are these flags, no others, and at least `least` bytes.
     #[inline]
     #[must_use]
@@ -130,7 +144,7 @@ impl SharedSlot {
 
     /// Writes `new` where it differs from `old`, which was read before.
     #[inline]
-    fn replace(&self, old: SlotWord, new: SlotWord) {
+    pub(crate) fn replace(&self, old: SlotWord, new: SlotWord) {
         if old != new {
             self.word.store(new.0, Ordering::Relaxed);
         }

@@ -210,11 +210,13 @@ impl Ring for BlockRing {
     }
 
     #[inline]
-    fn hand_back(&mut self) {
-        if let Some(taken) = self.taken.get_mut(self.first) {
-            *taken = taken.saturating_sub(1);
+    fn hand_back(&mut self, frames: u32) {
+        for _ in 0..frames {
+            if let Some(taken) = self.taken.get_mut(self.first) {
+                *taken = taken.saturating_sub(1);
+            }
+            self.hand_back_blocks();
         }
-        self.hand_back_blocks();
     }
 }
 
@@ -262,11 +264,11 @@ mod tests {
         assert!(frames.iter().all(|frame| frame.range.len() == 60));
         let shown = |ring: &BlockRing| [0, 1, 2, 3].map(|number| ring.is_shown(number * BLOCK));
         assert_eq!(shown(&ring), [false, true, true, true]);
-        ring.hand_back();
+        ring.hand_back(1);
         assert_eq!(shown(&ring), [false, false, false, true]);
-        ring.hand_back();
+        ring.hand_back(1);
         assert_eq!(shown(&ring), [false, false, false, true]);
-        ring.hand_back();
+        ring.hand_back(1);
         assert_eq!((shown(&ring), ring.held), ([false; 4], 0));
     }
 
@@ -286,7 +288,7 @@ mod tests {
                 prop_assert!(ring.memory().slice(frame.range.clone()).len() == frame.range.len());
             }
             prop_assert!(count <= BLOCK / HEADER_BYTES);
-            (0..count).for_each(|_| ring.hand_back());
+            (0..count).for_each(|_| ring.hand_back(1));
             prop_assert!(ring.held == 0 && !ring.is_shown(BLOCK));
         }
     }

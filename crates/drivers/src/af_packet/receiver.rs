@@ -35,10 +35,12 @@ enum Place {
     Long(Range<usize>),
 }
 
-/// What is borrowed of one frame of the ring.
+/// What is borrowed of one frame of the ring, or of frames that follow each other there.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lent {
     fragments: u32,
+    /// Each fragment is a frame of the ring, and goes back to the kernel as it is given back.
+    is_run: bool,
     /// Two fragments are one segment, with a header of ours.
     is_cut: bool,
     is_long: bool,
@@ -48,7 +50,7 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Receiver<R> {
     ring: R,
-    /// For each frame that is taken from the ring.
+    /// For each frame, or run of frames, that is taken from the ring.
     lent: VecDeque<Lent>,
     /// The frame taken last, if it is not all cut yet.
     cutting: Option<(Cut, Place, u64)>,
@@ -144,6 +146,25 @@ impl<R: Ring> Receiver<R> {
     #[inline(never)]
     fn take_singles(&mut self, batch: &mut Batch) -> Option<Frame> {
         let copied_too = self.long_lent < LONG_FRAMES;
+        if self.has_place() {
+            let Self { ring, timestamps, longest_bytes, .. } = self;
+            let mut next = || {
+                let (bytes, timestamp_ns) = ring.take_plain()?;
+                *longest_bytes = (*longest_bytes).max(bytes.len());
+                // SAFETY: as in `give`.
+                Some((unsafe { Fragment::from_private(bytes, 0) }, timestamp_ns))
+            };
+            let plain = match *timestamps {
+                true => batch.push_described(std::iter::from_fn(|| {
+                    let (frame, timestamp_ns) = next()?;
+                    Some((frame, FrameMeta { timestamp_ns, ..FrameMeta::default() }))
+                })),
+                false => batch.push_all(std::iter::from_fn(|| Some(next()?.0))),
+            };
+            if plain != 0 {
+                self.lent.push_back(Lent { fragments: plain as u32, is_run: true, ..Lent::default() });
+            }
+        }
         let room = batch.single_room().min(self.lent.capacity() - self.lent.len());
         for _ in 0..room {
             let frame = self.ring.take(copied_too)?;
@@ -307,7 +328,9 @@ impl<R: Ring> Receiver<R> {
             let taken = fragments.min(first.fragments as usize);
             first.fragments -= taken as u32;
             fragments -= taken;
-            if first.is_cut {
+            if first.is_run {
+                self.ring.hand_back(taken as u32);
+            } else if first.is_cut {
                 self.headers_lent = self.headers_lent.saturating_sub(taken / 2);
             }
             if !self.hand_back_first() {
@@ -329,8 +352,10 @@ impl<R: Ring> Receiver<R> {
             return false;
         }
         self.long_lent -= usize::from(first.is_long);
+        if !first.is_run {
+            self.ring.hand_back(1);
+        }
         self.lent.pop_front();
-        self.ring.hand_back();
         true
     }
 }

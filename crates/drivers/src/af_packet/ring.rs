@@ -57,8 +57,15 @@ pub(super) trait Ring {
     /// The next frame; one that is copied only if those are wanted now.
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
-    /// Hands the frame that was taken first back to the kernel.
-    fn hand_back(&mut self);
+    /// The bytes of the next frame and when it came, if it lies in the ring as it was on the wire, as nearly all do; for
+    /// others there is [`Ring::take`].
+    #[inline]
+    fn take_plain(&mut self) -> Option<(&[u8], u64)> {
+        None
+    }
+
+    /// Hands the `frames` frames that were taken first back to the kernel.
+    fn hand_back(&mut self, frames: u32);
 }
 
 /// The memory of a ring.

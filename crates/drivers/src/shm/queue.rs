@@ -222,7 +222,10 @@ impl ShmQueue {
     #[inline]
     fn put_singles(put: &mut RxPutEnd, batch: &Batch, frames: &[u16], free: u32, stamps: bool) -> (u32, u64) {
         let listed = |&frame: &u16| batch.fragment(frame.into()).map(Fragment::bytes);
-        if stamps {
+        if let Some(metas) = batch.metas().filter(|_| stamps && batch.is_whole(frames)) {
+            let frames = batch.fragments().iter().zip(metas);
+            put.put_single(free, frames.map(|(frame, meta)| (frame.bytes(), Some(meta.timestamp_ns))))
+        } else if stamps {
             let time = |&frame: &u16| Some(batch.meta(frame.into()).timestamp_ns);
             put.put_single(free, frames.iter().map_while(|frame| Some((listed(frame)?, time(frame)))))
         } else if batch.is_whole(frames) {
@@ -239,10 +242,10 @@ impl ShmQueue {
         let (fragments, mut frames, mut bytes) = (batch.exchange_buffers(), frames.iter(), 0);
         let put = put.exchange_single(free, |own| {
             let fragment = fragments.get_mut(usize::from(*frames.next()?))?;
-            let (given, len) = (fragment.buffer(), fragment.len());
+            let given = fragment.slot();
             *fragment = fragment.in_buffer(own);
-            bytes += len as u64;
-            Some((given, len as u16))
+            bytes += u64::from(given.len());
+            Some(given)
         });
         (put, bytes)
     }
