@@ -287,7 +287,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
 }
 
 #[test]
-fn the_remains_of_a_killed_container_are_removed() {
+fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     if !is_root() {
         return;
     }
@@ -295,10 +295,23 @@ fn the_remains_of_a_killed_container_are_removed() {
     let name = format!("rrc{}-k", std::process::id());
     let mut service = Service::start(command(
         &daemon,
-        &["--json", "container", &name, "--port", "vale0:k", "--", "sleep", "3"],
+        &[
+            "--json",
+            "container",
+            &name,
+            "--port",
+            "vale0:k",
+            "--",
+            "sh",
+            "-c",
+            "echo $$; exec sleep infinity",
+        ],
     ));
     service.await_line("\"ready\":true");
+    let inside = service.await_line("").trim().parse().unwrap();
     service.signal(Signal::KILL);
+    // The command has nobody any more.
+    await_process_end(inside);
     // Its record is stale once it is reaped.
     drop(service);
     assert!(running(&daemon).is_empty());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ringroad_guest::GuestKind;
+use ringroad_guest::process::end_with_caller;
 use ringroad_netdev::link_change::{add_address, set_mac, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, in_namespace};
@@ -115,7 +116,9 @@ impl Container {
             output.note(&format!("{interface} in {namespace}: {}, {}, {address}", self.port, started.mode));
         }
 
-        let mut child = self.command(&namespace).spawn().map_err(|error| {
+        let mut command = self.command(&namespace);
+        end_with_caller(&mut command);
+        let mut child = command.spawn().map_err(|error| {
             Failure::not_executable(
                 format!("entering {namespace}: {error}"),
                 "on Debian: apt-get install iproute2 util-linux",
