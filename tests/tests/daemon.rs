@@ -10,7 +10,8 @@ use ringroad::{Interest, Port, PortError};
 use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
-use ringroad_tests::network::is_root;
+use ringroad_tests::network::{finished, is_root};
+use ringroad_tests::site::refusal;
 use rustix::process::Signal;
 
 #[test]
@@ -203,6 +204,21 @@ fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
 }
 
 #[test]
+fn a_port_that_a_program_has_open_is_detached_only_on_request() {
+    let daemon = Daemon::with_config("[[port]]\nname = \"vale0:kept\"\n");
+    for name in ["vale0:a", "vale0:kept"] {
+        let mut port = daemon.open(name);
+        let refused = refusal(&mut daemon.ringroad(&["detach", name]));
+        assert!(refused.contains("in use by") && refused.contains("--take"), "{refused}");
+        port.check().unwrap();
+        assert!(daemon.port(name).is_some_and(|port| port.bound));
+        finished(&mut daemon.ringroad(&["detach", name, "--take"]));
+        assert!(matches!(port.wait(Interest::Rx, PATIENCE), Err(PortError::DaemonGone)));
+        assert!(daemon.port(name).is_none());
+    }
+}
+
+#[test]
 fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     let daemon = Daemon::start();
     let attach = Request::Attach {
@@ -227,7 +243,7 @@ fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     a.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut p), station(1)), Some(2));
     drop(p);
-    assert_eq!(daemon.ask(&Request::Detach { name: "vale0:p".into() }), Reply::Done);
+    assert_eq!(daemon.ask(&Request::Detach { name: "vale0:p".into(), take: false }), Reply::Done);
     assert!(daemon.port("vale0:p").is_none());
     assert_conserved(&daemon.status());
 }

@@ -301,7 +301,7 @@ fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
 fn a_detached_port_does_not_reconnect() {
     let daemon = Daemon::with_config("[[port]]\nname = \"vale0:a\"\n");
     let mut port = Port::open_with("vale0:a", &reconnecting(&daemon)).unwrap();
-    let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned() });
+    let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned(), take: true });
     let gone = port.wait(Interest::Rx, PATIENCE).unwrap_err();
     assert!(matches!(gone, PortError::DaemonGone), "{gone}");
     assert!(daemon.status().ports.is_empty());

@@ -66,6 +66,9 @@ pub enum Request {
     Detach {
         /// Port name as it was attached.
         name: String,
+        /// Remove it even where a program has it open, which then loses it.
+        #[serde(default)]
+        take: bool,
     },
     /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
     MacTable {

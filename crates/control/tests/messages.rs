@@ -40,7 +40,7 @@ fn requests() -> Vec<Request> {
             take: true,
             wish: PortWish::default(),
         },
-        Request::Detach { name: "x{1".to_owned() },
+        Request::Detach { name: "x{1".to_owned(), take: true },
         Request::ListFrom { place: "vale0:a".to_owned() },
         Request::MacTable { switch: "vale0".to_owned(), after: None },
         Request::MacTable { switch: "vale0".to_owned(), after: Some("02:00:00:00:00:01".to_owned()) },

@@ -270,7 +270,7 @@ impl Ports {
             return match self.attach_one(name, host_place, Some(&host_device), wish, origin, None) {
                 Ok(second) => Ok(vec![first, second]),
                 Err(refusal) => {
-                    self.detach(&key)?;
+                    self.detach(&key, false)?;
                     Err(refusal)
                 }
             };
@@ -318,12 +318,12 @@ impl Ports {
         })
     }
 
-    /// Removes a port of a switch, whoever has it, and with an interface the host stack's side of it where that is on a
-    /// switch; returns the client that had it.
+    /// Removes a port of a switch, and with an interface the host stack's side of it where that is on a switch. With
+    /// `take` also a port that a program has open; returns this program's client.
     ///
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
-    pub fn detach(&mut self, key: &str) -> Result<Option<ClientId>, Refusal> {
+    pub fn detach(&mut self, key: &str, take: bool) -> Result<Option<ClientId>, Refusal> {
         let occupant = self.table.occupant(key).ok_or_else(|| {
             refuse(
                 ErrorKind::NoSuchPort,
@@ -336,6 +336,13 @@ impl Ports {
                 ErrorKind::Busy,
                 format!("{key} belongs to netmap programs"),
                 "end them, or take a persistent port off with VALE_DETACH",
+            ));
+        }
+        if let (Occupant::Program { owner, .. }, false) = (occupant, take) {
+            return Err(refuse(
+                ErrorKind::Busy,
+                format!("{key} is in use by {owner}"),
+                format!("end that program, or take the port from it: ringroad detach --take {key}"),
             ));
         }
         let side = side_of(occupant);
@@ -354,7 +361,7 @@ impl Ports {
             let mut ports = self.table.on_switches().iter();
             let host = ports.find(|(_, port)| side_of(&port.occupant) == Some(beside));
             if let Some(host) = host.map(|(host, _)| host.clone()) {
-                self.detach(&host)?;
+                self.detach(&host, false)?;
             }
         }
         Ok(owner)

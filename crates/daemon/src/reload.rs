@@ -38,7 +38,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     for (name, port) in configured {
         if !wanted.contains(&port) && ports.table.on_switches().contains_key(&name) {
             info!(port = %name, "removing a port that the configuration no longer has");
-            match ports.detach(&name) {
+            match ports.detach(&name, true) {
                 Ok(owner) => applied.lost.extend(owner),
                 Err(refusal) => applied.problems.push(format!("removing {name}: {}", refusal.message)),
             }

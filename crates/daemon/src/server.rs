@@ -757,9 +757,9 @@ impl Server {
                 })
             }
             Request::Detach { .. } if !administers => denied("detach ports"),
-            Request::Detach { name } => {
+            Request::Detach { name, take } => {
                 let detached =
-                    parse_name(&name).and_then(|name| self.parts.ports.detach(&name.base.to_string()));
+                    parse_name(&name).and_then(|name| self.parts.ports.detach(&name.base.to_string(), take));
                 match detached {
                     Ok(owner) => {
                         info!(port = %name, "detached");

@@ -172,7 +172,7 @@ pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> 
 }
 
 fn detach(daemon: &mut Connection, port: &str) -> Result<(), Failure> {
-    match daemon.request(&Request::Detach { name: port.to_owned() }) {
+    match daemon.request(&Request::Detach { name: port.to_owned(), take: false }) {
         Ok((Reply::Done, _)) => Ok(()),
         Err(ControlError::Refused(error)) if error.kind == ErrorKind::NoSuchPort => Ok(()),
         Ok((reply, _)) => Err(Failure::reply(&reply)),

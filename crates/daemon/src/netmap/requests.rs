@@ -325,7 +325,7 @@ impl Netmap {
                 own.serve(ports.table.fabric_mut())?;
             }
         } else if !matches!(ports.table.occupant(&key), Some(Occupant::Netmap { .. })) {
-            ports.detach(&key)?;
+            ports.detach(&key, false)?;
         }
         Ok(NetmapReply::PortIndex(index))
     }
