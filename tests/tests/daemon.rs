@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::process::Command;
 
+use ringroad::control::Connection;
 use ringroad::control::message::{PortWish, Reply, Request};
 use ringroad::control::report::WorkerState;
 use ringroad::{Interest, Port, PortError};
@@ -197,10 +199,66 @@ fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
     assert_conserved(&daemon.status());
     // A configuration with a mistake changes nothing.
     daemon.write_config("[[port]]\nname = \"nonsense\"\n");
-    let mut connection = ringroad::control::Connection::connect(daemon.socket()).unwrap();
+    let mut connection = Connection::connect(daemon.socket()).unwrap();
     let refused = connection.request(&Request::Reload).unwrap_err().to_string();
     assert!(refused.contains("nonsense"), "{refused}");
     assert!(daemon.port("vale0:new").is_some());
+}
+
+/// A log file that was renamed gets no line after the reload, and a new one has its name; `port` is not in it yet.
+fn assert_log_moves_on(daemon: &Daemon, log: &Path, port: &str, reload: impl FnOnce()) {
+    let before = log.with_extension("1");
+    std::fs::rename(log, &before).unwrap();
+    reload();
+    let mut connection = Connection::connect(daemon.socket()).unwrap();
+    let attach = Request::Attach {
+        name: port.into(),
+        driver: None,
+        for_program: true,
+        host: false,
+        take: false,
+        wish: PortWish::default(),
+    };
+    connection.request(&attach).unwrap();
+    assert!(std::fs::read_to_string(log).unwrap().contains(port));
+    assert!(!std::fs::read_to_string(before).unwrap().contains(port));
+}
+
+#[test]
+fn a_reload_opens_the_log_file_again_even_where_the_configuration_has_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let config = format!("[log]\nfile = {log:?}\n");
+    let daemon = Daemon::with_config(&config);
+    assert_log_moves_on(&daemon, &log, "vale0:first", || drop(finished(&mut daemon.ringroad(&["reload"]))));
+    daemon.write_config("colour = 3\n");
+    assert_log_moves_on(&daemon, &log, "vale0:second", || {
+        let refused = refusal(&mut daemon.ringroad(&["reload"]));
+        assert!(refused.contains("colour"), "{refused}");
+    });
+    // Another file is a change that needs no restart.
+    let other = folder.path().join("other");
+    daemon.write_config(&format!("[log]\nfile = {other:?}\n"));
+    let told = finished(&mut daemon.ringroad(&["reload"]));
+    assert!(!told.contains("next start"), "{told}");
+    assert_log_moves_on(&daemon, &other, "vale0:third", || drop(finished(&mut daemon.ringroad(&["reload"]))));
+}
+
+#[test]
+fn a_reload_names_each_key_that_waits_for_a_restart_every_time() {
+    let daemon = Daemon::start();
+    let told = finished(&mut daemon.ringroad(&["reload"]));
+    assert!(told.contains("config.toml") && !told.contains("next start"), "{told}");
+    daemon.write_config("[workers]\ncount = 2\n[log]\nformat = \"json\"\n[limits]\nuser_ports = 9\n");
+    for _ in 0..2 {
+        let Reply::Reloaded(report) = daemon.ask(&Request::Reload) else { panic!("not reloaded") };
+        assert_eq!(report.at_next_start, ["workers.count", "log.format", "limits.user_ports"]);
+    }
+    let told = finished(&mut daemon.ringroad(&["reload"]));
+    assert!(
+        told.contains("next start of the daemon:\n  workers.count\n  log.format\n  limits.user_ports"),
+        "{told}"
+    );
 }
 
 #[test]

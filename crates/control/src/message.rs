@@ -11,7 +11,7 @@ pub use ringroad_ring::region::HugePages;
 use serde::{Deserialize, Serialize};
 
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
-use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
+use crate::report::{ListReport, MacEntryReport, ReloadReport, StartedBy, StatusReport};
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -88,7 +88,7 @@ pub enum Request {
         /// The request.
         request: NetmapRequest,
     },
-    /// Reads the configuration file again. Answered by [`Reply::Done`].
+    /// Reads the configuration file again, and opens the log file again. Answered by [`Reply::Reloaded`].
     Reload,
     /// Ends the daemon, after the reply. Answered by [`Reply::Done`].
     Stop,
@@ -170,6 +170,8 @@ pub enum Reply {
     Opened(OpenedPort),
     /// The daemon has carried out the request.
     Done,
+    /// The configuration is in force, but for what the report names.
+    Reloaded(ReloadReport),
     /// The ports are attached.
     Attached(Vec<AttachedPort>),
     /// The daemon's state.

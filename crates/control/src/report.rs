@@ -109,6 +109,15 @@ pub struct SwitchReport {
     pub totals: CounterReport,
 }
 
+/// What a reload did beside the changes that it applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// The configuration file that was read; `None` for a daemon without one, which only opened its log file again.
+    pub config: Option<String>,
+    /// Keys whose changes take effect when the daemon starts the next time, such as `workers.count`.
+    pub at_next_start: Vec<String>,
+}
+
 /// The ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListReport {

@@ -8,8 +8,8 @@ use ringroad_control::message::{
     AttachedPort, ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish,
 };
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, StartedBy,
-    StatusReport, SwitchReport, WorkerReport, WorkerState,
+    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, ReloadReport,
+    StartedBy, StatusReport, SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -174,6 +174,10 @@ fn replies() -> Vec<Reply> {
             switch_index: None,
         }),
         Reply::Done,
+        Reply::Reloaded(ReloadReport {
+            config: Some("/etc/ringroad/ringroadd.toml".to_owned()),
+            at_next_start: vec!["workers.count".to_owned()],
+        }),
         Reply::Attached(vec![AttachedPort {
             name: "vale0:eth0".to_owned(),
             driver: "af_xdp".to_owned(),
@@ -238,5 +242,5 @@ fn a_reply_may_hold_fields_that_a_newer_daemon_added() {
 #[test]
 fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     let counts: Vec<usize> = replies().iter().map(Reply::descriptor_count).collect();
-    assert_eq!(counts, [0, 5, 5, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(counts, [0, 5, 5, 0, 0, 0, 0, 0, 0, 0]);
 }

@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_control::guarded_file::{self, Purpose};
 use ringroad_control::printable::is_printable;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -17,10 +16,36 @@ use tracing_subscriber::{Layer, Registry};
 use crate::config::{Log, LogFormat};
 use crate::log_limit::LogLimit;
 
+/// The files of the log that the configuration does not name.
+#[derive(Debug, Default)]
+pub struct LogPlace {
+    /// The command line's, which goes before the configuration's.
+    pub given: Option<PathBuf>,
+    /// The one for a daemon whose configuration names none; without it lines go to standard error.
+    pub otherwise: Option<PathBuf>,
+}
+
+impl LogPlace {
+    /// Opens the target of lines.
+    fn open(&self, config: &Log) -> Result<Target, String> {
+        let path = self.given.as_deref().or(config.file.as_deref()).or(self.otherwise.as_deref());
+        path.map_or(Ok(Target::StandardError), |path| open(path).map(Target::File))
+    }
+}
+
+/// The target of lines.
+#[derive(Debug)]
+enum Target {
+    StandardError,
+    File(File),
+}
+
 /// The log while the daemon runs.
 #[derive(Debug)]
 pub struct RunningLog {
     level: Handle<EnvFilter, Registry>,
+    place: LogPlace,
+    target: Arc<Mutex<Target>>,
     /// Bounds what strangers can have logged.
     pub limit: LogLimit,
 }
@@ -30,7 +55,8 @@ impl RunningLog {
     #[cfg(test)]
     pub(crate) fn silent() -> Self {
         let (_, level) = tracing_subscriber::reload::Layer::new(EnvFilter::new("off"));
-        Self { level, limit: LogLimit::new(0) }
+        let target = Arc::new(Mutex::new(Target::StandardError));
+        Self { level, place: LogPlace::default(), target, limit: LogLimit::new(0) }
     }
 
     /// Changes the level.
@@ -42,19 +68,28 @@ impl RunningLog {
         let _ = self.level.reload(filter(level)?);
         Ok(())
     }
+
+    /// Opens the file of the log again: the next lines go to the file that has its name now.
+    ///
+    /// # Errors
+    /// A description where it cannot be opened; lines go on to the file before.
+    pub fn reopen(&self, config: &Log) -> Result<(), String> {
+        let target = self.place.open(config)?;
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        Ok(())
+    }
 }
 
-/// Starts logging as configured; `file` overrides the configuration's.
+/// Starts logging as configured.
 ///
 /// # Errors
 /// A description where the level does not parse or the file cannot be opened.
-pub fn start(config: &Log, file: Option<&Path>) -> Result<RunningLog, String> {
+pub fn start(config: &Log, place: LogPlace) -> Result<RunningLog, String> {
     let (filter, level) = tracing_subscriber::reload::Layer::new(filter(&config.level)?);
     let limit = LogLimit::new(rustix::process::geteuid().as_raw());
-    let writer = match file.or(config.file.as_deref()) {
-        Some(path) => BoxMakeWriter::new(Mutex::new(PlainLines(open(path)?))),
-        None => BoxMakeWriter::new(|| PlainLines(std::io::stderr())),
-    };
+    let target = Arc::new(Mutex::new(place.open(config)?));
+    let writer = Arc::clone(&target);
+    let writer = move || PlainLines(SharedTarget(Arc::clone(&writer)));
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let layer = match config.format {
         LogFormat::Text => layer.boxed(),
@@ -66,13 +101,29 @@ pub fn start(config: &Log, file: Option<&Path>) -> Result<RunningLog, String> {
         .with(layer)
         .try_init()
         .map_err(|error| format!("starting the log: {error}"))?;
-    Ok(RunningLog { level, limit })
+    Ok(RunningLog { level, place, target, limit })
 }
 
 /// Opens the log file for appending. No other user may choose the target of the daemon's lines.
 fn open(path: &Path) -> Result<File, String> {
     guarded_file::open(path, Purpose::Append(0o640))
         .map_err(|error| format!("opening the log file {}: {error}", path.display()))
+}
+
+/// The target of lines, which a reload exchanges.
+struct SharedTarget(Arc<Mutex<Target>>);
+
+impl Write for SharedTarget {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Target::StandardError => std::io::stderr().write(bytes),
+            Target::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes lines in which nothing but their end acts on a terminal or begins another line.

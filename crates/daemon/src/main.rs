@@ -12,6 +12,7 @@ use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::default_socket_path;
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
+use ringroad_daemon::logging::LogPlace;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
 use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
@@ -124,12 +125,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         }
         other => other.map_err(|error| error.to_string())?,
     };
-    let log_file = match &arguments.log_file {
-        Some(path) => Some(path.clone()),
-        None if arguments.detached && config.log.file.is_none() => Some(beside(&socket, ".log")),
-        None => None,
+    let place = LogPlace {
+        given: arguments.log_file.clone(),
+        otherwise: arguments.detached.then(|| beside(&socket, ".log")),
     };
-    let log = logging::start(&config.log, log_file.as_deref())?;
+    let log = logging::start(&config.log, place)?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
     let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());

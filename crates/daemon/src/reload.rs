@@ -4,7 +4,7 @@ use ringroad_control::message::{ErrorKind, PortWish};
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
-use crate::config::{Config, StaticPort};
+use crate::config::{Config, Limits, Log, StaticPort, Switch, Workers};
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::whereabouts::Whereabouts;
@@ -86,21 +86,65 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
     applied
 }
 
-/// What of `new` cannot take effect before a restart, in words.
+/// The keys that differ between the two and take effect when the daemon starts the next time only.
 #[must_use]
-pub fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
-    let mut parts = Vec::new();
-    if old.workers != new.workers {
-        parts.push("[workers]");
+pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
+    // Without `..`: the compiler asks for a line here for every key that is new.
+    let Workers { count, cpus, spin_us, busy } = &new.workers;
+    let Switch { ageing_s, mac_entries } = &new.switch;
+    let Limits {
+        connections,
+        connections_per_user,
+        shared_memory_mib,
+        reserve_percent,
+        user_shared_memory_mib,
+        user_switches,
+        user_ports_of_switch,
+        user_ports,
+        user_queues,
+        user_pipes,
+        user_devices,
+    } = &new.limits;
+    let Log { level: _, format, file: _ } = &new.log;
+    let (workers, switch, limits) = (&started.workers, &started.switch, &started.limits);
+    [
+        ("workers.count", *count != workers.count),
+        ("workers.cpus", *cpus != workers.cpus),
+        ("workers.spin_us", *spin_us != workers.spin_us),
+        ("workers.busy", *busy != workers.busy),
+        ("switch.ageing_s", *ageing_s != switch.ageing_s),
+        ("switch.mac_entries", *mac_entries != switch.mac_entries),
+        ("log.format", *format != started.log.format),
+        ("limits.connections", *connections != limits.connections),
+        ("limits.connections_per_user", *connections_per_user != limits.connections_per_user),
+        ("limits.shared_memory_mib", *shared_memory_mib != limits.shared_memory_mib),
+        ("limits.reserve_percent", *reserve_percent != limits.reserve_percent),
+        ("limits.user_shared_memory_mib", *user_shared_memory_mib != limits.user_shared_memory_mib),
+        ("limits.user_switches", *user_switches != limits.user_switches),
+        ("limits.user_ports_of_switch", *user_ports_of_switch != limits.user_ports_of_switch),
+        ("limits.user_ports", *user_ports != limits.user_ports),
+        ("limits.user_queues", *user_queues != limits.user_queues),
+        ("limits.user_pipes", *user_pipes != limits.user_pipes),
+        ("limits.user_devices", *user_devices != limits.user_devices),
+    ]
+    .into_iter()
+    .filter_map(|(key, differs)| differs.then_some(key))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_names_the_keys_that_wait_for_the_next_start() {
+        let config = |text: &str| Config::parse(text, "x").unwrap();
+        let started = config("[workers]\nspin_us = 7\n");
+        let new = config(
+            "[workers]\ncount = 2\nspin_us = 7\n[log]\nlevel = \"warn\"\nformat = \"json\"\nfile = \"/x\"\n\
+             [limits]\nuser_pipes = 3\n[socket]\nmode = \"0666\"\n[[port]]\nname = \"vale0:a\"\n",
+        );
+        assert_eq!(needs_restart(&started, &new), ["workers.count", "log.format", "limits.user_pipes"]);
+        assert_eq!(needs_restart(&new, &new), Vec::<&str>::new());
     }
-    if old.switch != new.switch {
-        parts.push("[switch]");
-    }
-    if (old.log.format, &old.log.file) != (new.log.format, &new.log.file) {
-        parts.push("[log] format and file");
-    }
-    if old.limits != new.limits {
-        parts.push("[limits]");
-    }
-    parts
 }

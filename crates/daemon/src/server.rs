@@ -11,7 +11,7 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
-use ringroad_control::report::{ListReport, StartedBy, StatusReport};
+use ringroad_control::report::{ListReport, ReloadReport, StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::is_device;
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 
 use crate::admission::{Admission, NoPlace};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, Log};
 use crate::devices::NamedDevice;
 use crate::listen::set_access;
 use crate::logging::RunningLog;
@@ -772,7 +772,7 @@ impl Server {
             }
             Request::Reload if !administers => denied("reload the configuration"),
             Request::Reload => match self.reload(client.id)? {
-                Ok(()) => Ok(Reply::Done),
+                Ok(report) => Ok(Reply::Reloaded(report)),
                 Err(message) => Err(ErrorReply::new(
                     ErrorKind::BadRequest,
                     message,
@@ -831,7 +831,7 @@ impl Server {
         for byte in bytes.iter().take(count) {
             if *byte == b'h' {
                 match self.reload(ClientId::MAX) {
-                    Ok(Ok(())) => {}
+                    Ok(Ok(_)) => {}
                     Ok(Err(message)) => error!(%message, "reload"),
                     Err(failure) => {
                         error!(%failure, "reload");
@@ -845,19 +845,24 @@ impl Server {
         }
     }
 
-    /// Reads the configuration again and applies it, or says why not and changes nothing of what is wrong.
-    fn reload(&mut self, asking: ClientId) -> Result<Result<(), String>, ServerError> {
-        let Some(path) = self.parts.config_path.clone() else {
-            return Ok(Err("the daemon was started without a configuration file".into()));
-        };
-        let read: Result<Config, ConfigError> = Config::read(&path);
+    /// Opens the log file again, reads the configuration again and applies it, or says why not and changes nothing of
+    /// what is wrong.
+    fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
+        let path = self.parts.config_path.as_deref();
+        let read = path.map_or_else(|| Ok(self.parts.config.clone()), Config::read);
+        // A program that rotates log files counts on this, whatever the configuration looks like.
+        let log = &read.as_ref().unwrap_or(&self.parts.config).log;
+        let mut problems: Vec<_> = self.parts.log.reopen(log).err().into_iter().collect();
         let new = match read {
             Ok(new) => new,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => {
+                problems.insert(0, error.to_string());
+                return Ok(Err(problems.join("; ")));
+            }
         };
-        let mut problems = Vec::new();
-        for part in reload::needs_restart(&self.parts.config, &new) {
-            warn!(part, "takes effect at the next start");
+        let at_next_start = reload::needs_restart(&self.parts.config, &new);
+        for key in &at_next_start {
+            warn!(key, "takes effect at the next start");
         }
         if let Err(problem) = self.parts.log.set_level(&new.log.level) {
             problems.push(problem);
@@ -874,14 +879,24 @@ impl Server {
         self.drop_clients(applied.lost, asking)?;
         problems.extend(applied.problems.into_iter().chain(applied.waiting));
         // What needs a restart stays as it was started.
+        let started = &self.parts.config;
         self.parts.config = Config {
-            workers: self.parts.config.workers.clone(),
-            switch: self.parts.config.switch.clone(),
-            limits: self.parts.config.limits.clone(),
+            workers: started.workers.clone(),
+            switch: started.switch.clone(),
+            limits: started.limits.clone(),
+            log: Log { format: started.log.format, ..new.log },
             ..new
         };
         info!(ports = self.parts.ports.table.on_switches().len(), "configuration reloaded");
-        Ok(if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) })
+        if problems.is_empty() {
+            let config = self.parts.config_path.as_ref().map(|path| path.display().to_string());
+            let at_next_start = at_next_start.into_iter().map(str::to_owned).collect();
+            return Ok(Ok(ReloadReport { config, at_next_start }));
+        }
+        if !at_next_start.is_empty() {
+            problems.push(format!("at the next start: {}", at_next_start.join(", ")));
+        }
+        Ok(Err(problems.join("; ")))
     }
 }
 

@@ -1,18 +1,37 @@
 //! `ringroad reload`.
 
 use clap::Args;
-use ringroad_control::Request;
+use ringroad_control::report::ReloadReport;
+use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Let the daemon read its configuration again
+///
+/// The daemon opens its log file again too, as programs that rotate log files need it. The command lists the keys whose
+/// changes take effect at the daemon's next start only.
 #[derive(Debug, Args)]
 pub(crate) struct Reload {}
 
 impl Reload {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        super::ask(global, output, &Request::Reload, "reloaded", None)
+        match global.connect()?.request(&Request::Reload)?.0 {
+            Reply::Reloaded(report) => output.result(&report, text),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+}
+
+fn text(report: &ReloadReport) -> String {
+    let read = match &report.config {
+        Some(path) => format!("reloaded {path}"),
+        None => "opened the log again; the daemon was started without a configuration file".to_owned(),
+    };
+    let waiting: String = report.at_next_start.iter().map(|key| format!("\n  {key}")).collect();
+    match waiting.is_empty() {
+        true => read,
+        false => format!("{read}; these keys take effect at the next start of the daemon:{waiting}"),
     }
 }
