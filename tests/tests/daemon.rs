@@ -262,6 +262,28 @@ fn a_reload_names_each_key_that_waits_for_a_restart_every_time() {
 }
 
 #[test]
+fn up_does_not_agree_to_another_configuration_than_the_running_daemons() {
+    let daemon = Daemon::start();
+    let own = daemon.folder().join("config.toml").display().to_string();
+    let other = daemon.folder().join("other.toml").display().to_string();
+    finished(&mut daemon.ringroad(&["up"]));
+    finished(&mut daemon.ringroad(&["up", "--config", &own]));
+    for (arguments, part) in [
+        (["up", "--config", &other].as_slice(), "finding the configuration file"),
+        (&["up", "--foreground"], "runs already"),
+    ] {
+        let refused = refusal(&mut daemon.ringroad(arguments));
+        assert!(refused.contains(part), "{refused}");
+    }
+    std::fs::write(&other, "").unwrap();
+    let refused = refusal(&mut daemon.ringroad(&["up", "--config", &other]));
+    assert!(
+        refused.contains(&own) && refused.contains(&other) && refused.contains("ringroad down"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_port_that_a_program_has_open_is_detached_only_on_request() {
     let daemon = Daemon::with_config("[[port]]\nname = \"vale0:kept\"\n");
     for name in ["vale0:a", "vale0:kept"] {

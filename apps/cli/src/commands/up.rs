@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 use ringroad_control::ControlError;
+use ringroad_control::report::StatusReport;
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -14,8 +15,9 @@ use crate::output::Output;
 
 /// Start the daemon
 ///
-/// Returns when it is ready. One that runs already is left as it is, which is success. Programs that need the daemon
-/// start it themselves; one started here stays until `ringroad down`.
+/// Returns when it is ready. One that runs already is left as it is, which is success, unless --foreground or another
+/// configuration than the daemon's is given. Programs that need the daemon start it themselves; one started here stays
+/// until `ringroad down`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// Configuration of switches, ports, workers and permissions (TOML)
@@ -52,10 +54,11 @@ impl Up {
             let config = config.map(|path| path.display().to_string());
             let arguments: Vec<&str> = config.iter().flat_map(|path| ["--config", path.as_str()]).collect();
             ringroad::start_daemon(&socket, &arguments)?;
-        } else if self.config.is_some() {
-            output.note("the daemon runs already and keeps its configuration; stop it first: ringroad down");
         }
         let status = global.connect()?.status()?;
+        if already_running {
+            self.check_running(&status, output)?;
+        }
         let running =
             Running { already_running, pid: status.pid, version: status.version, socket: status.socket };
         output.result(&running, |running| {
@@ -65,6 +68,28 @@ impl Up {
                 running.version, running.pid, running.socket
             )
         })
+    }
+
+    /// Makes sure that the daemon that runs already is the one that was asked for.
+    fn check_running(&self, status: &StatusReport, output: &Output) -> Result<(), Failure> {
+        let runs = format!("the daemon runs already, as process {}", status.pid);
+        if self.foreground {
+            return Err(Failure::new(runs, "stop it first: ringroad down"));
+        }
+        let Some(wanted) = &self.config else { return Ok(()) };
+        let file = std::fs::canonicalize(wanted).map_err(|error| {
+            Failure::new(format!("finding the configuration file {}: {error}", wanted.display()), "")
+        })?;
+        let own = status.config.as_deref();
+        if own.is_some_and(|own| std::fs::canonicalize(own).is_ok_and(|own| own == file)) {
+            output.note(&format!("{runs}; if its configuration has changed: ringroad reload"));
+            return Ok(());
+        }
+        let own = own.map_or("without a configuration file".to_owned(), |own| format!("with {own}"));
+        Err(Failure::new(
+            format!("{runs}, {own}, and does not read {}", wanted.display()),
+            "stop it first: ringroad down",
+        ))
     }
 
     /// Runs the daemon in this process's place; returns only where that fails.
