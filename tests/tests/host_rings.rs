@@ -246,6 +246,11 @@ fn an_interface_in_use_is_taken_from_the_host_only_on_request() {
     assert!(told.contains("cut off from eth0") && told.contains("10.78.0.1/24"), "{told}");
     finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
     site.is_restored();
+    // Frames that the host forwards need a route, and no address.
+    site.host.run(&["ip", "address", "flush", "dev", "eth0"]);
+    site.host.run(&["ip", "route", "add", "10.55.0.0/16", "dev", "eth0"]);
+    let why = refusal(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0"]));
+    assert!(why.contains("the route to 10.55.0.0/16") && why.contains("--take"), "{why}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_DUMP;
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::error::NetdevError;
@@ -15,9 +16,11 @@ use crate::netlink::Requests;
 const PAIRS: [&str; 2] = ["veth", "netkit"];
 
 /// The host's uses of `link`, an interface of the calling thread's network namespace: its addresses, the bridge or bond
-/// that it belongs to, and the interfaces that lie on it, in words for people. Empty where the host has no use for it.
+/// that it belongs to, and the interfaces that lie on it, else the first of its routes, in words for people. Empty where
+/// the host has no use for it.
 ///
-/// IPv6 addresses of the link alone do not count: the kernel gives them to every interface by itself.
+/// IPv6 addresses of the link alone do not count, nor do routes that come with addresses: the kernel gives them to every
+/// interface by itself.
 ///
 /// # Errors
 /// [`NetdevError`] where the kernel is not to be asked.
@@ -43,7 +46,44 @@ pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
             uses.push(format!("{} lies on it", other.name));
         }
     }
+    // There may be very many routes: they are asked for only where they decide.
+    if uses.is_empty() {
+        uses.extend(route_over(link)?);
+    }
     Ok(uses)
+}
+
+/// A route over `link` that somebody has set, in words.
+fn route_over(link: &LinkInfo) -> Result<Option<String>, NetdevError> {
+    let mut requests = Requests::open(NETLINK_ROUTE)?.with_filtered_dumps();
+    let operation = || format!("list the routes over {}", link.name);
+    let leads_over_it = |attribute: &RouteAttribute| match attribute {
+        RouteAttribute::Oif(index) => *index == link.index,
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == link.index),
+        _ => false,
+    };
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family;
+        request.attributes.push(RouteAttribute::Oif(link.index));
+        for answer in requests.ask(RouteNetlinkMessage::GetRoute(request), NLM_F_DUMP, &operation)? {
+            if let RouteNetlinkMessage::NewRoute(route) = answer
+                && route.header.protocol != RouteProtocol::Kernel
+                && route.attributes.iter().any(leads_over_it)
+            {
+                let to = route.attributes.iter().find_map(|attribute| match attribute {
+                    RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+                    RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+                    _ => None,
+                });
+                let bits = route.header.destination_prefix_length;
+                return Ok(Some(to.map_or("the default route leads over it".to_owned(), |to| {
+                    format!("the route to {to}/{bits} leads over it")
+                })));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The address of this end: of point-to-point links the other attribute is the far end's.
@@ -70,7 +110,7 @@ mod tests {
     use crate::test_namespace::in_new_namespace;
 
     #[test]
-    fn addresses_bridges_and_vlans_are_uses_of_an_interface() {
+    fn addresses_routes_bridges_and_vlans_are_uses_of_an_interface() {
         in_new_namespace(|| {
             let uses = |name: &str| uses_of(&link_by_name(name).unwrap()).unwrap();
             let ip = |arguments: &str| {
@@ -84,6 +124,17 @@ mod tests {
                 set_up(name, true).unwrap();
             }
             assert_eq!(uses("va"), Vec::<String>::new());
+            for (route, words) in [
+                ("10.9.0.0/16 dev va", "the route to 10.9.0.0/16 leads over it"),
+                ("default dev va table 7", "the default route leads over it"),
+                ("fd09::/64 dev va", "the route to fd09::/64 leads over it"),
+                ("10.8.0.0/16 nexthop dev vb nexthop dev va", "the route to 10.8.0.0/16 leads over it"),
+            ] {
+                ip(&format!("route add {route}"));
+                assert_eq!(uses("va"), [words]);
+                ip(&format!("route del {route}"));
+                assert_eq!(uses("va"), Vec::<String>::new());
+            }
             add_address("va", "10.1.2.3".parse().unwrap(), 24).unwrap();
             add_address("va", "fd00::1".parse().unwrap(), 64).unwrap();
             ip("link add link va name upper type macvlan");

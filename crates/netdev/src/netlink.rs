@@ -73,6 +73,13 @@ impl Requests {
         Ok(Self { socket: open_socket(protocol, 0)?, sequence: 0, buffer: receive_buffer() })
     }
 
+    /// Has the kernel leave out of dumps what does not match the attributes of the request. Kernels before 4.20 do not:
+    /// there the answers hold everything.
+    pub(crate) fn with_filtered_dumps(self) -> Self {
+        let _ = self.socket.set_netlink_get_strict_chk(true);
+        self
+    }
+
     /// Sends `request` and collects its answers until the kernel has acknowledged it. `operation` says what it is for, to be
     /// read after "cannot"; `flags` are `NLM_F_*` beyond `NLM_F_REQUEST`.
     pub(crate) fn ask<M>(
