@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ringroad::control::report::StatusReport;
 use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_tests::command::{run, start, stderr, summary};
 use ringroad_tests::conservation::assert_conserved;
@@ -117,6 +118,41 @@ fn a_forwarder_joins_two_switches() {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         assert!(forwarder.wait().unwrap().success(), "an interrupt ends it in order");
         assert_conserved(&daemon.status());
+    }
+}
+
+#[test]
+fn a_storm_in_a_loop_of_two_links_ends_and_the_log_says_where() {
+    let daemon = Daemon::with_config("[switch]\nageing_s = 1\n");
+    let mut links = ["1", "2"].map(|link| {
+        let [near, far] = ["vale0", "vale1"].map(|switch| format!("{switch}:f{link}"));
+        start(daemon.ringroad(&["--json", "fwd", &near, &far, "--mode", "io"]))
+    });
+    let sent = run(daemon.ringroad(&["gen", "vale0:a", "--count", "10"]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let looped = |status: &StatusReport| -> u64 {
+        let switches = status.switches.iter();
+        switches.map(|switch| switch.totals.drops.get("looped").copied().unwrap_or(0)).sum()
+    };
+    let received = |status: &StatusReport| -> u64 {
+        status.switches.iter().map(|switch| switch.totals.received_frames).sum()
+    };
+    let (mut last, mut still) = (0, 0);
+    let status = daemon.await_status("end of the storm", |status| {
+        let now = received(status);
+        still = if now == last { still + 1 } else { 0 };
+        last = now;
+        looped(status) > 0 && still == 20
+    });
+    assert!(received(&status) > 1000, "there was a storm: {status:#?}");
+    assert_conserved(&status);
+    let is_said = |log: &str| {
+        log.contains("is there a loop behind them?") && log.contains(":f1") && log.contains(":f2")
+    };
+    daemon.await_status("line in the log", |_| is_said(&daemon.log()));
+    for (link, _) in &mut links {
+        link.kill().unwrap();
+        link.wait().unwrap();
     }
 }
 

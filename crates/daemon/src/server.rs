@@ -16,6 +16,7 @@ use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::is_device;
 use ringroad_drivers::catalogue::port_name::PortName;
+use ringroad_switch::loop_guard::MOST_MOVES_PER_S;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -309,11 +310,27 @@ impl Server {
             .fold(self.next_tick, Instant::min)
     }
 
+    /// Says where switches are joined in a loop. The log's limit holds for this, too.
+    fn tell_of_loops(&self) {
+        let fabric = self.parts.ports.table.fabric();
+        for (switch, seen) in fabric.take_loops() {
+            let [one, other] =
+                seen.ports.map(|port| fabric.port_name(switch, port).unwrap_or("a port that left"));
+            warn!(
+                switch,
+                address = %seen.mac,
+                "addresses move between {switch}:{one} and {switch}:{other} more than {MOST_MOVES_PER_S} times a second: \
+                 is there a loop behind them? Frames from such addresses are not flooded meanwhile"
+            );
+        }
+    }
+
     /// Does what is due by `now`.
     fn keep_time(&mut self, now: Instant) -> Result<(), ServerError> {
         if self.next_tick <= now {
             self.next_tick = now + tick_length(&self.parts.config);
             self.parts.ports.table.fabric().tick();
+            self.tell_of_loops();
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
             self.refill_spares();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
-use ringroad_switch::{LearningSwitch, MacEntry, MacTable, MacTableConfig, MacTableError};
+use ringroad_switch::{LearningSwitch, LoopSeen, MacEntry, MacTable, MacTableConfig, MacTableError};
 
 use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;
@@ -499,6 +499,13 @@ impl Fabric {
         for switch in self.switches.values() {
             switch.learning.tick();
         }
+    }
+
+    /// The switches that noticed a loop since the last call, each with what it noticed last.
+    pub fn take_loops(&self) -> impl Iterator<Item = (&str, LoopSeen)> {
+        self.switches
+            .iter()
+            .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_seen()?)))
     }
 
     /// Names of the switches.

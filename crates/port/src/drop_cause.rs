@@ -49,6 +49,9 @@ causes! {
     PortGone = "port_gone",
     /// To be flooded where there is no other port. Counted at the source.
     NoDestination = "no_destination",
+    /// To be flooded, but from an address that moves between ports too often: the switches are joined in a loop. Counted
+    /// at the source.
+    Looped = "looped",
     /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
     /// source, as received and dropped.
     KernelDropped = "kernel_dropped",

@@ -10,6 +10,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex};
 
+use crate::loop_guard::Moves;
 use crate::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
 use crate::port_set::PortSet;
@@ -70,9 +71,10 @@ impl FrameHeader {
 /// port, and leaves an address that went to another port and came back where it was last learned. A memory that is
 /// checked against the table each time saves nothing over learning again, which in steady state only reads; and within
 /// a batch a run of one source is learned once.
-fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
+fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) -> Moves {
+    let mut moves = Moves::NONE;
     if !from.is_port() {
-        return;
+        return moves;
     }
     let mut last = Entry::EMPTY;
     for frame in frames {
@@ -82,9 +84,12 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
         let entry = Entry::new(frame.source, from, now);
         if entry != last {
             last = entry;
-            table.learn_entry(frame.source, entry, now);
+            if let Some(before) = table.learn_entry(frame.source, entry, now) {
+                moves.add(frame.source, before);
+            }
         }
     }
+    moves
 }
 
 /// Learns the sources of `frames`, all of which come from the port `from`, and writes one fate for each.
@@ -92,7 +97,7 @@ fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
 /// A source is learned unless it is multicast or the frame says [`FrameHeader::NO_LEARN`]. A frame goes where it is
 /// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
 /// back to its own port or to a port not in `ports` is dropped. If one slice is longer than the other, its excess is
-/// ignored: not learned from, not written.
+/// ignored: not learned from, not written. Returns the sources that were on another port before.
 pub fn classify(
     frames: &[FrameHeader],
     from: PortIndex,
@@ -100,9 +105,9 @@ pub fn classify(
     ports: &PortSet,
     now: Tick,
     fates: &mut [Fate],
-) {
+) -> Moves {
     let frames = frames.get(..fates.len()).unwrap_or(frames);
-    learn(frames, from, table, now);
+    let moves = learn(frames, from, table, now);
 
     let to_port = |port: PortIndex| {
         if port == from {
@@ -127,6 +132,7 @@ pub fn classify(
             Some(port) => to_port(port),
         };
     }
+    moves
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_index::PortIndex;
 
 use crate::classify::{FrameHeader, classify};
+use crate::loop_guard::LoopGuard;
 use crate::mac::Mac;
 use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
@@ -21,6 +22,8 @@ pub struct LearningSwitch {
     pub table: MacTable,
     /// Ports that exist now.
     pub ports: PortSet,
+    /// What limits storms.
+    pub loops: LoopGuard,
     now: AtomicU8,
 }
 
@@ -28,7 +31,7 @@ impl LearningSwitch {
     /// A switch without ports.
     #[must_use]
     pub fn new(table: MacTable) -> Self {
-        Self { table, ports: PortSet::new(), now: AtomicU8::new(0) }
+        Self { table, ports: PortSet::new(), loops: LoopGuard::default(), now: AtomicU8::new(0) }
     }
 
     /// The ageing tick that workers stamp addresses with.
@@ -43,6 +46,15 @@ impl LearningSwitch {
         let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
         self.now.store(now, Ordering::Relaxed);
         self.table.sweep(Tick(now));
+    }
+
+    /// Writes the fates of frames from the port `from`, unless they go round in a loop.
+    #[inline]
+    fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) {
+        let moves = classify(frames, from, &self.table, &self.ports, self.now(), fates);
+        if !moves.is_empty() && self.loops.note(&moves, from) {
+            moves.drop_flooded(frames, fates);
+        }
     }
 
     /// What decides for one worker.
@@ -91,7 +103,7 @@ impl Decide for Learning {
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
         {
             let mut fate = [Fate::Flood];
-            classify(&[header], from, &switch.table, &switch.ports, switch.now(), &mut fate);
+            switch.decide(&[header], from, &mut fate);
             let [fate] = fate;
             return plan.set_common(frames, fate);
         }
@@ -111,7 +123,7 @@ impl Decide for Learning {
         } else {
             headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
         }
-        classify(headers, from, &switch.table, &switch.ports, switch.now(), plan.fates_mut(frames));
+        switch.decide(headers, from, plan.fates_mut(frames));
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
         }

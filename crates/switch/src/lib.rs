@@ -11,7 +11,8 @@
 //!
 //! Headers come from hostile programs. Any header is a valid input; what a sender can do is what it can do to any
 //! learning switch: claim an address that is another's, or fill the table with invented ones, which costs others
-//! flooding and is counted ([`MacTable::evictions`]).
+//! flooding and is counted ([`MacTable::evictions`]). A [`loop_guard`] ends
+//! the storm where switches are joined in a loop.
 //!
 //! [`Decide`]: ringroad_port::plan::Decide
 
@@ -19,12 +20,14 @@
 
 pub mod classify;
 pub mod learning;
+pub mod loop_guard;
 pub mod mac;
 pub mod mac_table;
 pub mod port_set;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
+pub use loop_guard::LoopSeen;
 pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use port_set::PortSet;

@@ -242,18 +242,19 @@ impl MacTable {
     /// last. A multicast address and an index that cannot be a port are not learned.
     pub fn learn(&self, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
-            self.learn_entry(mac, Entry::new(mac, port, now), now);
+            let _ = self.learn_entry(mac, Entry::new(mac, port, now), now);
         }
     }
 
-    /// As [`Self::learn`], for what it learns; `entry` is that of `mac` at `now`.
+    /// As [`Self::learn`], for what it learns; `entry` is that of `mac` at `now`. Returns the port on which `mac` was
+    /// before, if that was another.
     #[inline]
-    pub(crate) fn learn_entry(&self, mac: Mac, entry: Entry, now: Tick) {
-        if let Some(set) = self.set_of(mac)
-            && set.nearest(entry.0) != 0
-        {
-            self.change_set(set, mac, entry, now);
+    pub(crate) fn learn_entry(&self, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
+        let set = self.set_of(mac)?;
+        if set.nearest(entry.0) == 0 {
+            return None;
         }
+        self.change_set(set, mac, entry, now)
     }
 
     /// Clears entries that are too old; how many. Call it at each tick.
@@ -315,7 +316,7 @@ impl MacTable {
 
     #[cold]
     #[inline(never)]
-    fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) {
+    fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
         for _attempt in 0..2 {
             let entries = set.load();
             // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are.
@@ -324,13 +325,10 @@ impl MacTable {
                 Entry::EMPTY => u16::MAX - 1,
                 known => u16::from(known.age_ticks(now)),
             };
-            let Some((way, old)) = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known))
-            else {
-                return;
-            };
+            let (way, old) = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known))?;
             let is_known = old.mac() == mac;
             if is_known && old.port() == entry.port() && old.age_ticks(now) == 0 {
-                return;
+                return None;
             }
             if !set.replace(way, old, entry) {
                 continue;
@@ -343,8 +341,9 @@ impl MacTable {
                     set.replace(other, known, Entry::EMPTY);
                 }
             }
-            return;
+            return (is_known && old.port() != entry.port()).then(|| old.port());
         }
+        None
     }
 
     fn clear(&self, is_unwanted: impl Fn(Entry) -> bool) -> usize {
