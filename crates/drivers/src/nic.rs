@@ -87,11 +87,11 @@ const IMMEDIATE: PortOption = PortOption::new(
 );
 const PERSIST: PortOption =
     PortOption::new("persist", ValueKind::Flag, "0", "the interface stays when the port goes");
-const VNET_HDR: PortOption = PortOption::new(
-    "vnet-hdr",
+const OFFLOADS: PortOption = PortOption::new(
+    "offloads",
     ValueKind::Flag,
-    "0",
-    "a virtio-net header stands in front of each frame between kernel and port",
+    "1 on a switch, else 0",
+    "checksum and TCP segmentation offloads: the host's stack sends and takes unfinished frames",
 );
 const MTU: PortOption = PortOption::new(
     "mtu",
@@ -157,7 +157,7 @@ pub(crate) const KINDS: &[PortKind] = &[
         about: "the host stack's side of an interface: what the host sends there, and frames that it takes as received there",
         page: None,
         target: Target::Interface(InterfaceUse::HostStack),
-        options: &[&NETNS],
+        options: &[&NETNS, &OFFLOADS],
         access: Access::Daemon,
         plan: plan_host_stack,
         open: open_host_stack,
@@ -169,7 +169,7 @@ pub(crate) const KINDS: &[PortKind] = &[
         about: "a TAP interface, made with the port; `tap:` lets the kernel choose a name",
         page: None,
         target: Target::NewInterface,
-        options: &[&NETNS, &PERSIST, &VNET_HDR, &MTU, &MAC],
+        options: &[&NETNS, &PERSIST, &OFFLOADS, &MTU, &MAC],
         access: Access::Daemon,
         plan: |planning| Ok(DevicePlan { netns: planning.netns.cloned(), ..planning.any_queues()? }),
         open: open_tap,
@@ -425,14 +425,19 @@ fn open_packet(
 }
 
 fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, plan, .. } = opening;
+    let Opening { target: interface, options, plan, role, .. } = opening;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
             return Err(DeviceError::GenericXdp(interface.to_owned()));
         }
-        let wish =
-            HostRingsWish { interface: link.name, ifindex: link.index, mtu: link.mtu, queues: plan.queues };
+        let wish = HostRingsWish {
+            interface: link.name,
+            ifindex: link.index,
+            mtu: link.mtu,
+            queues: plan.queues,
+            offloads: takes_offloads(&options.device, role),
+        };
         let host = HostRings::open(&wish)?;
         Ok(Device {
             peer: None,
@@ -449,8 +454,13 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
     })
 }
 
+/// Whether the port of a host's stack has offloads. A program wants frames as they are on a wire.
+fn takes_offloads(options: &OptionValues, role: Role) -> bool {
+    options.flag(&OFFLOADS).unwrap_or(role == Role::SwitchPort)
+}
+
 fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, .. } = opening;
+    let Opening { target: interface, options, plan, role, .. } = opening;
     let options = &options.device;
     let wish = TapWish {
         name: interface.to_owned(),
@@ -458,7 +468,7 @@ fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
         persistent: options.flag(&PERSIST).unwrap_or(false),
         mtu: options.number(&MTU),
         mac: options.mac(&MAC),
-        vnet_hdr: options.flag(&VNET_HDR).unwrap_or(false),
+        offloads: takes_offloads(options, role),
         up: true,
     };
     let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open(&wish)?))?;

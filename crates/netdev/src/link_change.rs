@@ -107,6 +107,16 @@ pub fn set_mtu(name: &str, mtu: u32) -> Result<(), NetdevError> {
     set_attribute(name, LinkAttribute::Mtu(mtu), || format!("set the MTU of {name} to {mtu}"))
 }
 
+/// Sets the longest frame that the stack leaves uncut for the interface to cut, bytes with headers.
+///
+/// # Errors
+/// [`NetdevError`]: more than the driver can cut.
+pub fn set_gso_max_bytes(name: &str, bytes: u32) -> Result<(), NetdevError> {
+    set_attribute(name, LinkAttribute::GsoMaxSize(bytes), || {
+        format!("set the longest uncut frame of {name} to {bytes} bytes")
+    })
+}
+
 /// Sets the hardware address.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 //! the host, as netmap does: the host receives only frames delivered to this port. The programs are attached as long as
 //! the queues live: at the end of the process, even by SIGKILL, the host has its interface back.
 //!
-//! Frames of the host come whole: the TAP has no offloads, so the kernel fills checksums in and cuts long frames.
+//! With offloads, frames come and go with open tasks, as on any TAP.
 //! Frames delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can distinguish them from
 //! frames of the wire. Frames that bypass the queueing discipline (AF_XDP, `PACKET_QDISC_BYPASS`) are not received
 //! here.
@@ -41,6 +41,8 @@ pub struct HostRingsWish {
     pub mtu: u32,
     /// Number of queues, from 1.
     pub queues: u16,
+    /// Whether frames may have open tasks, in both directions.
+    pub offloads: bool,
 }
 
 /// The host's side of an interface, opened.
@@ -96,6 +98,7 @@ impl HostRings {
             queues: wish.queues,
             mtu: Some(wish.mtu),
             up: false,
+            offloads: wish.offloads,
             ..TapWish::default()
         };
         let tap = TapDevice::open(&tap_wish).map_err(|source| match source {

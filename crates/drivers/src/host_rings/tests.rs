@@ -25,7 +25,7 @@ fn wish() -> HostRingsWish {
     wait_running("rrp0");
     wait_running("rrp1");
     let ifindex = link_by_name("rrp0").unwrap().index;
-    HostRingsWish { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1 }
+    HostRingsWish { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1, offloads: false }
 }
 
 fn has_programs(ifindex: u32) -> bool {

@@ -1,9 +1,9 @@
 //! TAP interfaces: Ethernet interfaces whose cable ends in this process (linux/if_tun.h, tuntap.txt of the kernel).
 //!
 //! The port receives frames that the host's stack sends on the interface; the stack takes frames delivered to the port
-//! as received. Offloads are off, so every frame comes whole and with its checksums. The optional virtio-net header
-//! (for guests that expect one) is zero in both directions. A frame costs one system call each way; TAP has no cheaper
-//! way.
+//! as received. A frame costs one system call each way; TAP has no cheaper way. So offloads decide the speed of TCP:
+//! with them, the stack leaves checksums open and segments of a connection together, in frames of up to 64 KiB. A
+//! virtio-net header in front of each frame names the open tasks, in both directions.
 //!
 //! Trust: the bytes come from the host's stack or from a program that writes to the interface; this driver does not
 //! read them.
@@ -17,13 +17,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use ringroad_netdev::link::check_name;
 use ringroad_netdev::link_probe::interface_request;
 use ringroad_netdev::{LinkProbe, NetdevError, link_by_name, link_change};
+use ringroad_port::offload::VIRTIO_HEADER_BYTES;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 pub use queue::TapQueue;
 
-/// Bytes of `struct virtio_net_hdr_mrg_rxbuf`, the header of virtio 1.0 and later.
-const VNET_HEADER_BYTES: usize = 12;
+/// Longest frame that a slot can describe, bytes.
+const MAX_FRAME_BYTES: usize = 65535;
+/// What the stack may leave to us: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6` and `TUN_F_TSO_ECN` of linux/if_tun.h. Not
+/// the segmentation of UDP: most guests do not take it.
+const OFFLOADS: usize = 0x1 | 0x2 | 0x4 | 0x8;
 /// Largest MTU, bytes: with an Ethernet header and a VLAN tag a frame still fits into a slot.
 pub const MAX_TAP_MTU: u32 = 65535 - 18;
 /// Most queues of a TAP interface (`MAX_TAP_QUEUES` of the kernel).
@@ -42,9 +46,8 @@ pub struct TapWish {
     pub mtu: Option<u32>,
     /// Ethernet address; `None` leaves the kernel's.
     pub mac: Option<[u8; 6]>,
-    /// Whether frames carry a virtio-net header of 12 bytes between kernel and driver. It is skipped, and zero where
-    /// sent.
-    pub vnet_hdr: bool,
+    /// Whether frames may have open tasks, in both directions: checksums, and TCP segments to be cut.
+    pub offloads: bool,
     /// Whether to set it up.
     pub up: bool,
 }
@@ -57,7 +60,7 @@ impl Default for TapWish {
             persistent: false,
             mtu: None,
             mac: None,
-            vnet_hdr: false,
+            offloads: false,
             up: true,
         }
     }
@@ -153,6 +156,10 @@ impl TapDevice {
         if let Some(mtu) = wish.mtu {
             link_change::set_mtu(&name, mtu)?;
         }
+        // So that a slot can describe every frame.
+        if wish.offloads {
+            link_change::set_gso_max_bytes(&name, MAX_FRAME_BYTES as u32)?;
+        }
         if wish.up {
             link_change::set_up(&name, true)?;
         }
@@ -169,20 +176,14 @@ impl TapDevice {
         if existed {
             notes.push(format!("{name} existed already and stays when it is closed"));
         }
-        let header_bytes = if wish.vnet_hdr { VNET_HEADER_BYTES } else { 0 };
-        if wish.vnet_hdr {
-            notes.push(format!(
-                "{name}: the virtio-net header is zero both ways; offloads are off, so that frames are whole"
-            ));
-        }
         // What the kernel drops it counts for the interface: the first queue accounts for it.
         let mut account = Some(LinkProbe::open(ifindex)?);
         let queues: Vec<TapQueue> = descriptors
             .into_iter()
-            .map(|descriptor| TapQueue::new(descriptor, name.clone(), header_bytes, account.take()))
+            .map(|descriptor| TapQueue::new(descriptor, name.clone(), wish.offloads, account.take()))
             .collect();
-        let header = if wish.vnet_hdr { ", virtio-net header" } else { "" };
-        let mode = format!("TAP {name}, {} queue(s){header}", wish.queues);
+        let offloads = if wish.offloads { ", checksum and TCP segmentation offload" } else { "" };
+        let mode = format!("TAP {name}, {} queue(s){offloads}", wish.queues);
         Ok(Self { name, ifindex, queues, mode, notes })
     }
 
@@ -201,24 +202,20 @@ fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(|errno| TapError::NoDriver(errno.into()))?;
     let kernel = |step| move |source| TapError::Kernel { name: name.to_owned(), step, source };
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if wish.queues > 1 {
         flags |= libc::IFF_MULTI_QUEUE;
-    }
-    if wish.vnet_hdr {
-        flags |= libc::IFF_VNET_HDR;
     }
     let value = libc::__c_anonymous_ifr_ifru { ifru_flags: flags as libc::c_short };
     let mut request = interface_request(name, value);
     tun(&descriptor, libc::TUNSETIFF, (&raw mut request).expose_provenance())
         .map_err(|errno| refusal(name, errno))?;
-    if wish.vnet_hdr {
-        let bytes = VNET_HEADER_BYTES as libc::c_int;
-        tun(&descriptor, libc::TUNSETVNETHDRSZ, (&raw const bytes).expose_provenance())
-            .map_err(kernel("setting the length of the virtio-net header"))?;
-    }
-    // A persistent interface may remember offloads of its last user.
-    tun(&descriptor, libc::TUNSETOFFLOAD, 0).map_err(kernel("switching offloads off"))?;
+    // A persistent interface remembers length and offloads of its last user.
+    let bytes = VIRTIO_HEADER_BYTES as libc::c_int;
+    tun(&descriptor, libc::TUNSETVNETHDRSZ, (&raw const bytes).expose_provenance())
+        .map_err(kernel("setting the length of the virtio-net header"))?;
+    tun(&descriptor, libc::TUNSETOFFLOAD, if wish.offloads { OFFLOADS } else { 0 })
+        .map_err(kernel("setting offloads"))?;
     let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
     let name = String::from_utf8(given).unwrap_or_else(|_| name.to_owned());
     Ok((descriptor, name))

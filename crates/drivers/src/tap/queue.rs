@@ -5,19 +5,20 @@ use std::io::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use ringroad_netdev::LinkProbe;
-use ringroad_port::batch::Batch;
+use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
+use ringroad_port::offload::{LONGEST_UNFINISHED_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::VNET_HEADER_BYTES;
+use super::MAX_FRAME_BYTES;
 
 /// Frames borrowed at a time.
 const BUFFERS: usize = 64;
-/// Longest frame that a slot can describe, bytes.
-const MAX_FRAME_BYTES: usize = 65535;
+/// Bytes borrowed at a time, about: they stay in the cache until they are delivered.
+const BORROWED_BYTES: usize = 256 * 1024;
 /// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
 /// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so
@@ -25,15 +26,15 @@ const USUAL_FRAME_BYTES: usize = 1518;
 /// nothing.
 const STRIDE_BYTES: usize = 1033 * 64;
 
-const _: () = assert!(STRIDE_BYTES > VNET_HEADER_BYTES + MAX_FRAME_BYTES + 1);
+const _: () = assert!(STRIDE_BYTES > VIRTIO_HEADER_BYTES + MAX_FRAME_BYTES + 1);
 
 /// One queue of a TAP interface: a descriptor of /dev/net/tun.
 #[derive(Debug)]
 pub struct TapQueue {
     descriptor: OwnedFd,
     name: String,
-    /// Bytes of the virtio-net header before every frame, 0 without.
-    header_bytes: usize,
+    /// Whether frames may have open tasks.
+    offloads: bool,
     arena: Vec<u8>,
     /// Buffer that is filled next.
     next: usize,
@@ -52,17 +53,12 @@ pub struct TapQueue {
 }
 
 impl TapQueue {
-    pub(super) fn new(
-        descriptor: OwnedFd,
-        name: String,
-        header_bytes: usize,
-        account: Option<LinkProbe>,
-    ) -> Self {
+    pub(super) fn new(descriptor: OwnedFd, name: String, offloads: bool, account: Option<LinkProbe>) -> Self {
         let known_drops = account.as_ref().and_then(drops).unwrap_or(0);
         Self {
             descriptor,
             name,
-            header_bytes,
+            offloads,
             arena: vec![0; BUFFERS * STRIDE_BYTES],
             next: 0,
             borrowed: 0,
@@ -80,28 +76,25 @@ impl TapQueue {
         &self.descriptor
     }
 
-    /// Writes the frame of `fragments`.
-    fn write(&mut self, fragments: &[Fragment]) -> Result<(), DropCause> {
+    /// Writes the frame of `fragments`, which has these open tasks.
+    fn write(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<(), DropCause> {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut parts = [nothing; MAX_FRAGMENTS + 1];
-        let mut header = [0u8; VNET_HEADER_BYTES];
-        let mut count = 0;
-        if self.header_bytes != 0 {
-            parts[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VNET_HEADER_BYTES };
-            count = 1;
-        }
+        let mut header = unfinished.to_header();
+        parts[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() };
         if fragments.len() > MAX_FRAGMENTS {
             return Err(DropCause::TooLong);
         }
         let mut len = 0;
-        for (part, fragment) in parts.iter_mut().skip(count).zip(fragments) {
+        for (part, fragment) in parts.iter_mut().skip(1).zip(fragments) {
             *part = libc::iovec { iov_base: fragment.bytes().as_ptr().cast(), iov_len: fragment.len() };
             len += fragment.len();
         }
-        if len > MAX_FRAME_BYTES {
+        let longest = if unfinished.is_nothing() { MAX_FRAME_BYTES } else { LONGEST_UNFINISHED_BYTES };
+        if len > longest {
             return Err(DropCause::TooLong);
         }
-        count += fragments.len();
+        let count = 1 + fragments.len();
         loop {
             // SAFETY: the first `count` parts name mapped bytes (a header on the stack, borrowed fragments), which the
             // kernel reads.
@@ -125,6 +118,7 @@ impl TapQueue {
                 libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => DropCause::NoSpace,
                 // The kernel wants an Ethernet header and less than a socket buffer can hold.
                 libc::EINVAL if len < 14 => DropCause::TooShort,
+                libc::EINVAL if !unfinished.is_nothing() => DropCause::BadOffload,
                 libc::EINVAL | libc::EMSGSIZE => DropCause::TooLong,
                 other => {
                     self.refusal = Some(other);
@@ -147,7 +141,12 @@ impl PortQueue for TapQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        while self.borrowed < BUFFERS && batch.has_room(1) && !self.gone {
+        if self.borrowed == 0 {
+            // The buffers that are in the cache.
+            self.next = 0;
+        }
+        let mut bytes = 0;
+        while self.borrowed < BUFFERS && bytes < BORROWED_BYTES && batch.has_room(1) && !self.gone {
             let start = self.next * STRIDE_BYTES;
             let Some(buffer) = self.arena.get_mut(start..start + STRIDE_BYTES) else { return };
             let len = match rustix::io::read(&self.descriptor, buffer) {
@@ -160,7 +159,13 @@ impl PortQueue for TapQueue {
                 // Nothing waits, or the kernel is short of memory and will have more.
                 Err(_) => return,
             };
-            let Some(frame) = self.arena.get(start + self.header_bytes..start + len) else { continue };
+            let Some((header, frame)) = self
+                .arena
+                .get(start..start + len)
+                .and_then(|read| read.split_at_checked(VIRTIO_HEADER_BYTES))
+            else {
+                continue;
+            };
             if frame.len() > MAX_FRAME_BYTES {
                 self.cut += 1;
                 continue;
@@ -169,6 +174,11 @@ impl PortQueue for TapQueue {
             // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
             // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
+            let unfinished = Unfinished::from_header(header);
+            if !unfinished.is_nothing() {
+                batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
+            }
+            bytes += len;
             self.next = (self.next + 1) % BUFFERS;
             self.borrowed += 1;
             self.down = false;
@@ -183,7 +193,7 @@ impl PortQueue for TapQueue {
         let mut delivery = Delivery::default();
         for &frame in frames {
             let fragments = batch.frame(usize::from(frame));
-            match self.write(fragments) {
+            match self.write(fragments, batch.meta(usize::from(frame)).unfinished) {
                 Ok(()) => {
                     delivery.frames += 1;
                     delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
@@ -196,6 +206,10 @@ impl PortQueue for TapQueue {
 
     fn longest_frame_bytes(&mut self) -> usize {
         self.longest_bytes
+    }
+
+    fn takes_unfinished(&mut self) -> bool {
+        self.offloads
     }
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
