@@ -323,7 +323,10 @@ fn a_persistent_port_counts_frames_while_no_program_has_it_open() {
     a.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut p), station(1)), Some(2));
     drop(p);
-    assert_eq!(daemon.ask(&Request::Detach { name: "vale0:p".into(), take: false }), Reply::Done);
+    assert_eq!(
+        daemon.ask(&Request::Detach { name: "vale0:p".into(), take: false, number: None }),
+        Reply::Done
+    );
     assert!(daemon.port("vale0:p").is_none());
     assert_conserved(&daemon.status());
 }

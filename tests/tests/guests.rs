@@ -287,6 +287,59 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
 }
 
 #[test]
+fn guests_containers_and_links_find_each_other_after_the_daemon_was_killed() {
+    if !is_root() {
+        return;
+    }
+    let (outside, docker, linked) =
+        (NetworkNamespace::new(), NetworkNamespace::new(), NetworkNamespace::new());
+    let mut daemon = Daemon::within(&outside);
+    start_guests(&daemon, &[&["a", "--port", "vale0:a", "--address", "10.77.0.1/24"]]);
+    let names = ["t", "v", "d"].map(|what| format!("rrc{}-{what}", std::process::id()));
+    let start = |name: &str, host: u8, more: &[&str]| {
+        let (port, address) = (format!("vale0:{host}"), format!("10.77.0.{host}/24"));
+        let mut arguments = vec!["--json", "container", name, "--port", &port, "--address", &address];
+        arguments.extend(more);
+        arguments.extend(["--", "sleep", "1000"]);
+        let mut service = Service::start(command(&daemon, &arguments));
+        service.await_line("\"ready\":true");
+        service
+    };
+    let [tap, veth, existing] = &names;
+    let mut containers = [
+        start(tap, 2, &[]),
+        start(veth, 3, &["--via", "veth"]),
+        start(existing, 4, &["--netns", docker.name()]),
+    ];
+    run(&daemon, &["link", linked.name(), "--address", "10.77.0.5/24"]);
+    let hear = |host: u8| {
+        let mut ping = linked.command(&["ping", "-n", "-c", "1", "-W", "1", &format!("10.77.0.{host}")]);
+        ping.output().unwrap().status.success()
+    };
+    let await_all = |daemon: &Daemon| {
+        daemon.await_status("word from every guest", |_| (1..=4).all(hear));
+    };
+    await_all(&daemon);
+    let names_of =
+        |daemon: &Daemon| daemon.status().ports.into_iter().map(|port| port.name).collect::<Vec<_>>();
+    let before = names_of(&daemon);
+    daemon.crash_and_restart();
+    await_all(&daemon);
+    assert_eq!(names_of(&daemon), before);
+
+    for container in &mut containers {
+        container.signal(Signal::TERM);
+        assert_eq!(container.await_end().0.code(), Some(128 + 15));
+    }
+    run(&daemon, &["unlink", linked.name()]);
+    run(&daemon, &["vm", "stop", "a"]);
+    assert!(daemon.status().ports.is_empty(), "all are gone from the daemon that attached them again");
+    for namespace in [&outside, &docker, &linked] {
+        assert_eq!(namespace.inside(|| ringroad_netdev::link::links().unwrap()).len(), 1);
+    }
+}
+
+#[test]
 fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     if !is_root() {
         return;

@@ -1,6 +1,7 @@
 //! The daemon's death, and its return.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +14,7 @@ use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{numbered, station};
-use ringroad_tests::network::{NetworkNamespace, address, cable, is_root};
+use ringroad_tests::network::{NetworkNamespace, address, cable, finished, is_root};
 use ringroad_tests::service::Service;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -301,7 +302,7 @@ fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
 fn a_detached_port_does_not_reconnect() {
     let daemon = Daemon::with_config("[[port]]\nname = \"vale0:a\"\n");
     let mut port = Port::open_with("vale0:a", &reconnecting(&daemon)).unwrap();
-    let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned(), take: true });
+    let _ = daemon.ask(&Request::Detach { name: "vale0:a".to_owned(), take: true, number: None });
     let gone = port.wait(Interest::Rx, PATIENCE).unwrap_err();
     assert!(matches!(gone, PortError::DaemonGone), "{gone}");
     assert!(daemon.status().ports.is_empty());
@@ -338,6 +339,66 @@ fn programs_restart_a_daemon_that_was_started_on_demand() {
     assert_eq!(second["started"], "on_demand");
     assert_eq!(ended(&mut receiver)["reconnections"]["count"], 1);
     assert!(Command::new(&program).args(["--socket", &socket, "down"]).output().unwrap().status.success());
+}
+
+#[test]
+fn attached_ports_come_back_after_a_kill_and_not_after_an_end_in_order() {
+    let mut daemon = Daemon::start();
+    let attach = |daemon: &Daemon, name: &str, more: &[&str]| {
+        let mut words = vec!["attach", name];
+        words.extend(more);
+        assert!(daemon.ringroad(&words).output().unwrap().status.success());
+    };
+    let record = daemon.folder().join("record.pcap").display().to_string();
+    attach(&daemon, "vale0:z@slots=512", &["--for-program"]);
+    attach(&daemon, "vale0:gone", &["--for-program"]);
+    attach(&daemon, "vale0:a", &["--driver", &format!("pcap:out={record}")]);
+    // An interface of the namespace in which the command runs; it is not there while the next daemon starts.
+    let namespace = is_root().then(NetworkNamespace::new);
+    if let Some(namespace) = &namespace {
+        namespace.run(&["ip", "link", "add", "rrc0", "type", "veth", "peer", "name", "rrc1"]);
+        finished(&mut daemon.ringroad_within(namespace, &["attach", "vale1:rrc0"]));
+    }
+    assert!(daemon.ringroad(&["detach", "vale0:gone"]).output().unwrap().status.success());
+    let reported = |daemon: &Daemon| -> Vec<_> {
+        let ports = daemon.status().ports.into_iter();
+        ports.map(|port| (port.name, port.kind, port.slots, port.link.and_then(|link| link.netns))).collect()
+    };
+    let before = reported(&daemon);
+    assert_eq!(before.len(), 2 + usize::from(namespace.is_some()));
+
+    daemon.crash();
+    if let Some(namespace) = &namespace {
+        namespace.run(&["ip", "link", "delete", "rrc0"]);
+    }
+    daemon.restart();
+    assert_eq!(daemon.status().ports.len(), 2);
+    if let Some(namespace) = &namespace {
+        namespace.run(&["ip", "link", "add", "rrc0", "type", "veth", "peer", "name", "rrc1"]);
+    }
+    daemon.await_status("ports as before", |status| status.ports.len() == before.len());
+    assert_eq!(reported(&daemon), before);
+    // Again and again.
+    daemon.crash_and_restart();
+    daemon.await_status("ports as before", |status| status.ports.len() == before.len());
+
+    daemon.signal(Signal::TERM);
+    assert!(daemon.await_end(), "{}", daemon.log());
+    daemon.restart();
+    assert!(daemon.status().ports.is_empty());
+}
+
+#[test]
+fn a_list_of_ports_that_another_user_could_have_written_is_not_read() {
+    let mut daemon = Daemon::start();
+    assert!(daemon.ringroad(&["attach", "vale0:a", "--for-program"]).output().unwrap().status.success());
+    daemon.crash();
+    let list = daemon.folder().join("r.sock.ports");
+    assert_eq!(std::fs::metadata(&list).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::hard_link(&list, daemon.folder().join("second")).unwrap();
+    daemon.restart();
+    assert!(daemon.status().ports.is_empty());
+    assert!(daemon.log().contains("r.sock.ports: it has several names"), "{}", daemon.log());
 }
 
 #[test]

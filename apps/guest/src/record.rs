@@ -58,14 +58,17 @@ pub struct GuestRecord {
     pub process: ProcessIdentity,
     /// Socket of the daemon that serves its ports.
     pub daemon_socket: PathBuf,
-    /// The daemon itself: a later one on that socket has nothing of this guest. `None` where it cannot be seen.
+    /// The daemon itself. `None` where it cannot be seen.
     pub daemon: Option<ProcessIdentity>,
-    /// Ports attached for it.
-    pub ports: Vec<String>,
+    /// Ports attached for it: name and number.
+    pub ports: Vec<(String, u64)>,
     /// Network namespace made for it.
     pub namespace: Option<String>,
     /// Interface made for it in the daemon's network namespace.
     pub interface: Option<String>,
+    /// Interface made for it in a network namespace of others: that namespace, and the interface.
+    #[serde(default)]
+    pub lent_interface: Option<(String, String)>,
     /// Addresses of its interfaces, in order, as `10.0.0.1/24`.
     pub addresses: Vec<String>,
 }
@@ -263,9 +266,10 @@ mod tests {
             process,
             daemon_socket: "/run/r.sock".into(),
             daemon: None,
-            ports: vec!["vale0:a".into()],
+            ports: vec![("vale0:a".into(), 7)],
             namespace: None,
             interface: None,
+            lent_interface: None,
             addresses: Vec::new(),
         }
     }

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 pub enum Purpose {
     /// To read it. It may be another user's file, because the administrator named it for its content.
     Read,
+    /// To read what this user or root has written there.
+    ReadOwn,
     /// To append to it; others may read it as far as the mode says.
     Append(u32),
     /// To write it anew, for this user's eyes only.
@@ -48,7 +50,7 @@ pub enum GuardedFileError {
 pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
     let safe = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let (flags, mode) = match purpose {
-        Purpose::Read => (OFlags::RDONLY, 0),
+        Purpose::Read | Purpose::ReadOwn => (OFlags::RDONLY, 0),
         Purpose::Append(mode) => (OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE, mode),
         Purpose::Replace => (OFlags::WRONLY | OFlags::CREATE, 0o600),
     };
@@ -61,7 +63,7 @@ pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
     })?);
     let status = rustix::fs::fstat(&file)?;
     let kind = FileType::from_raw_mode(status.st_mode);
-    if purpose != Purpose::Read && kind.is_char_device() {
+    if !matches!(purpose, Purpose::Read | Purpose::ReadOwn) && kind.is_char_device() {
         return Ok(file);
     }
     if !kind.is_file() {
@@ -71,10 +73,10 @@ pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
     if purpose != Purpose::Read && status.st_uid != own && status.st_uid != 0 {
         return Err(GuardedFileError::OtherUser(status.st_uid));
     }
+    if matches!(purpose, Purpose::ReadOwn | Purpose::Replace) && status.st_nlink > 1 {
+        return Err(GuardedFileError::SecondName);
+    }
     if purpose == Purpose::Replace {
-        if status.st_nlink > 1 {
-            return Err(GuardedFileError::SecondName);
-        }
         rustix::fs::ftruncate(&file, 0)?;
     }
     Ok(file)
@@ -94,13 +96,15 @@ mod tests {
         std::os::unix::fs::symlink(at("target"), at("link")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), Mode::RWXU).unwrap();
         std::fs::create_dir(at("folder")).unwrap();
-        for purpose in [Purpose::Read, Purpose::Append(0o640), Purpose::Replace] {
+        for purpose in [Purpose::Read, Purpose::ReadOwn, Purpose::Append(0o640), Purpose::Replace] {
             assert!(matches!(open(&at("link"), purpose), Err(GuardedFileError::Link)), "{purpose:?}");
             assert!(matches!(open(&at("fifo"), purpose), Err(GuardedFileError::NotAFile)), "{purpose:?}");
             assert!(open(&at("folder"), purpose).is_err(), "{purpose:?}");
         }
         std::fs::hard_link(at("target"), at("second")).unwrap();
-        assert!(matches!(open(&at("second"), Purpose::Replace), Err(GuardedFileError::SecondName)));
+        for purpose in [Purpose::ReadOwn, Purpose::Replace] {
+            assert!(matches!(open(&at("second"), purpose), Err(GuardedFileError::SecondName)));
+        }
         assert_eq!(std::fs::read(at("target")).unwrap(), b"mine");
     }
 

@@ -69,6 +69,9 @@ pub enum Request {
         /// Remove it even where a program has it open, which then loses it.
         #[serde(default)]
         take: bool,
+        /// Remove it only if it has this [`AttachedPort::number`]: not a later port of that name.
+        #[serde(default)]
+        number: Option<u64>,
     },
     /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
     MacTable {
@@ -253,6 +256,10 @@ pub struct AttachedPort {
     pub mode: String,
     /// What people should know of it, such as why a better mechanism was not to be had.
     pub notes: Vec<String>,
+    /// Its number, which no other attached port has, and which it keeps if the daemon dies and the next one attaches it
+    /// again; 0 for ports of the configuration.
+    #[serde(default)]
+    pub number: u64,
 }
 
 /// What works the other side of an opened port's rings.

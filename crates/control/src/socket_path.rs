@@ -62,6 +62,15 @@ pub fn default_socket_path() -> PathBuf {
     )
 }
 
+/// The file in which the daemon at `socket` keeps the ports that commands attached. It is there while the daemon runs,
+/// and after the daemon was killed.
+#[must_use]
+pub fn attached_ports_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".ports");
+    path.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -197,7 +197,9 @@ fn a_refusal_leaves_the_connection_usable() {
         (reply, Vec::new())
     });
     let mut connection = daemon.connect();
-    let error = connection.request(&Request::Detach { name: "vale0:b".to_owned(), take: false }).unwrap_err();
+    let error = connection
+        .request(&Request::Detach { name: "vale0:b".to_owned(), take: false, number: None })
+        .unwrap_err();
     assert_eq!(error.to_string(), "no port vale0:b: see `ringroad list`");
     assert!(matches!(error, ControlError::Refused(reply) if reply.kind == ErrorKind::NoSuchPort));
     assert_eq!(connection.request(&Request::Reload).unwrap().0, Reply::Done);
@@ -207,7 +209,9 @@ fn a_refusal_leaves_the_connection_usable() {
 fn a_request_too_long_is_not_sent_and_the_connection_stays_usable() {
     let daemon = Daemon::answering(|_| (Reply::Done, Vec::new()));
     let mut connection = daemon.connect();
-    let error = connection.request(&Request::Detach { name: "x".repeat(100_000), take: false }).unwrap_err();
+    let error = connection
+        .request(&Request::Detach { name: "x".repeat(100_000), take: false, number: None })
+        .unwrap_err();
     assert!(matches!(error, ControlError::Unsendable(_)));
     assert_eq!(connection.request(&Request::Reload).unwrap().0, Reply::Done);
 }

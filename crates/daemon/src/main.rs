@@ -15,6 +15,7 @@ use ringroad_daemon::listen::{ListenError, listen};
 use ringroad_daemon::logging::LogPlace;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
+use ringroad_daemon::revival::{self, Revival};
 use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
 use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
@@ -138,6 +139,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if !applied.problems.is_empty() {
         return Err(applied.problems.join("; "));
     }
+    let (revival, problem) = Revival::beside(&socket);
+    ports.revival = revival;
+    if let Some(error) = problem {
+        tracing::warn!(%error, "ports of a daemon before this one do not come back");
+    }
+    ports.revive();
     let started = match &service_manager {
         Some(_) => StartedBy::ServiceManager,
         None if arguments.on_demand => StartedBy::OnDemand,
@@ -145,7 +152,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     };
     let mut server = Server::new(ServerParts {
         listener,
-        socket,
+        socket: socket.clone(),
         config,
         config_path: arguments.config.as_deref().map(absolute),
         started,
@@ -167,6 +174,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         tracing::warn!(%error, "telling the service manager of the end");
     }
     server.shut_down();
+    if result.is_ok() {
+        revival::forget(&socket);
+    }
     result.map_err(|error| error.to_string())
 }
 

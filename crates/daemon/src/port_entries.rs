@@ -11,6 +11,7 @@ use ringroad_port_table::table::Table;
 
 use crate::config::StaticPort;
 use crate::quotas::Holding;
+use crate::revival::CommandPort;
 
 /// Number of a client connection.
 pub type ClientId = u64;
@@ -55,10 +56,20 @@ pub enum Origin {
         /// The user.
         uid: u32,
     },
-    /// `ringroad attach`.
-    Command,
+    /// `ringroad attach`, or a netmap program's request.
+    Command(CommandPort),
     /// The configuration.
     Config(StaticPort),
+}
+
+impl Origin {
+    /// The number under which a command attached it, else 0.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Self::Command(port) => port.number,
+            Self::Program { .. } | Self::Config(_) => 0,
+        }
+    }
 }
 
 /// The daemon's data of a port, from its making to its end.
@@ -79,7 +90,7 @@ impl Kept {
     pub(crate) fn user(&self) -> Option<u32> {
         match self.origin {
             Origin::Program { uid } => Some(uid),
-            Origin::Command | Origin::Config(_) => None,
+            Origin::Command(_) | Origin::Config(_) => None,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Kept, Opened, Origin, PortTable};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal, table_refusal};
+use crate::revival::Revival;
 use crate::whereabouts::Whereabouts;
 
 /// What serves a port that is attached.
@@ -65,6 +66,8 @@ pub struct Ports {
     /// Configured ports whose devices are not there yet, or busy, and why.
     pub(crate) waiting: BTreeMap<String, String>,
     pub(crate) quotas: Quotas,
+    /// Ports that commands attached, for a daemon after this one.
+    pub revival: Revival,
 }
 
 impl Ports {
@@ -81,6 +84,7 @@ impl Ports {
             known_peers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             quotas,
+            revival: Revival::default(),
         })
     }
 
@@ -240,7 +244,7 @@ impl Ports {
         name: &PortName,
         attachment: Attachment<'_>,
         place: Whereabouts<'_>,
-        origin: Origin,
+        mut origin: Origin,
     ) -> Result<Vec<AttachedPort>, Refusal> {
         let Attachment { served_by, host, take, wish } = attachment;
         let key = name.base.to_string();
@@ -256,6 +260,7 @@ impl Ports {
             ServedBy::Device(text) => Some(named_device(text, place)?),
             ServedBy::Namesake => Some(namesake(port, place)?),
         };
+        self.complete(&mut origin, device.as_ref());
         let place = SwitchPlace { switch, port };
         if host {
             let host_device = device.as_ref().and_then(host_stack_of).ok_or_else(|| {
@@ -268,7 +273,10 @@ impl Ports {
             let first = self.attach_one(name, place, device.as_ref(), wish, origin.clone(), None)?;
             let host_place = SwitchPlace { switch, port: &format!("{port}^") };
             return match self.attach_one(name, host_place, Some(&host_device), wish, origin, None) {
-                Ok(second) => Ok(vec![first, second]),
+                Ok(second) => {
+                    self.keep_list();
+                    Ok(vec![first, second])
+                }
                 Err(refusal) => {
                     self.detach(&key, false)?;
                     Err(refusal)
@@ -276,7 +284,9 @@ impl Ports {
             };
         }
         let cut_off = device.as_ref().map_or(Ok(None), |device| cut_off(device, take))?;
-        Ok(vec![self.attach_one(name, place, device.as_ref(), wish, origin, cut_off)?])
+        let attached = self.attach_one(name, place, device.as_ref(), wish, origin, cut_off)?;
+        self.keep_list();
+        Ok(vec![attached])
     }
 
     /// Attaches one port; `note` is what people should know of it besides what its device says.
@@ -297,6 +307,7 @@ impl Ports {
                 "choose another name, or detach that one first",
             ));
         }
+        let number = origin.number();
         let kept = Kept { origin, _holding: Holding::default() };
         let (device, shape) = match device {
             None => (None, PortShape::of(&name.options, wish)),
@@ -315,6 +326,7 @@ impl Ports {
             driver: attached.occupant.driver().to_owned(),
             mode: attached.occupant.mode().to_owned(),
             notes: attached.occupant.notes().to_vec(),
+            number,
         })
     }
 
@@ -324,6 +336,10 @@ impl Ports {
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
     pub fn detach(&mut self, key: &str, take: bool) -> Result<Option<ClientId>, Refusal> {
+        if self.revival.give_up(key) {
+            self.keep_list();
+            return Ok(None);
+        }
         let occupant = self.table.occupant(key).ok_or_else(|| {
             refuse(
                 ErrorKind::NoSuchPort,
@@ -364,7 +380,14 @@ impl Ports {
                 self.detach(&host, false)?;
             }
         }
+        self.keep_list();
         Ok(owner)
+    }
+
+    /// Whether the port `key` was attached under this number.
+    pub(crate) fn has_number(&self, key: &str, number: u64) -> bool {
+        let attached = self.table.on_switches().get(key).map(|port| port.kept.origin.number());
+        attached == Some(number) || self.revival.awaits(key, number)
     }
 
     /// Whether a port is the host stack's side of an interface.

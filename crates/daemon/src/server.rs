@@ -32,6 +32,7 @@ use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::refusal::fabric_refusal;
+use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
 use crate::{reload, status};
@@ -348,6 +349,7 @@ impl Server {
         }
         if self.retry_at.is_some_and(|at| at <= now) {
             reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
+            self.parts.ports.revive();
             self.watch_waiting_ports();
         }
         while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
@@ -386,7 +388,9 @@ impl Server {
 
     /// Sees to it that configured ports whose devices are not there yet are tried again.
     fn watch_waiting_ports(&mut self) {
-        self.retry_at = (!self.parts.ports.waiting.is_empty()).then(|| Instant::now() + RETRY);
+        let ports = &self.parts.ports;
+        let waits = !ports.waiting.is_empty() || ports.revival.waits();
+        self.retry_at = waits.then(|| Instant::now() + RETRY);
     }
 
     fn accept(&mut self) {
@@ -756,8 +760,8 @@ impl Server {
                 "a port is served by a device or by a program, not by both",
                 "leave one of them out",
             )),
-            Request::Attach { name, driver, for_program, host, take, wish } => {
-                parse_name(&name).and_then(|name| {
+            Request::Attach { name: typed, driver, for_program, host, take, wish } => parse_name(&typed)
+                .and_then(|name| {
                     let served_by = match &driver {
                         Some(device) => ServedBy::Device(device),
                         None if for_program => ServedBy::Program,
@@ -765,18 +769,27 @@ impl Server {
                     };
                     let attachment = Attachment { served_by, host, take, wish: &wish };
                     let place = Whereabouts::of(connection, administers);
-                    let attached = self.parts.ports.attach(&name, attachment, place, Origin::Command)?;
+                    let origin = Origin::Command(CommandPort::new(&typed, attachment));
+                    let attached = self.parts.ports.attach(&name, attachment, place, origin)?;
                     for port in &attached {
                         info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
                         port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
                     }
                     Ok(Reply::Attached(attached))
-                })
-            }
+                }),
             Request::Detach { .. } if !administers => denied("detach ports"),
-            Request::Detach { name, take } => {
-                let detached =
-                    parse_name(&name).and_then(|name| self.parts.ports.detach(&name.base.to_string(), take));
+            Request::Detach { name, take, number } => {
+                let detached = parse_name(&name).and_then(|name| {
+                    let (ports, key) = (&mut self.parts.ports, name.base.to_string());
+                    match number {
+                        Some(number) if !ports.has_number(&key, number) => Err(ErrorReply::new(
+                            ErrorKind::NoSuchPort,
+                            format!("port {key} is another one than the one to remove, or gone"),
+                            "",
+                        )),
+                        _ => ports.detach(&key, take),
+                    }
+                });
                 match detached {
                     Ok(owner) => {
                         info!(port = %name, "detached");

@@ -390,6 +390,7 @@ mod tests {
     use crate::port_entries::Origin;
     use crate::ports::{Attachment, ServedBy};
     use crate::quotas::Quotas;
+    use crate::revival::CommandPort;
     use crate::whereabouts::Whereabouts;
 
     #[test]
@@ -402,7 +403,8 @@ mod tests {
             let (parsed, wish) = (name.parse().unwrap(), PortWish::default());
             let attachment =
                 Attachment { served_by: ServedBy::Program, host: false, take: false, wish: &wish };
-            ports.attach(&parsed, attachment, Whereabouts::OWN, Origin::Command).unwrap();
+            let origin = Origin::Command(CommandPort::new(&name, attachment));
+            ports.attach(&parsed, attachment, Whereabouts::OWN, origin).unwrap();
             names.push(name);
         }
         let netmap = Netmap::default();

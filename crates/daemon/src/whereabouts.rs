@@ -19,16 +19,24 @@ pub struct Whereabouts<'a> {
     asking: Option<&'a ServerConnection>,
     /// Whether names may lead to every namespace.
     administers: bool,
+    /// The answer, where it is known.
+    known: Option<&'a HeldNamespace>,
 }
 
 impl<'a> Whereabouts<'a> {
     /// Of names in the daemon's own configuration.
-    pub const OWN: Self = Self { asking: None, administers: true };
+    pub const OWN: Self = Self { asking: None, administers: true, known: None };
 
     /// Of names that the client at `connection` gives.
     #[must_use]
     pub fn of(connection: &'a ServerConnection, administers: bool) -> Self {
-        Self { asking: Some(connection), administers }
+        Self { asking: Some(connection), administers, known: None }
+    }
+
+    /// Of names whose interfaces were in `known` when the ports were attached.
+    #[must_use]
+    pub fn within(known: Option<&'a HeldNamespace>) -> Self {
+        Self { known, ..Self::OWN }
     }
 
     /// The requesting process's namespace: that of its first thread.
@@ -62,6 +70,9 @@ impl<'a> Whereabouts<'a> {
     pub fn find(self, name: &PortName) -> Result<Option<HeldNamespace>, Refusal> {
         if !is_of_a_namespace(&name.base) {
             return Ok(None);
+        }
+        if let Some(known) = self.known {
+            return Ok(Some(known.clone()));
         }
         let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
         let bad = |why: &dyn Display| refuse(ErrorKind::BadName, why.to_string(), "");

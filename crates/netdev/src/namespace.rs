@@ -142,6 +142,12 @@ pub struct NamespaceId {
 }
 
 impl NamespaceId {
+    /// The kernel's number of it. After its end another namespace may get the same number.
+    #[must_use]
+    pub fn inode(self) -> u64 {
+        self.inode
+    }
+
     /// That of the file at `path`.
     fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino() })
@@ -183,6 +189,25 @@ impl HeldNamespace {
             Ok(0) => Ok(held),
             _ => Err(NamespaceError::NoSuchProcess(process)),
         }
+    }
+
+    /// The namespace with this number ([`NamespaceId::inode`]): the current one, one with a name, or that of a process.
+    ///
+    /// # Errors
+    /// As [`Namespace::open`]; [`NamespaceError::NoSuchFile`] where neither name nor process leads to it.
+    pub fn numbered(inode: u64) -> Result<Self, NamespaceError> {
+        let is_it =
+            |namespace: &Namespace| NamespaceId::of(&namespace.path()).is_some_and(|id| id.inode == inode);
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let found = std::iter::once(Namespace::Current)
+            .chain(named().into_iter().map(Namespace::Named))
+            .chain(processes.map(Namespace::OfProcess))
+            .find(is_it)
+            .ok_or_else(|| NamespaceError::NoSuchFile(format!("net:[{inode}]").into()))?;
+        let held = found.hold()?;
+        // A process may have ended meanwhile, and its number be another's.
+        if held.id.inode == inode { Ok(held) } else { Self::numbered(inode) }
     }
 
     /// Which it is.

@@ -129,6 +129,9 @@ impl Container {
             let kept = guest.keep()?;
             let mut ways = vec![format!("ringroad detach {}", self.port)];
             ways.extend(kept.interface.map(|outer| format!("ip link delete {outer}")));
+            if let Some((_, interface)) = &kept.lent_interface {
+                ways.push(format!("{}ip link delete {interface}", joint::command_prefix(&namespace)));
+            }
             ways.extend(kept.namespace.map(|namespace| format!("ip netns delete {namespace}")));
             output.note(&format!("kept; to remove it: {}", ways.join(" && ")));
         } else {
@@ -161,9 +164,13 @@ impl Container {
         namespace: &Namespace,
         interface: &str,
     ) -> Result<String, Failure> {
-        let within = self.netns.as_deref().unwrap_or(&self.name);
+        let within = self.netns.as_ref().unwrap_or(&self.name);
         let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
-        let port = guest.attach(&self.port, format!("tap:{interface}@netns={within}{mac}"))?;
+        if self.netns.is_some() {
+            guest.note(|record| record.lent_interface = Some((within.clone(), interface.to_owned())))?;
+        }
+        // It keeps its addresses while the daemon is restarted.
+        let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
         in_namespace(namespace, || -> Result<(), Failure> {
             if let Some(InterfaceAddress((address, bits))) = self.address {
                 add_address(interface, address, bits)?;

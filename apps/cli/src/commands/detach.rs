@@ -20,7 +20,7 @@ pub(crate) struct Detach {
 
 impl Detach {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let request = Request::Detach { name: self.name.clone(), take: self.take };
+        let request = Request::Detach { name: self.name.clone(), take: self.take, number: None };
         super::ask(global, output, &request, "detached", Some(&self.name))
     }
 }

@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringroad_control::message::{AttachedPort, ErrorKind, PortWish};
+use ringroad_control::report::StartedBy;
+use ringroad_control::socket_path::attached_ports_path;
 use ringroad_control::{Connection, ControlError, Reply, Request};
 use ringroad_guest::process::ProcessIdentity;
 use ringroad_guest::record::RegistryLock;
 use ringroad_guest::{GuestKind, GuestRecord, Registry};
 use ringroad_netdev::link_change::delete_link;
 use ringroad_netdev::{Namespace, in_namespace};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::arguments::Global;
 use crate::failure::Failure;
@@ -43,7 +47,7 @@ impl Guest {
         let socket = global.socket_path();
         let daemon_socket = std::path::absolute(&socket).unwrap_or(socket);
         ringroad::ensure_daemon(&daemon_socket)?;
-        let daemon = global.connect()?;
+        let mut daemon = global.connect()?;
         let record = GuestRecord {
             kind,
             process: ProcessIdentity::own(),
@@ -52,8 +56,12 @@ impl Guest {
             ports: Vec::new(),
             namespace: None,
             interface: None,
+            lent_interface: None,
             addresses: Vec::new(),
         };
+        if daemon.status()?.started == StartedBy::OnDemand {
+            replace_if_killed(record.daemon_socket.clone());
+        }
         let lock = registry.lock()?;
         clean_stale(&registry, &lock, output);
         let folder = registry.claim(&lock, name, &record)?;
@@ -86,7 +94,7 @@ impl Guest {
             reply => return Err(Failure::reply(&reply)),
         };
         let attached = attached.ok_or_else(|| Failure::new("the daemon attached no port", ""))?;
-        self.note(|record| record.ports.push(attached.name.clone()))?;
+        self.note(|record| record.ports.push((attached.name.clone(), attached.number)))?;
         Ok(attached)
     }
 
@@ -144,15 +152,23 @@ pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Ou
 pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
     if !record.ports.is_empty() {
         match Connection::connect(&record.daemon_socket) {
-            // A later daemon has nothing of this guest.
-            Ok(mut daemon) if identity(&daemon) == record.daemon => {
+            Ok(mut daemon) => {
                 daemon.hello("ringroad")?;
-                for port in &record.ports {
-                    detach(&mut daemon, port)?;
+                for (port, number) in &record.ports {
+                    detach(&mut daemon, port, *number)?;
                 }
             }
-            Ok(_) | Err(ControlError::DaemonNotRunning { .. }) => {}
+            Err(ControlError::DaemonNotRunning { .. }) => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+    if let Some((namespace, interface)) = &record.lent_interface
+        && let Ok(namespace) = namespace.parse::<Namespace>()
+        && namespace.open().is_ok()
+    {
+        match in_namespace(&namespace, || delete_link(interface))? {
+            Err(error) if error.is_no_interface() => {}
+            result => result?,
         }
     }
     if let Some(interface) = &record.interface {
@@ -171,13 +187,35 @@ pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> 
     Ok(registry.remove(name)?)
 }
 
-fn detach(daemon: &mut Connection, port: &str) -> Result<(), Failure> {
-    match daemon.request(&Request::Detach { name: port.to_owned(), take: false }) {
+/// Removes the port that was attached under this number, if it is still there: perhaps a later daemon attached it again.
+fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failure> {
+    let request = Request::Detach { name: port.to_owned(), take: false, number: Some(number) };
+    match daemon.request(&request) {
         Ok((Reply::Done, _)) => Ok(()),
         Err(ControlError::Refused(error)) if error.kind == ErrorKind::NoSuchPort => Ok(()),
         Ok((reply, _)) => Err(Failure::reply(&reply)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. Nobody else may
+/// miss a daemon that was started on demand.
+fn replace_if_killed(socket: PathBuf) {
+    let watch = move || {
+        while let Ok(mut daemon) = Connection::connect(&socket) {
+            if daemon.hello("ringroad").is_err() {
+                return;
+            }
+            let mut ended = [PollFd::new(&daemon, PollFlags::RDHUP)];
+            while poll(&mut ended, None) == Err(Errno::INTR) {}
+            // A daemon that ends in order leaves no list of ports.
+            if !attached_ports_path(&socket).exists() || ringroad::ensure_daemon(&socket).is_err() {
+                return;
+            }
+        }
+    };
+    // Without the thread the guest runs as well.
+    let _ = std::thread::Builder::new().name("daemon".to_owned()).spawn(watch);
 }
 
 fn identity(daemon: &Connection) -> Option<ProcessIdentity> {

@@ -205,7 +205,7 @@ fn clear_stale(daemon: &mut Connection, ports: &[PortReport], name: &str) -> Res
 }
 
 pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure> {
-    match daemon.request(&Request::Detach { name: name.to_owned(), take: false })?.0 {
+    match daemon.request(&Request::Detach { name: name.to_owned(), take: false, number: None })?.0 {
         Reply::Done => Ok(()),
         reply => Err(Failure::reply(&reply)),
     }

@@ -23,6 +23,7 @@ use super::{Asker, Netmap};
 use crate::port_entries::Origin;
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::quotas::Demand;
+use crate::revival::CommandPort;
 
 /// Index that stands for "no port".
 const NO_PORT: u32 = 255;
@@ -235,7 +236,8 @@ impl Netmap {
         let wish = PortWish::default();
         // `vale-ctl -a` and `-h` say which of the two is meant.
         let attachment = Attachment { served_by: ServedBy::Namesake, host, take: true, wish: &wish };
-        ports.attach(&full, attachment, asker.place, Origin::Command)?;
+        let origin = Origin::Command(CommandPort::new(&key, attachment));
+        ports.attach(&full, attachment, asker.place, origin)?;
         let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
     }

@@ -53,7 +53,7 @@ pub(in crate::commands) fn launcher(namespace: &Namespace) -> Vec<OsString> {
 }
 
 /// The same as a person types it.
-pub(super) fn command_prefix(namespace: &Namespace) -> String {
+pub(in crate::commands) fn command_prefix(namespace: &Namespace) -> String {
     launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
 }
 

@@ -32,7 +32,7 @@ impl List {
                 name,
                 kind: record.kind,
                 pid: record.process.pid,
-                ports: record.ports,
+                ports: record.ports.into_iter().map(|(name, _)| name).collect(),
                 addresses: record.addresses,
             })
             .collect();
