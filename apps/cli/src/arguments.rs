@@ -9,8 +9,8 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, kinds, link,
-    list, macs, man, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial, unlink, up,
-    vm,
+    list, macs, man, metrics, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial,
+    unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -112,6 +112,8 @@ pub(crate) enum Command {
     Otg(otg::Otg),
     /// Watch the ports' rates and drops
     Top(top::Top),
+    /// Print the daemon's counters for Prometheus, or serve them
+    Metrics(metrics::Metrics),
     /// Check what this machine offers, and advise
     Doctor(doctor::Doctor),
     /// Send a real capture through a switch and compare what arrives

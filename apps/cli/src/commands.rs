@@ -17,6 +17,7 @@ pub(crate) mod link;
 pub(crate) mod list;
 pub(crate) mod macs;
 pub(crate) mod man;
+pub(crate) mod metrics;
 pub(crate) mod otg;
 pub(crate) mod recv;
 pub(crate) mod reload;
@@ -74,6 +75,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::BenchWorker(verb) => verb.run(),
         Command::Completions(verb) => verb.run(),
         Command::Man(verb) => verb.run(),
+        Command::Metrics(verb) => verb.run(global, output),
     }
 }
 

@@ -39,6 +39,9 @@ pub struct StatusReport {
     pub shared_memory_by_user: BTreeMap<u32, u64>,
     /// Part of `shared_memory_bytes` that lies in huge pages, bytes.
     pub huge_page_bytes: u64,
+    /// Ports that are configured, or that a daemon before this one had, and are not there yet: the reason for each.
+    #[serde(default)]
+    pub waiting: BTreeMap<String, String>,
     /// Requests that were answered with an error, bytes that were no request included.
     pub rejected_requests: u64,
 }
@@ -70,6 +73,12 @@ pub struct WorkerReport {
     /// Time that those took, ns; what other programs had of the processor in their middle counts.
     #[serde(default)]
     pub busy_ns: u64,
+    /// Frames that those moved.
+    #[serde(default)]
+    pub frames: u64,
+    /// How many of those moved one frame, up to two, up to four, and so on to [`MOST_TURN_FRAMES`], and more.
+    #[serde(default)]
+    pub turn_frames: Vec<u64>,
     /// Times that it went to sleep for want of work.
     pub sleeps: u64,
     /// Times that a program's kick woke it.
@@ -79,6 +88,9 @@ pub struct WorkerReport {
     /// What it is doing.
     pub state: WorkerState,
 }
+
+/// The greatest bound of [`WorkerReport::turn_frames`].
+pub const MOST_TURN_FRAMES: u64 = 1024;
 
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +114,9 @@ pub struct SwitchReport {
     pub ports: u32,
     /// Number of addresses learned and not yet aged out.
     pub macs: u32,
+    /// Addresses that were forgotten because others needed their place.
+    #[serde(default)]
+    pub evictions: u64,
     /// Frames that went to more than one port.
     pub replicated_frames: u64,
     /// Sum over all ports, those that left included: once traffic has stopped, `received_frames + replicated_frames` is
@@ -155,6 +170,9 @@ pub struct PortReport {
     pub buffer_bytes: u32,
     /// What went through it.
     pub counters: CounterReport,
+    /// The same for each queue that it has now, where it has several and is on a switch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_counters: Vec<CounterReport>,
     /// Why the port is stopped, if it is.
     pub error: Option<String>,
     /// What people should know of it, such as why a better mechanism was not to be had.

@@ -71,6 +71,10 @@ fn port() -> PortReport {
             violations: 6,
             wakeups: 7,
         },
+        queue_counters: vec![
+            CounterReport::default(),
+            CounterReport { violations: 1, ..CounterReport::default() },
+        ],
         error: Some("ring stopped".to_owned()),
         notes: vec!["zero-copy: not supported".to_owned()],
         link: Some(LinkReport {
@@ -106,6 +110,8 @@ fn status() -> StatusReport {
             loops: 2,
             busy_loops: 1,
             busy_ns: 1,
+            frames: 9,
+            turn_frames: vec![1, 0, 3],
             sleeps: 3,
             kicks_received: 4,
             cpu_time_ns: 5,
@@ -115,6 +121,7 @@ fn status() -> StatusReport {
             name: "vale0".to_owned(),
             ports: 1,
             macs: 2,
+            evictions: 4,
             replicated_frames: 3,
             totals: CounterReport { received_frames: 8, ..CounterReport::default() },
         }],
@@ -123,6 +130,7 @@ fn status() -> StatusReport {
         shared_memory_bytes: 1,
         shared_memory_by_user: [(1000, 1)].into(),
         huge_page_bytes: 0,
+        waiting: [("vale0:eth9".to_owned(), "there is no interface eth9".to_owned())].into(),
         rejected_requests: 9,
     }
 }

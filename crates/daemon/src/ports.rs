@@ -384,6 +384,12 @@ impl Ports {
         Ok(owner)
     }
 
+    /// The ports that are not there yet, and why.
+    pub(crate) fn waiting_ports(&self) -> BTreeMap<String, String> {
+        let configured = self.waiting.iter().map(|(port, reason)| (port.clone(), reason.clone()));
+        configured.chain(self.revival.waiting_ports()).collect()
+    }
+
     /// Whether the port `key` was attached under this number.
     pub(crate) fn has_number(&self, key: &str, number: u64) -> bool {
         let attached = self.table.on_switches().get(key).map(|port| port.kept.origin.number());

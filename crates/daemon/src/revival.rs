@@ -102,6 +102,12 @@ impl Revival {
         !self.waiting.is_empty()
     }
 
+    /// The ports that are to be tried again, and why they are not there.
+    pub(crate) fn waiting_ports(&self) -> impl Iterator<Item = (String, String)> {
+        let reason = |port: &CommandPort| self.reasons.get(&port.name).cloned().unwrap_or_default();
+        self.waiting.iter().map(move |port| (port.name.clone(), reason(port)))
+    }
+
     /// Whether the port `key` that was attached under this number is to be tried again.
     pub(crate) fn awaits(&self, key: &str, number: u64) -> bool {
         self.waiting.iter().any(|port| port.is_called(key) && port.number == number)

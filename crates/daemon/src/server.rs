@@ -851,6 +851,7 @@ impl Server {
             shared_memory_bytes: ports.shared_memory_bytes(),
             shared_memory_by_user: ports.shared_memory_by_user(),
             huge_page_bytes: ports.huge_page_bytes(),
+            waiting: ports.waiting_ports(),
             rejected_requests: self.rejected_requests,
         })
     }

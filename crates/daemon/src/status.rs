@@ -214,7 +214,10 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             break;
         }
         let occupant = &port.occupant;
-        let counters = ports.table.fabric().port_counters(&port.switch, &port.port).unwrap_or_default();
+        let fabric = ports.table.fabric();
+        let counters = fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
+        let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| counter_report(&queue));
+        let queue_counters = if port.shape.queues > 1 { queues.collect() } else { Vec::new() };
         names.push((port.switch.as_str(), port.port.as_str()));
         page.push(PortReport {
             name: name.clone(),
@@ -229,6 +232,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             slots: port.shape.slots,
             buffer_bytes: port.shape.buffer_bytes,
             counters: counter_report(&counters),
+            queue_counters,
             error: None,
             notes: occupant.notes().to_vec(),
             link: occupant.device().and_then(link_report),
@@ -294,6 +298,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
                 name: name.to_owned(),
                 ports: totals.ports as u32,
                 macs: totals.macs as u32,
+                evictions: totals.evictions,
                 replicated_frames: totals.totals.replicated_frames,
                 totals: counter_report(&totals.totals),
             })
@@ -319,6 +324,8 @@ pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
                 loops: stats.loops.load(Relaxed),
                 busy_loops: stats.busy_loops.load(Relaxed),
                 busy_ns: stats.busy_time.ns(),
+                frames: stats.frames.load(Relaxed),
+                turn_frames: stats.turn_frames.iter().map(|turns| turns.load(Relaxed)).collect(),
                 sleeps: stats.sleeps.load(Relaxed),
                 kicks_received: stats.kicks_received.load(Relaxed),
                 cpu_time_ns: thread_cpu_ns(stats.thread_id.load(Relaxed)),

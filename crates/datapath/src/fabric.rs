@@ -175,6 +175,8 @@ pub struct SwitchTotals {
     pub totals: CounterSnapshot,
     /// Addresses in the table.
     pub macs: usize,
+    /// Addresses that left it for want of room.
+    pub evictions: u64,
     /// Ports now.
     pub ports: usize,
 }
@@ -533,6 +535,16 @@ impl Fabric {
         Some(self.switches.get(switch)?.ports.get(port)?.account())
     }
 
+    /// The accounts of the queues that a port has now.
+    pub fn queue_counters(&self, switch: &str, port: &str) -> impl Iterator<Item = CounterSnapshot> {
+        let port = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
+        port.into_iter().flat_map(|port| &port.counters).map(|counters| {
+            let mut account = CounterSnapshot::default();
+            counters.add_to(&mut account);
+            account
+        })
+    }
+
     /// Why a port stands still, if it does.
     ///
     /// # Errors
@@ -577,7 +589,13 @@ impl Fabric {
     pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
         let switch = self.switches.get(switch)?;
         let totals = switch.account();
-        Some(SwitchTotals { totals, macs: switch.learning.table.len(), ports: switch.ports.len() })
+        let table = &switch.learning.table;
+        Some(SwitchTotals {
+            totals,
+            macs: table.len(),
+            evictions: table.evictions(),
+            ports: switch.ports.len(),
+        })
     }
 
     /// The account of the whole datapath, removed switches, wires and ports included.

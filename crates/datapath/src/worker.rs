@@ -32,6 +32,9 @@ pub struct WorkerConfig {
     pub busy: bool,
 }
 
+/// Ranges of [`WorkerStats::turn_frames`]: the last is above 1024 frames.
+pub const TURN_FRAMES: usize = 12;
+
 /// A worker's counters, readable at any time.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
@@ -39,6 +42,10 @@ pub struct WorkerStats {
     pub loops: AtomicU64,
     /// Turns that moved frames.
     pub busy_loops: AtomicU64,
+    /// Frames that those moved.
+    pub frames: AtomicU64,
+    /// Of those, how many moved one frame, up to two, up to four, and so on; the last moved more.
+    pub turn_frames: [AtomicU64; TURN_FRAMES],
     /// How long those took.
     pub busy_time: BusyTime,
     /// Times it went to sleep.
@@ -51,6 +58,15 @@ pub struct WorkerStats {
 }
 
 impl WorkerStats {
+    /// Counts a turn that moved frames.
+    #[inline]
+    fn note_busy_turn(&self, frames: usize) {
+        add(&self.busy_loops, 1);
+        add(&self.frames, frames as u64);
+        let range = (usize::BITS - (frames - 1).leading_zeros()) as usize;
+        add(&self.turn_frames[range.min(TURN_FRAMES - 1)], 1);
+    }
+
     /// Whether it sleeps at this moment.
     #[must_use]
     pub fn is_sleeping(&self) -> bool {
@@ -235,7 +251,7 @@ impl Running {
                 watch.leave_out();
                 empty_turns = 0;
             }
-            bump(&self.stats.loops);
+            add(&self.stats.loops, 1);
             let frames = self.engine.turn();
             watch.end_turn(frames != 0, &self.stats.busy_time);
             if self.engine.spent() - self.spent_at_look >= TURN_COST {
@@ -244,7 +260,7 @@ impl Running {
                 watch.leave_out();
             }
             if frames != 0 {
-                bump(&self.stats.busy_loops);
+                self.stats.note_busy_turn(frames);
                 empty_turns = 0;
                 continue;
             }
@@ -284,7 +300,7 @@ impl Running {
             && !self.pending.load(Ordering::Acquire)
             && !self.stop.load(Ordering::Acquire)
         {
-            bump(&self.stats.sleeps);
+            add(&self.stats.sleeps, 1);
             self.stats.sleeping.store(true, Ordering::Relaxed);
             // A failure to wait (out of descriptors) turns sleeping into polling: slower, never wrong.
             let _ = self.wait();
@@ -325,7 +341,7 @@ impl Running {
         for event in events.iter().take(ready) {
             let place = event.data.u64();
             if place != BELL && self.engine.woken(place) {
-                bump(&self.stats.kicks_received);
+                add(&self.stats.kicks_received, 1);
             }
         }
         Ok(())
@@ -333,6 +349,6 @@ impl Running {
 }
 
 /// One writer: no locked instruction.
-fn bump(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }

@@ -155,8 +155,14 @@ mod tests {
             drops: BTreeMap::from([("no_space".to_owned(), 20)]),
             ..CounterReport::default()
         };
-        let mut switch =
-            SwitchReport { name: "vale0".into(), ports: 3, macs: 2, replicated_frames: 100, totals };
+        let mut switch = SwitchReport {
+            name: "vale0".into(),
+            ports: 3,
+            macs: 2,
+            evictions: 0,
+            replicated_frames: 100,
+            totals,
+        };
         assert_eq!(unaccounted(&switch), 0);
         switch.totals.delivered_frames -= 1;
         assert_eq!(unaccounted(&switch), 1);

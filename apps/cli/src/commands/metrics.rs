@@ -1,0 +1,48 @@
+//! `ringroad metrics`.
+
+use clap::Args;
+use ringroad_metrics::{Endpoint, exposition};
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Print the daemon's counters for Prometheus, or serve them
+///
+/// The format is OpenMetrics 1.0. With --listen the command serves it at /metrics until it is ended, and for probes
+/// /healthz (the daemon answers, and its workers live) and /readyz (no port waits for its device either). See
+/// docs/metrics.md.
+#[derive(Debug, Args)]
+pub(crate) struct Metrics {
+    /// Serve over HTTP at this address, such as 127.0.0.1:9464, or at the path of a UNIX socket
+    #[arg(long, value_name = "ADDRESS|PATH")]
+    listen: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Exposition {
+    openmetrics: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Listening {
+    ready: bool,
+    address: String,
+}
+
+impl Metrics {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let Some(address) = &self.listen else {
+            let printed = Exposition { openmetrics: exposition(global.connect()?.status()?) };
+            return output.result(&printed, |printed| printed.openmetrics.clone());
+        };
+        let endpoint = Endpoint::listen(address, &global.socket_path())
+            .map_err(|error| Failure::new(error.to_string(), ""))?;
+        let address = endpoint.address().map_err(|error| Failure::new(error.to_string(), ""))?;
+        output.result(&Listening { ready: true, address }, |listening| {
+            format!("serving /metrics, /healthz and /readyz at {}", listening.address)
+        })?;
+        endpoint.serve()
+    }
+}

@@ -1,0 +1,300 @@
+//! An HTTP server for metrics and health: `GET /metrics`, `/healthz`, `/readyz`.
+//!
+//! Anybody who reaches the address may ask. What that costs is bounded: [`MOST_CONNECTIONS`] at once, [`PATIENCE`] for
+//! a whole request and its answer, [`MOST_REQUEST_BYTES`] for a request; and the daemon is asked for a report once in
+//! [`FRESH`], however many ask here.
+
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringroad_control::Connection;
+use ringroad_control::report::{StatusReport, WorkerState};
+
+use crate::exposition::exposition;
+
+/// Connections at once; more are closed unanswered.
+pub const MOST_CONNECTIONS: usize = 16;
+/// Time for a connection, from its acceptance to the end of the answer.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest request, bytes.
+pub const MOST_REQUEST_BYTES: usize = 8192;
+/// Age up to which a report is good for another answer.
+pub const FRESH: Duration = Duration::from_millis(500);
+/// Time that the daemon has for a report.
+const REPORT_TIME: Duration = Duration::from_secs(2);
+/// Header fields of a request.
+const MOST_HEADERS: usize = 64;
+/// After a failure to accept, such as for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: Listener,
+    asking: Asking,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Why there is no endpoint.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "metrics at {address}: {source}; give an address such as 127.0.0.1:9464, or the path of a new socket"
+)]
+pub struct EndpointError {
+    address: String,
+    source: io::Error,
+}
+
+/// A stream whose waits end.
+trait Stream: Read + Write + Send {
+    fn limit(&self, time: Duration) -> io::Result<()>;
+}
+
+macro_rules! stream {
+    ($stream:ty) => {
+        impl Stream for $stream {
+            fn limit(&self, time: Duration) -> io::Result<()> {
+                // A time of zero would mean no limit.
+                let time = Some(time.max(Duration::from_millis(1)));
+                self.set_read_timeout(time)?;
+                self.set_write_timeout(time)
+            }
+        }
+    };
+}
+
+stream!(std::net::TcpStream);
+stream!(std::os::unix::net::UnixStream);
+
+impl Endpoint {
+    /// Listens at `address`: `HOST:PORT`, or the path of a UNIX socket, which has a `/`. A socket that a killed process
+    /// left there is replaced. Reports come from the daemon at `daemon`.
+    ///
+    /// # Errors
+    /// [`EndpointError`]: the address is taken, or is none.
+    pub fn listen(address: &str, daemon: &Path) -> Result<Self, EndpointError> {
+        let failed = |source| EndpointError { address: address.to_owned(), source };
+        let listener = if address.contains('/') {
+            Listener::Unix(listen_at(Path::new(address)).map_err(failed)?)
+        } else {
+            Listener::Tcp(TcpListener::bind(address).map_err(failed)?)
+        };
+        Ok(Self { listener, asking: Asking::new(daemon.to_owned()) })
+    }
+
+    /// The address at which it listens, with the number that the kernel chose for port 0.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn address(&self) -> io::Result<String> {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.local_addr().map(|address| address.to_string()),
+            Listener::Unix(listener) => {
+                let address = listener.local_addr()?;
+                Ok(address.as_pathname().map(|path| path.display().to_string()).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Answers for ever.
+    pub fn serve(self) -> ! {
+        let asking = Arc::new(self.asking);
+        loop {
+            let accepted: io::Result<Box<dyn Stream>> = match &self.listener {
+                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Box::new(stream) as _),
+                Listener::Unix(listener) => listener.accept().map(|(stream, _)| Box::new(stream) as _),
+            };
+            match accepted {
+                Ok(stream) => Asking::answer_apart(&asking, stream),
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+/// Listens at a path, where nobody else listens.
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            use std::os::unix::fs::FileTypeExt;
+            let is_socket = std::fs::symlink_metadata(path)?.file_type().is_socket();
+            if !is_socket || std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        result => result,
+    }
+}
+
+/// Asks the daemon, and remembers its last word.
+#[derive(Debug)]
+struct Asking {
+    daemon: PathBuf,
+    connections: AtomicUsize,
+    last: Mutex<Option<(Instant, Arc<Result<StatusReport, String>>)>>,
+}
+
+struct Answer {
+    status: &'static str,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Answer {
+    fn plain(status: &'static str, line: impl Into<String>) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: line.into() + "\n" }
+    }
+}
+
+impl Asking {
+    fn new(daemon: PathBuf) -> Self {
+        Self { daemon, connections: AtomicUsize::new(0), last: Mutex::new(None) }
+    }
+
+    /// Answers on a thread of its own, if there are not too many.
+    fn answer_apart(this: &Arc<Self>, mut stream: Box<dyn Stream>) {
+        if this.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            this.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let asking = Arc::clone(this);
+        let answer = move || {
+            // One who leaves or sends nothing gets no answer.
+            let _ = asking.answer(&mut *stream);
+            asking.connections.fetch_sub(1, Ordering::Relaxed);
+        };
+        if std::thread::Builder::new().name("metrics".to_owned()).spawn(answer).is_err() {
+            this.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn answer(&self, stream: &mut dyn Stream) -> io::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        let mut request = Vec::new();
+        let answer = loop {
+            if let Some(answer) = self.answer_to(&request) {
+                break answer;
+            }
+            let mut bytes = [0; 1024];
+            stream.limit(left(end)?)?;
+            match stream.read(&mut bytes)? {
+                0 => return Ok(()),
+                count => request.extend_from_slice(bytes.get(..count).unwrap_or(&[])),
+            }
+        };
+        let Answer { status, content_type, body } = answer;
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        let answer = head + &body;
+        let mut rest = answer.as_bytes();
+        while !rest.is_empty() {
+            stream.limit(left(end)?)?;
+            let written = stream.write(rest)?;
+            rest = rest.get(written..).unwrap_or(&[]);
+        }
+        Ok(())
+    }
+
+    /// The answer to what has come of a request; `None` until it is whole.
+    fn answer_to(&self, request: &[u8]) -> Option<Answer> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut parsed = httparse::Request::new(&mut headers);
+        match parsed.parse(request) {
+            Ok(httparse::Status::Complete(_)) => {}
+            Ok(httparse::Status::Partial) if request.len() < MOST_REQUEST_BYTES => return None,
+            Ok(httparse::Status::Partial) => {
+                return Some(Answer::plain(
+                    "431 Request Header Fields Too Large",
+                    "a shorter request, please",
+                ));
+            }
+            Err(error) => return Some(Answer::plain("400 Bad Request", error.to_string())),
+        }
+        let path = parsed.path.unwrap_or_default().split('?').next().unwrap_or_default();
+        Some(match (parsed.method.unwrap_or_default(), path) {
+            ("GET", "/metrics") => self.metrics(),
+            ("GET", "/healthz") => self.health(),
+            ("GET", "/readyz") => self.readiness(),
+            ("GET", "/") => Answer::plain("200 OK", "Ringroad: /metrics, /healthz, /readyz"),
+            ("GET", _) => Answer::plain("404 Not Found", "there are /metrics, /healthz and /readyz"),
+            _ => Answer::plain("405 Method Not Allowed", "GET only"),
+        })
+    }
+
+    fn metrics(&self) -> Answer {
+        match &*self.report() {
+            Ok(status) => Answer {
+                status: "200 OK",
+                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                body: exposition(status.clone()),
+            },
+            Err(problem) => unavailable(problem),
+        }
+    }
+
+    /// Whether the daemon answers and all workers live.
+    fn health(&self) -> Answer {
+        match &*self.report() {
+            Ok(status) => match status.workers.iter().find(|worker| worker.state == WorkerState::Stopped) {
+                Some(worker) => unavailable(&format!("worker {} has ended", worker.index)),
+                None => Answer::plain("200 OK", "ok"),
+            },
+            Err(problem) => unavailable(problem),
+        }
+    }
+
+    /// Whether it is healthy, and no port waits for its device.
+    fn readiness(&self) -> Answer {
+        match &*self.report() {
+            Ok(status) if !status.waiting.is_empty() => {
+                let lines = status.waiting.iter().map(|(port, reason)| format!("{port}: {reason}"));
+                unavailable(&lines.collect::<Vec<_>>().join("\n"))
+            }
+            _ => self.health(),
+        }
+    }
+
+    /// The daemon's report, not older than [`FRESH`].
+    fn report(&self) -> Arc<Result<StatusReport, String>> {
+        // Those who come meanwhile wait for the same report.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, report)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(report);
+        }
+        let report = Arc::new(self.ask().map_err(|error| format!("the daemon does not answer: {error}")));
+        *last = Some((Instant::now(), Arc::clone(&report)));
+        report
+    }
+
+    fn ask(&self) -> Result<StatusReport, ringroad_control::ControlError> {
+        let mut daemon = Connection::connect_within(&self.daemon, REPORT_TIME)?;
+        daemon.hello("metrics")?;
+        daemon.status()
+    }
+}
+
+fn unavailable(problem: &str) -> Answer {
+    Answer::plain("503 Service Unavailable", problem)
+}
+
+/// The time until `end`.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}

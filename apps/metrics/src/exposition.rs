@@ -1,0 +1,220 @@
+//! A status report in the text format of OpenMetrics 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//!
+//! Counters of a switch contain those of ports that have left it, so they never go back while the daemon runs. Counters
+//! of a port begin anew with the port.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet, LabelSetEncoder,
+    NoLabelSet, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use ringroad_control::report::{
+    CounterReport, MOST_TURN_FRAMES, PortReport, StatusReport, SwitchReport, WorkerReport, WorkerState,
+};
+
+/// The metrics of a daemon that reports this.
+#[must_use]
+pub fn exposition(status: StatusReport) -> String {
+    let mut registry = Registry::with_prefix("ringroad");
+    registry.register_collector(Box::new(Metrics(status)));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+/// Name and value of each label.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+struct LabelSet<'a>(Labels<'a>);
+
+impl EncodeLabelSet for LabelSet<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> Result<(), Error> {
+        self.0.iter().try_for_each(|label| label.encode(encoder.encode_label()))
+    }
+}
+
+#[derive(Debug)]
+struct Metrics(StatusReport);
+
+/// Writes families: all values of one name together, as the format wants it.
+struct Families<'a>(DescriptorEncoder<'a>);
+
+impl Families<'_> {
+    fn counters<'l, V: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'l>, V)>,
+    ) -> Result<(), Error> {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            let labels = LabelSet(labels);
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'l, V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'l>, V)>,
+    ) -> Result<(), Error> {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            let labels = LabelSet(labels);
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    /// The accounts of things that frames go through: switches, ports or queues.
+    fn accounts(&mut self, of: &str, accounts: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
+        let values = |value: fn(&CounterReport) -> u64| {
+            accounts.iter().map(move |(labels, account)| (labels.clone(), value(account)))
+        };
+        let mut family = |what: &str, help: &str, value: fn(&CounterReport) -> u64| {
+            self.counters(&format!("{of}_{what}"), help, values(value))
+        };
+        family("received_frames", "Frames that the datapath took from here", |account| {
+            account.received_frames
+        })?;
+        family("received_bytes", "Bytes of those frames, without FCS", |account| account.received_bytes)?;
+        family("delivered_frames", "Frames that the datapath put here", |account| account.delivered_frames)?;
+        family("delivered_bytes", "Bytes of those frames, without FCS", |account| account.delivered_bytes)?;
+        family("violations", "Rings stopped because a program broke a rule", |account| account.violations)?;
+        family("wakeups", "Times that the datapath woke a program", |account| account.wakeups)?;
+        let drops = accounts.iter().flat_map(|(labels, account)| {
+            account.drops.iter().map(move |(cause, frames)| {
+                let mut labels = labels.clone();
+                labels.push(("cause", cause.as_str()));
+                (labels, *frames)
+            })
+        });
+        self.counters(&format!("{of}_dropped_frames"), "Frames dropped, by cause", drops)
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
+        let mut families = Families(encoder);
+        let status = &self.0;
+        families.gauges(
+            "build_info",
+            "The daemon's version",
+            [(vec![("version", status.version.as_str())], 1u64)],
+        )?;
+        families.gauges("uptime_seconds", "Time since the daemon started", [(vec![], status.uptime_s)])?;
+        families.counters(
+            "rejected_requests",
+            "Requests answered with an error",
+            [(vec![], status.rejected_requests)],
+        )?;
+        families.gauges(
+            "shared_memory_bytes",
+            "Memory of all regions",
+            [(vec![], status.shared_memory_bytes)],
+        )?;
+        families.gauges("huge_page_bytes", "Part of it in huge pages", [(vec![], status.huge_page_bytes)])?;
+        let users: Vec<_> =
+            status.shared_memory_by_user.iter().map(|(user, bytes)| (user.to_string(), *bytes)).collect();
+        let users = users.iter().map(|(user, bytes)| (vec![("user", user.as_str())], *bytes));
+        families.gauges("user_shared_memory_bytes", "Memory of the regions of a user", users)?;
+        let waiting = status.waiting.keys().map(|port| (vec![("port", port.as_str())], 1u64));
+        families.gauges("waiting_ports", "1 for each port whose device is missing or busy", waiting)?;
+        workers(&mut families, &status.workers)?;
+        switches(&mut families, &status.switches)?;
+        ports(&mut families, &status.ports)
+    }
+}
+
+fn workers(families: &mut Families<'_>, workers: &[WorkerReport]) -> Result<(), Error> {
+    let named: Vec<_> = workers.iter().map(|worker| (worker.index.to_string(), worker)).collect();
+    let values = |value: fn(&WorkerReport) -> u64| {
+        named.iter().map(move |(name, worker)| (vec![("worker", name.as_str())], value(worker)))
+    };
+    let seconds =
+        |value: fn(&WorkerReport) -> u64| values(value).map(|(labels, ns)| (labels, ns as f64 / 1e9));
+    families.counters("worker_turns", "Turns over the ports", values(|worker| worker.loops))?;
+    families.counters("worker_busy_turns", "Turns that moved frames", values(|worker| worker.busy_loops))?;
+    families.counters(
+        "worker_busy_seconds",
+        "Time of the turns that moved frames",
+        seconds(|worker| worker.busy_ns),
+    )?;
+    families.counters("worker_cpu_seconds", "Processor time", seconds(|worker| worker.cpu_time_ns))?;
+    families.counters("worker_sleeps", "Times that it went to sleep", values(|worker| worker.sleeps))?;
+    families.counters(
+        "worker_kicks",
+        "Times that a program woke it",
+        values(|worker| worker.kicks_received),
+    )?;
+    let alive = |worker: &WorkerReport| u64::from(worker.state != WorkerState::Stopped);
+    families.gauges("worker_up", "1 unless it has ended", values(alive))?;
+    let help = "Frames of each turn that moved any";
+    let mut family = families.0.encode_descriptor("worker_turn_frames", help, None, MetricType::Histogram)?;
+    for (name, worker) in &named {
+        let bounds =
+            (0..).map(|power| f64::from(1u32 << power)).take_while(|bound| *bound <= MOST_TURN_FRAMES as f64);
+        let buckets: Vec<_> = bounds
+            .chain([f64::MAX])
+            .zip(worker.turn_frames.iter().copied().chain(std::iter::repeat(0)))
+            .collect();
+        let turns = buckets.iter().map(|(_, turns)| turns).sum();
+        let labels = LabelSet(vec![("worker", name)]);
+        let mut histogram = family.encode_family(&labels)?;
+        histogram.encode_histogram::<NoLabelSet>(worker.frames as f64, turns, &buckets, None)?;
+    }
+    Ok(())
+}
+
+fn switches(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<(), Error> {
+    let values = |value: fn(&SwitchReport) -> u64| {
+        switches.iter().map(move |switch| (vec![("switch", switch.name.as_str())], value(switch)))
+    };
+    families.gauges("switch_ports", "Ports", values(|switch| switch.ports.into()))?;
+    families.gauges("switch_addresses", "Addresses that are known", values(|switch| switch.macs.into()))?;
+    let help = "Addresses forgotten for want of room";
+    families.counters("switch_address_evictions", help, values(|switch| switch.evictions))?;
+    let help = "Copies of frames beyond the first, and segments of long frames beyond the first";
+    families.counters("switch_replicated_frames", help, values(|switch| switch.replicated_frames))?;
+    let accounts: Vec<_> =
+        switches.iter().map(|switch| (vec![("switch", switch.name.as_str())], &switch.totals)).collect();
+    families.accounts("switch", &accounts)
+}
+
+fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error> {
+    let named = ports
+        .iter()
+        .map(|port| (Labels::from([("port", port.name.as_str()), ("kind", port.kind.as_str())]), port));
+    let named: Vec<_> = named.collect();
+    let values = |value: fn(&PortReport) -> bool| {
+        named.iter().map(move |(labels, port)| (labels.clone(), u64::from(value(port))))
+    };
+    families.gauges(
+        "port_up",
+        "1 unless it stands still because of an error",
+        values(|port| port.error.is_none()),
+    )?;
+    families.gauges("port_bound", "1 if a program or device serves it", values(|port| port.bound))?;
+    let links = named.iter().filter_map(|(labels, port)| Some((labels.clone(), port.link.as_ref()?)));
+    let running = links.map(|(labels, link)| (labels, u64::from(link.running)));
+    families.gauges("port_link_running", "1 if its interface has a carrier", running)?;
+    let accounts: Vec<_> = named.iter().map(|(labels, port)| (labels.clone(), &port.counters)).collect();
+    families.accounts("port", &accounts)?;
+    let most_queues = ports.iter().map(|port| port.queue_counters.len()).max().unwrap_or(0);
+    let numbers: Vec<String> = (0..most_queues).map(|number| number.to_string()).collect();
+    let queues = ports.iter().flat_map(|port| {
+        let labels = |number| Labels::from([("port", port.name.as_str()), ("queue", number)]);
+        port.queue_counters
+            .iter()
+            .zip(&numbers)
+            .map(move |(account, number)| (labels(number.as_str()), account))
+    });
+    families.accounts("queue", &queues.collect::<Vec<_>>())
+}

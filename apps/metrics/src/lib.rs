@@ -1,0 +1,15 @@
+//! What the daemon counts, for Prometheus and for probes.
+//!
+//! - [`exposition`]: a status report in the text format of OpenMetrics 1.0.
+//! - [`endpoint`]: an HTTP server for it, and for the daemon's health.
+//!
+//! The endpoint asks the daemon over the control socket, as any program does. So strangers at the endpoint have no way
+//! to the daemon's ports and threads.
+
+#![forbid(unsafe_code)]
+
+pub mod endpoint;
+pub mod exposition;
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use exposition::exposition;
