@@ -88,9 +88,9 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	$(LAB)/bin/ruff check --no-cache tests/otg lab
-	$(LAB)/bin/ruff format --no-cache --check tests/otg lab
-	$(LAB)/bin/mypy --config-file tests/otg/pyproject.toml --cache-dir $(LAB)/mypy-cache/otg tests/otg
+	$(LAB)/bin/ruff check --no-cache tests/clients lab
+	$(LAB)/bin/ruff format --no-cache --check tests/clients lab
+	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
@@ -110,7 +110,7 @@ e2e: build dpdk-szedata2 $(CAPTURE) $(GUEST_KERNEL) $(RINGROAD_LAB) ## the tests
 	RINGROAD_BIN_DIR=$(BIN) RINGROAD_CAPTURE=$(CAPTURE) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL) \
 		RINGROAD_DPDK_PLUGIN=$(DPDK_PLUGIN) \
 		cargo test -p ringroad-tests --no-fail-fast $(LOCKED)
-	$(IN_LAB) $(LAB)/bin/pytest tests/otg
+	$(IN_LAB) $(LAB)/bin/pytest tests/clients
 
 .PHONY: lab
 lab: build $(GUEST_KERNEL) $(RINGROAD_LAB) ## the laboratory's tests: real devices, guests, another machine by SSH, browsers
@@ -202,10 +202,12 @@ install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat install-se
 
 # A configuration that is there is the machine's own and stays.
 .PHONY: install-service
-install-service: packaging/systemd/ringroadd.service.in packaging/systemd/ringroadd.toml
+install-service: packaging/systemd/ringroadd.toml $(wildcard packaging/systemd/*.service.in)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|@BINDIR@|$(PREFIX)/bin|; s|@CONFDIR@|$(SYSCONFDIR)/ringroad|' $< \
-		>$(DESTDIR)$(PREFIX)/lib/systemd/system/ringroadd.service
+	for unit in ringroadd ringroad-metrics; do \
+		sed 's|@BINDIR@|$(PREFIX)/bin|; s|@CONFDIR@|$(SYSCONFDIR)/ringroad|' packaging/systemd/$$unit.service.in \
+			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
+	done
 	test -e $(DESTDIR)$(SYSCONFDIR)/ringroad/ringroadd.toml || \
 		install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
 

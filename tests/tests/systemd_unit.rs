@@ -1,4 +1,4 @@
-//! The unit file of `make install`: systemd accepts it, and the daemon works with the rights that it grants.
+//! The unit files of `make install`: systemd accepts them, and the daemon works with the rights that it grants.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;
@@ -18,18 +18,25 @@ fn setting(key: &str) -> String {
 }
 
 #[test]
-fn systemd_understands_the_unit() {
+fn systemd_understands_the_units() {
+    let metrics = include_str!("../../packaging/systemd/ringroad-metrics.service.in");
+    for (name, unit) in [("ringroadd.service", UNIT), ("ringroad-metrics.service", metrics)] {
+        verify(name, unit);
+    }
+}
+
+fn verify(name: &str, unit: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ringroadd.service");
+    let path = folder.path().join(name);
     // It looks for the programs too.
     let programs = std::path::absolute(binary("ringroadd").parent().unwrap()).unwrap();
     let text =
-        UNIT.replace("@BINDIR@", &programs.display().to_string()).replace("@CONFDIR@", "/etc/ringroad");
+        unit.replace("@BINDIR@", &programs.display().to_string()).replace("@CONFDIR@", "/etc/ringroad");
     std::fs::write(&path, text).unwrap();
     let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     // Of other units of the machine it may complain.
-    assert!(!said.contains("ringroadd.service"), "{said}");
+    assert!(!said.contains(name), "{said}");
 }
 
 /// A site whose daemon has what the unit grants, without the capabilities `dropped`.
