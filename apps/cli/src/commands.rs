@@ -18,6 +18,7 @@ pub(crate) mod list;
 pub(crate) mod macs;
 pub(crate) mod man;
 pub(crate) mod metrics;
+mod namespaces;
 pub(crate) mod otg;
 pub(crate) mod recv;
 pub(crate) mod reload;

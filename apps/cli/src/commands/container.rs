@@ -1,5 +1,7 @@
 //! `ringroad container`: a network namespace as a guest of a switch.
 
+mod veth_pair;
+
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::process::Command;
@@ -15,11 +17,11 @@ use ringroad_traffic::mac_address::MacAddress;
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::container::veth_pair::{Outside, VethPair, outside};
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
-use crate::commands::link::joint::{self, Joint};
-use crate::commands::link::{Outside, outside};
+use crate::commands::namespaces;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -88,12 +90,12 @@ impl Container {
         let signals = HeldSignals::hold()?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
         let namespace = match &self.netns {
-            Some(text) => joint::parse(text)?,
+            Some(text) => namespaces::parse(text)?,
             None => self.make_namespace(&mut guest)?,
         };
         let interface =
             self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
-        joint::look(&namespace, interface)?;
+        namespaces::look(&namespace, interface)?;
         let mode = match self.via {
             Via::Tap => self.join_by_tap(&mut guest, &namespace, interface)?,
             Via::Veth => self.join_by_veth(&mut guest, &namespace, interface)?,
@@ -130,7 +132,7 @@ impl Container {
             let mut ways = vec![format!("ringroad detach {}", self.port)];
             ways.extend(kept.interface.map(|outer| format!("ip link delete {outer}")));
             if let Some((_, interface)) = &kept.lent_interface {
-                ways.push(format!("{}ip link delete {interface}", joint::command_prefix(&namespace)));
+                ways.push(format!("{}ip link delete {interface}", namespaces::command_prefix(&namespace)));
             }
             ways.extend(kept.namespace.map(|namespace| format!("ip netns delete {namespace}")));
             output.note(&format!("kept; to remove it: {}", ways.join(" && ")));
@@ -188,10 +190,10 @@ impl Container {
         namespace: &Namespace,
         interface: &str,
     ) -> Result<String, Failure> {
-        let Outside { namespace: outside, process, .. } = outside(guest.daemon())?;
-        let joint = Joint::make(&outside, namespace, interface, None)?;
-        guest.note(|record| record.interface = Some(joint.outer.clone()))?;
-        let port = guest.attach(&self.port, format!("xdp:{}@netns={process}", joint.outer))?;
+        let Outside { namespace: outside, process } = outside(guest.daemon())?;
+        let pair = VethPair::make(&outside, namespace, interface)?;
+        guest.note(|record| record.interface = Some(pair.outer.clone()))?;
+        let port = guest.attach(&self.port, format!("xdp:{}@netns={process}", pair.outer))?;
         if let Some(MacAddress(mac)) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }
@@ -199,13 +201,13 @@ impl Container {
             Some(InterfaceAddress((address, bits))) => (Some(address), bits),
             None => (None::<IpAddr>, 0),
         };
-        joint.set_inner_up(address, bits)?;
-        joint.await_carrier(&outside, CARRIER_PATIENCE)?;
+        pair.set_inner_up(address, bits)?;
+        pair.await_carrier(&outside, CARRIER_PATIENCE)?;
         Ok(port.mode)
     }
 
     fn command(&self, namespace: &Namespace) -> Command {
-        let mut words = joint::launcher(namespace);
+        let mut words = namespaces::launcher(namespace);
         if self.command.is_empty() {
             let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
             words.push(shell.unwrap_or_else(|| "/bin/sh".into()));

@@ -1,20 +1,22 @@
 //! `ringroad link`: network namespaces joined through a switch.
 
 mod addresses;
-pub(super) mod joint;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
 use ringroad_control::message::{AttachedPort, PortWish};
-use ringroad_control::report::{PortReport, StartedBy};
+use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, Reply, Request};
-use ringroad_netdev::Namespace;
+use ringroad_netdev::link_change::{add_address, delete_link, set_up};
+use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::{Namespace, in_namespace};
 use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::commands::link::addresses::Addresses;
-use crate::commands::link::joint::Joint;
+use crate::commands::namespaces::{self, name_after};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -23,14 +25,17 @@ use crate::run::StopFlag;
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
 
+/// Namespaces whose names begin alike.
+const NAMESAKES_MAX: u32 = 99;
+
 /// Time after which a link without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
 ///
-/// Each namespace gets an interface with an address, one end of a veth pair whose other end becomes a port of the
-/// switch. A namespace is given by its name (ip netns list) or by a process in it; 1 is the machine's own. `ringroad
-/// unlink` undoes all of it. Needs root. The command starts the daemon if none runs.
+/// Each namespace gets an interface with an address: a TAP that is a port of the switch. A namespace is given by its name
+/// (ip netns list) or by a process in it; 1 is the machine's own. `ringroad unlink` undoes all of it. Needs root. The
+/// command starts the daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The namespaces: names, or processes in them
@@ -46,7 +51,7 @@ pub(crate) struct Link {
     #[arg(long, value_name = "ADDRESS/BITS|none")]
     address: Option<Addresses>,
     /// Longest packet, bytes without the Ethernet header [default: 1500]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65521))]
     mtu: Option<u32>,
 }
 
@@ -56,7 +61,6 @@ struct LinkedNamespace {
     namespace: String,
     interface: String,
     address: Option<String>,
-    outer_interface: String,
     #[serde(flatten)]
     port: AttachedPort,
 }
@@ -83,42 +87,39 @@ impl Link {
         let stop = StopFlag::on_signals()?;
         ringroad::ensure_daemon(&global.socket_path())?;
         let mut daemon = global.connect()?;
-        let Outside { namespace: outside, process, ports } = outside(&mut daemon)?;
+        let ports = daemon.status()?.ports;
 
-        let mut made: Vec<(Joint, Option<String>)> = Vec::new();
+        let mut made: Vec<Tap> = Vec::new();
         let mut links = Vec::new();
         let mut join_all = || {
             for (number, namespace) in namespaces.iter().enumerate() {
                 if stop.is_set() {
                     return Err(Failure::new("interrupted", ""));
                 }
-                let joint = Joint::make(&outside, namespace, &self.interface, self.mtu)?;
-                let name = format!("{}:{}", self.switch, joint.outer);
-                made.push((joint.clone(), None));
-                clear_stale(&mut daemon, &ports, &name)?;
-                let port = attach(&mut daemon, name.clone(), &joint.outer, process)?;
-                if let Some((_, attached)) = made.last_mut() {
-                    *attached = Some(name);
-                }
+                let tap = Tap { namespace: namespace.clone(), interface: self.interface.clone() };
+                let text = self.namespaces.get(number).map(String::as_str).unwrap_or_default();
+                let name = self.port_of(&tap, &ports, &mut daemon)?;
+                let port = self.attach(&mut daemon, name, text)?;
+                made.push(tap.clone());
                 let address = addresses.nth(number);
+                tap.set_up(address, addresses.bits())?;
                 links.push(LinkedNamespace {
-                    namespace: self.namespaces.get(number).cloned().unwrap_or_default(),
+                    namespace: text.to_owned(),
                     interface: self.interface.clone(),
                     address: address.map(|address| format!("{address}/{}", addresses.bits())),
-                    outer_interface: joint.outer.clone(),
                     port,
                 });
-                // Its other end is served by now, so not even its first frame is lost.
-                joint.set_inner_up(address, addresses.bits())?;
             }
-            made.iter().try_for_each(|(joint, _)| joint.await_carrier(&outside, CARRIER_PATIENCE))
+            Ok(())
         };
         let joined = join_all();
         if let Err(failure) = joined {
-            return Err(undo(&mut daemon, &outside, &made, failure));
+            return Err(undo(&mut daemon, &made, failure));
         }
         let next = match (namespaces.as_slice(), addresses.nth(1)) {
-            ([first, _, ..], Some(second)) => Some(format!("{}ping {second}", joint::command_prefix(first))),
+            ([first, _, ..], Some(second)) => {
+                Some(format!("{}ping {second}", namespaces::command_prefix(first)))
+            }
             _ => None,
         };
         output.result(&Linked { switch: self.switch.clone(), links, next }, text)
@@ -129,8 +130,8 @@ impl Link {
         let mut namespaces = Vec::new();
         let mut identities = Vec::new();
         for text in &self.namespaces {
-            let namespace = joint::parse(text)?;
-            let identity = joint::look(&namespace, &self.interface)?;
+            let namespace = namespaces::parse(text)?;
+            let identity = namespaces::look(&namespace, &self.interface)?;
             if identities.contains(&identity) {
                 return Err(Failure::usage(
                     format!("{namespace} is given twice"),
@@ -142,66 +143,94 @@ impl Link {
         }
         Ok(namespaces)
     }
+
+    /// The name of the port that a namespace gets. A port of that name whose namespace was deleted is removed.
+    fn port_of(&self, tap: &Tap, ports: &[PortReport], daemon: &mut Connection) -> Result<String, Failure> {
+        let label = tap.namespace.hold()?.label().to_owned();
+        let mut number = 1;
+        loop {
+            let name = format!("{}:{}", self.switch, name_after(&tap.namespace, number));
+            let known = ports.iter().find(|port| port.name == name && is_link(port));
+            match known.map(|port| port.link.as_ref().and_then(|link| link.netns.as_ref())) {
+                // Namespaces whose names begin alike.
+                Some(Some(other)) if *other != label && number < NAMESAKES_MAX => number += 1,
+                // The interface is not in the namespace of that name, so it was in an earlier one.
+                Some(_) => {
+                    detach(daemon, &name)?;
+                    return Ok(name);
+                }
+                None => return Ok(name),
+            }
+        }
+    }
+
+    /// Makes the interface in the namespace `text`.
+    fn attach(&self, daemon: &mut Connection, name: String, text: &str) -> Result<AttachedPort, Failure> {
+        let mtu = self.mtu.map(|mtu| format!(",mtu={mtu}")).unwrap_or_default();
+        let request = Request::Attach {
+            name,
+            // It keeps its addresses while the daemon is restarted.
+            driver: Some(format!("tap:{}@netns={text},persist{mtu}", self.interface)),
+            for_program: false,
+            host: false,
+            take: false,
+            wish: PortWish::default(),
+        };
+        match daemon.request(&request)?.0 {
+            Reply::Attached(ports) => {
+                ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
+            }
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
 }
 
-/// Where the daemon is.
-pub(super) struct Outside {
-    /// Its network namespace, as this process names it.
+/// The interface of a linked namespace.
+#[derive(Debug, Clone)]
+pub(super) struct Tap {
     pub(super) namespace: Namespace,
-    /// Its process, as it sees itself: so it takes its own namespace by `@netns=`.
-    pub(super) process: u32,
-    /// Its ports.
-    pub(super) ports: Vec<PortReport>,
+    pub(super) interface: String,
 }
 
-/// Looks where the daemon is.
-pub(super) fn outside(daemon: &mut Connection) -> Result<Outside, Failure> {
-    let status = daemon.status()?;
-    // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
-    let process = match status.started {
-        StartedBy::ServiceManager => Some(status.pid),
-        _ => daemon.daemon().pid,
-    };
-    match process {
-        Some(process) => {
-            Ok(Outside { namespace: Namespace::OfProcess(process), process: status.pid, ports: status.ports })
+impl Tap {
+    /// Sets it up, with an address if it gets one, and waits until it carries frames.
+    fn set_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
+        in_namespace(&self.namespace, || -> Result<(), Failure> {
+            address.map_or(Ok(()), |address| add_address(&self.interface, address, bits))?;
+            set_up(&self.interface, true)?;
+            wait_running(&self.interface, CARRIER_PATIENCE)?;
+            Ok(())
+        })?
+    }
+
+    /// Whether the port of `report` is this interface, or was in a namespace that is gone.
+    pub(super) fn is_served_by(&self, report: &PortReport) -> bool {
+        let label = self.namespace.hold().map(|held| (!held.is_current()).then(|| held.label().to_owned()));
+        let named =
+            || report.name.split_once(':').is_some_and(|(_, name)| name == name_after(&self.namespace, 1));
+        is_link(report)
+            && match (&report.link, label) {
+                (Some(link), Ok(label)) => link.interface == self.interface && link.netns == label,
+                (Some(link), Err(_)) => link.interface == self.interface && named(),
+                (None, _) => named(),
+            }
+    }
+
+    /// Removes it, once its port is gone. It may have gone with its namespace.
+    pub(super) fn remove(&self) -> Result<(), Failure> {
+        if self.namespace.open().is_err() {
+            return Ok(());
         }
-        None => Err(Failure::new(
-            "the daemon's network namespace cannot be seen: it runs in another PID namespace",
-            "run this command beside the daemon",
-        )),
-    }
-}
-
-fn attach(
-    daemon: &mut Connection,
-    name: String,
-    interface: &str,
-    process: u32,
-) -> Result<AttachedPort, Failure> {
-    let request = Request::Attach {
-        name,
-        driver: Some(format!("{interface}@netns={process}")),
-        for_program: false,
-        host: false,
-        take: false,
-        wish: PortWish::default(),
-    };
-    match daemon.request(&request)?.0 {
-        Reply::Attached(ports) => {
-            ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
+        match in_namespace(&self.namespace, || delete_link(&self.interface))? {
+            Err(error) if error.is_no_interface() => Ok(()),
+            result => Ok(result?),
         }
-        reply => Err(Failure::reply(&reply)),
     }
 }
 
-/// Takes away a port of that name whose interface went with a namespace that was deleted.
-fn clear_stale(daemon: &mut Connection, ports: &[PortReport], name: &str) -> Result<(), Failure> {
-    let stale = |port: &&PortReport| port.name == name && port.kind != "shm" && port.link.is_none();
-    match ports.iter().find(stale) {
-        Some(port) => detach(daemon, &port.name),
-        None => Ok(()),
-    }
+/// Whether the port may be one that `ringroad link` made.
+fn is_link(port: &PortReport) -> bool {
+    port.persistent && port.kind == "tap"
 }
 
 pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure> {
@@ -212,16 +241,14 @@ pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure>
 }
 
 /// Undoes the steps before `failure`, and adds to it the steps that could not be undone.
-fn undo(
-    daemon: &mut Connection,
-    outside: &Namespace,
-    made: &[(Joint, Option<String>)],
-    mut failure: Failure,
-) -> Failure {
-    for (joint, port) in made {
-        let detached = port.as_ref().map_or(Ok(()), |port| detach(daemon, port));
-        if let Err(left) = detached.and(joint.remove(outside)) {
-            failure.message += &format!(", and {} was left behind: {}", joint.outer, left.message);
+fn undo(daemon: &mut Connection, made: &[Tap], mut failure: Failure) -> Failure {
+    let ports = daemon.status().map(|status| status.ports).unwrap_or_default();
+    for tap in made {
+        let port = ports.iter().find(|port| tap.is_served_by(port));
+        let detached = port.map_or(Ok(()), |port| detach(daemon, &port.name));
+        if let Err(left) = detached.and_then(|()| tap.remove()) {
+            let Tap { namespace, interface } = tap;
+            failure.message += &format!(", and {interface} in {namespace} was left behind: {}", left.message);
         }
     }
     failure

@@ -1,14 +1,14 @@
 //! `ringroad unlink`: what `ringroad link` made, taken back.
 
 use clap::Args;
-use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError};
-use ringroad_netdev::Namespace;
+use ringroad_netdev::in_namespace;
+use ringroad_netdev::link::link_by_name;
 use serde::Serialize;
 
 use crate::arguments::Global;
-use crate::commands::link::joint::{self, Joint};
-use crate::commands::link::{INNER_NAME, Outside, detach, outside};
+use crate::commands::link::{INNER_NAME, Tap, detach};
+use crate::commands::namespaces;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -34,7 +34,7 @@ struct UnlinkedNamespace {
 
 impl Unlink {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        // The pair outlives a daemon that was killed, most likely in this namespace.
+        // The interface outlives a daemon that was killed.
         let mut daemon = match global.connect() {
             Ok(daemon) => Some(daemon),
             Err(failure) => match Connection::connect(global.socket_path()) {
@@ -42,40 +42,31 @@ impl Unlink {
                 _ => return Err(failure),
             },
         };
-        let (outside, ports) = match &mut daemon {
-            Some(daemon) => {
-                let Outside { namespace, ports, .. } = outside(daemon)?;
-                (namespace, ports)
-            }
-            None => (Namespace::Current, Vec::new()),
-        };
+        let ports =
+            daemon.as_mut().map_or(Ok(Vec::new()), |daemon| daemon.status().map(|status| status.ports))?;
         // All are found before any is touched, so that a slip in a name changes nothing.
         let mut found = Vec::new();
         for text in &self.namespaces {
-            let namespace = joint::parse(text)?;
-            let joint = match Joint::find(&outside, &namespace, &self.interface) {
-                Ok(joint) => joint,
-                Err(failure) => {
-                    let gone = Joint::of_gone(&namespace, &self.interface);
-                    gone.filter(|joint| ports.iter().any(|port| is_of(port, joint))).ok_or(failure)?
-                }
-            };
-            found.push((text, joint));
+            let tap = Tap { namespace: namespaces::parse(text)?, interface: self.interface.clone() };
+            let served: Vec<_> =
+                ports.iter().filter(|port| tap.is_served_by(port)).map(|port| port.name.clone()).collect();
+            if served.is_empty() {
+                self.check_without_port(&tap, daemon.is_some())?;
+            }
+            found.push((text, tap, served));
         }
         let mut unlinked = Vec::new();
-        for (text, joint) in found {
-            let mut names = Vec::new();
-            for port in ports.iter().filter(|port| is_of(port, &joint)) {
+        for (text, tap, served) in found {
+            for name in &served {
                 if let Some(daemon) = &mut daemon {
-                    detach(daemon, &port.name)?;
-                    names.push(port.name.clone());
+                    detach(daemon, name)?;
                 }
             }
-            joint.remove(&outside)?;
+            tap.remove()?;
             unlinked.push(UnlinkedNamespace {
                 namespace: text.clone(),
-                interface: joint.inner,
-                ports: names,
+                interface: tap.interface,
+                ports: served,
             });
         }
         output.result(&unlinked, |unlinked| {
@@ -86,14 +77,17 @@ impl Unlink {
             unlinked.iter().map(line).collect::<Vec<_>>().join("\n")
         })
     }
-}
 
-/// Whether `port` is served by the outer end of `joint`, or was until that went with its namespace.
-fn is_of(port: &PortReport, joint: &Joint) -> bool {
-    let called = || port.name.split_once(':').is_some_and(|(_, name)| name == joint.outer);
-    let by_link = match &port.link {
-        Some(link) => link.netns.is_none() && link.interface == joint.outer,
-        None => port.kind != "shm" && called(),
-    };
-    port.persistent && by_link
+    /// An interface that no port of the daemon has is one that `ringroad link` made only if the daemon is gone.
+    fn check_without_port(&self, tap: &Tap, has_daemon: bool) -> Result<(), Failure> {
+        let Tap { namespace, interface } = tap;
+        let link = in_namespace(namespace, || link_by_name(interface))??;
+        if !has_daemon && link.kind.as_deref() == Some("tun") {
+            return Ok(());
+        }
+        Err(Failure::new(
+            format!("{interface} in {namespace} was not made by ringroad link, or by another daemon's"),
+            "name the right interface with --name, or the other daemon with --socket",
+        ))
+    }
 }

@@ -1,0 +1,94 @@
+//! Network namespaces as users name them, and names made of theirs.
+
+use std::ffi::OsString;
+
+use ringroad_netdev::link::link_by_name;
+use ringroad_netdev::{Namespace, NamespaceId};
+
+use crate::failure::Failure;
+
+/// How names made of a namespace's begin.
+const PREFIX: &str = "rr-";
+/// Longest name of an interface, bytes, and so of the port called like it.
+const NAME_BYTES_MAX: usize = 15;
+
+/// A namespace as users give it.
+pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
+    match text.parse()? {
+        Namespace::Current => Err(Failure::usage(
+            "a namespace without a name",
+            "give a name from ip netns list, or the number of a process in it",
+        )),
+        namespace => Ok(namespace),
+    }
+}
+
+/// The words before a command that make it run in `namespace`.
+pub(super) fn launcher(namespace: &Namespace) -> Vec<OsString> {
+    match namespace {
+        Namespace::Named(name) => ["ip", "netns", "exec", name].map(OsString::from).into(),
+        other => {
+            let mut file = OsString::from("--net=");
+            file.push(other.path());
+            vec!["nsenter".into(), file]
+        }
+    }
+}
+
+/// The same as a person types it.
+pub(super) fn command_prefix(namespace: &Namespace) -> String {
+    launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
+}
+
+/// Makes sure that `namespace` can be entered and that `inner` is free there; tells which it is.
+pub(super) fn look(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
+    let held = namespace.hold()?;
+    match held.run(|| link_by_name(inner))? {
+        Ok(_) => Err(Failure::new(
+            format!("{namespace} has an interface {inner} already"),
+            "take it back with ringroad unlink, or choose another name with --name",
+        )),
+        Err(error) if error.is_no_interface() => Ok(held.id()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A name for what belongs to a namespace, good for an interface and for a port: `rr-blue`, and for namesakes `rr-blue-2`
+/// and so on.
+pub(super) fn name_after(namespace: &Namespace, number: u32) -> String {
+    let of = match namespace {
+        Namespace::Named(name) => name.clone(),
+        Namespace::OfProcess(process) => process.to_string(),
+        other => other.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '-' };
+    let suffix = if number > 1 { format!("-{number}") } else { String::new() };
+    let room = NAME_BYTES_MAX - PREFIX.len() - suffix.len();
+    let short: String = of.chars().map(plain).take(room).collect();
+    format!("{PREFIX}{short}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_interfaces_are_named_after_their_namespace() {
+        let named = |name: &str, number| name_after(&Namespace::Named(name.into()), number);
+        assert_eq!(named("blue", 1), "rr-blue");
+        assert_eq!(named("blue", 2), "rr-blue-2");
+        assert_eq!(named("a-namespace-with-a-long-name", 1), "rr-a-namespace-");
+        assert_eq!(named("a-namespace-with-a-long-name", 99), "rr-a-namespa-99");
+        assert_eq!(named("größe/x", 1), "rr-gr--e-x");
+        assert_eq!(name_after(&Namespace::OfProcess(4_194_304), 1), "rr-4194304");
+        for name in ["blue", "a-namespace-with-a-long-name"] {
+            assert!(format!("vale0:{}", named(name, 99)).parse::<ringroad::PortName>().is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_suggested_command_names_the_namespace_as_given() {
+        assert_eq!(command_prefix(&Namespace::Named("blue".into())), "ip netns exec blue ");
+        assert_eq!(command_prefix(&Namespace::OfProcess(7)), "nsenter --net=/proc/7/ns/net ");
+    }
+}
