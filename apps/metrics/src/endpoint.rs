@@ -138,12 +138,15 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
+/// What the daemon reports, or why it does not.
+type Report = Arc<Result<StatusReport, String>>;
+
 /// Asks the daemon, and remembers its last word.
 #[derive(Debug)]
 struct Asking {
     daemon: PathBuf,
     connections: AtomicUsize,
-    last: Mutex<Option<(Instant, Arc<Result<StatusReport, String>>)>>,
+    last: Mutex<Option<(Instant, Report)>>,
 }
 
 struct Answer {
@@ -269,7 +272,7 @@ impl Asking {
     }
 
     /// The daemon's report, not older than [`FRESH`].
-    fn report(&self) -> Arc<Result<StatusReport, String>> {
+    fn report(&self) -> Report {
         // Those who come meanwhile wait for the same report.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, report)) = &*last
