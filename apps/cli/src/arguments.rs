@@ -8,9 +8,9 @@ use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
 use crate::commands::{
-    attach, bench, capture, completions, container, demo, detach, doctor, down, fwd, r#gen, kinds, link,
-    list, macs, man, metrics, otg, recv, reload, replay, run, script, status, sze2, testpmd, top, trial,
-    unlink, up, vm,
+    attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
+    link, list, macs, man, metrics, otg, recv, reload, replay, run, script, status, sze2, testpmd, top,
+    trial, unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Testpmd(testpmd::Testpmd),
     /// Show or set an SZE2 capture card in software
     Sze2(sze2::Sze2),
+    /// Show, check, compare, apply or save the daemon's configuration
+    Config(config::Config),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned

@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod container;
 pub(crate) mod demo;
 pub(crate) mod detach;
@@ -54,6 +55,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Detach(verb) => verb.run(global, output),
         Command::Link(verb) => verb.run(global, output),
         Command::Unlink(verb) => verb.run(global, output),
+        Command::Config(verb) => verb.run(global, output),
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),

@@ -44,6 +44,11 @@ impl Failure {
         Self { kind: Kind::Usage, ..Self::new(message, advice) }
     }
 
+    /// The same, after a part of the command was carried out.
+    pub(crate) fn after(self, done: &str) -> Self {
+        Self { message: format!("{done}: {}", self.message), ..self }
+    }
+
     /// A program to run is not there: the status that shells have for it.
     pub(crate) fn not_found(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::NotFound, ..Self::new(message, advice) }

@@ -11,7 +11,10 @@ pub use ringroad_ring::region::HugePages;
 use serde::{Deserialize, Serialize};
 
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
-use crate::report::{ListReport, MacEntryReport, ReloadReport, StartedBy, StatusReport};
+use crate::report::{
+    ConfigDifference, ConfigReport, ListReport, MacEntryReport, ReloadReport, SaveReport, StartedBy,
+    StatusReport,
+};
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -72,6 +75,28 @@ pub enum Request {
         /// Remove it only if it has this [`AttachedPort::number`]: not a later port of that name.
         #[serde(default)]
         number: Option<u64>,
+    },
+    /// Writes ports into the daemon's configuration file as they are now: those that were attached are added, those that
+    /// were detached are removed. Answered by [`Reply::Saved`].
+    Save {
+        /// Names of the ports; none stands for all.
+        #[serde(default)]
+        ports: Vec<String>,
+    },
+    /// Asks for the configuration in force. Answered by [`Reply::Config`].
+    Config,
+    /// Asks how the configuration in force and the ports differ from a configuration. Answered by
+    /// [`Reply::ConfigDifference`].
+    CompareConfig {
+        /// That configuration, in TOML; `None` stands for the daemon's file as it is now.
+        #[serde(default)]
+        toml: Option<String>,
+    },
+    /// Puts a configuration into the daemon's file and reloads it. If that fails, the file is as before. Answered by
+    /// [`Reply::ConfigDifference`]: what it changed.
+    ApplyConfig {
+        /// The configuration, in TOML.
+        toml: String,
     },
     /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
     MacTable {
@@ -177,6 +202,12 @@ pub enum Reply {
     Reloaded(ReloadReport),
     /// The ports are attached.
     Attached(Vec<AttachedPort>),
+    /// The ports are in the configuration file.
+    Saved(SaveReport),
+    /// The configuration in force.
+    Config(ConfigReport),
+    /// How the daemon differs from a configuration.
+    ConfigDifference(ConfigDifference),
     /// The daemon's state.
     Status(StatusReport),
     /// The ports.

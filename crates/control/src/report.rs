@@ -133,6 +133,58 @@ pub struct ReloadReport {
     pub at_next_start: Vec<String>,
 }
 
+/// What was saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaveReport {
+    /// The configuration file.
+    pub config: String,
+    /// Ports that it has now and did not have before.
+    pub added: Vec<String>,
+    /// Ports that it had and has no more.
+    pub removed: Vec<String>,
+}
+
+/// A configuration in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigReport {
+    /// The file from which it was read; `None` for a daemon without one.
+    pub config: Option<String>,
+    /// All of it in TOML, with the values of keys that the file leaves out.
+    pub toml: String,
+}
+
+/// How a daemon differs from a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigDifference {
+    /// Keys with other values.
+    pub keys: Vec<KeyDifference>,
+    /// Ports that were attached and that the configuration does not have.
+    pub only_attached: Vec<String>,
+    /// Ports that the configuration has and the daemon does not have, or has with other options.
+    pub only_configured: Vec<String>,
+}
+
+/// A key whose value in force is not the configured one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyDifference {
+    /// Such as `workers.count`.
+    pub key: String,
+    /// The value in force, in TOML.
+    pub in_force: String,
+    /// The configured value, in TOML.
+    pub configured: String,
+    /// Whether the change takes effect when the daemon starts the next time only.
+    pub at_next_start: bool,
+}
+
+impl ConfigDifference {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.only_attached.is_empty() && self.only_configured.is_empty()
+    }
+}
+
 /// The ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListReport {

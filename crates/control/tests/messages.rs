@@ -8,8 +8,9 @@ use ringroad_control::message::{
     AttachedPort, ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish,
 };
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, Owner, PeerReport, PortReport, ReloadReport,
-    StartedBy, StatusReport, SwitchReport, WorkerReport, WorkerState,
+    ConfigDifference, ConfigReport, CounterReport, KeyDifference, LinkReport, ListReport, MacEntryReport,
+    Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport,
+    WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -45,6 +46,10 @@ fn requests() -> Vec<Request> {
         Request::MacTable { switch: "vale0".to_owned(), after: None },
         Request::MacTable { switch: "vale0".to_owned(), after: Some("02:00:00:00:00:01".to_owned()) },
         Request::Reload,
+        Request::Save { ports: vec!["vale0:a".to_owned()] },
+        Request::Config,
+        Request::CompareConfig { toml: Some("[workers]".to_owned()) },
+        Request::ApplyConfig { toml: String::new() },
         Request::Stop,
     ]
 }
@@ -182,6 +187,22 @@ fn replies() -> Vec<Reply> {
             switch_index: None,
         }),
         Reply::Done,
+        Reply::Saved(SaveReport {
+            config: "/etc/ringroad/ringroadd.toml".to_owned(),
+            added: vec!["vale0:a".to_owned()],
+            removed: Vec::new(),
+        }),
+        Reply::Config(ConfigReport { config: None, toml: "[workers]\ncount = 1\n".to_owned() }),
+        Reply::ConfigDifference(ConfigDifference {
+            keys: vec![KeyDifference {
+                key: "workers.count".to_owned(),
+                in_force: "1".to_owned(),
+                configured: "2".to_owned(),
+                at_next_start: true,
+            }],
+            only_attached: vec!["vale0:a".to_owned()],
+            only_configured: vec!["vale0:b".to_owned()],
+        }),
         Reply::Reloaded(ReloadReport {
             config: Some("/etc/ringroad/ringroadd.toml".to_owned()),
             at_next_start: vec!["workers.count".to_owned()],

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// More memory than any machine has, MiB: its bytes are still a number.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
@@ -32,7 +32,7 @@ pub enum ConfigError {
 }
 
 /// All of it.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// `[workers]`
@@ -52,7 +52,7 @@ pub struct Config {
 }
 
 /// Threads of the datapath.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workers {
     /// How many, 1 to 16.
@@ -72,7 +72,7 @@ impl Default for Workers {
 }
 
 /// The control socket.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Socket {
     /// Permission bits in octal, as a string: who may connect at all.
@@ -88,7 +88,7 @@ impl Default for Socket {
 }
 
 /// Address learning.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Switch {
     /// How long an address is remembered after it was last seen, seconds.
@@ -104,7 +104,7 @@ impl Default for Switch {
 }
 
 /// Log output.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `ringroadd=debug`.
@@ -122,7 +122,7 @@ impl Default for Log {
 }
 
 /// How a log line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
@@ -133,7 +133,7 @@ pub enum LogFormat {
 
 /// What clients may use up, together and by user. Root and the daemon's user are bound by what there is in all, not by
 /// a user's share.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Control connections. A sixteenth of them is for root and the daemon's user alone.
@@ -181,7 +181,7 @@ impl Default for Limits {
 }
 
 /// A port that the configuration makes.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticPort {
     /// `vale0:name`.
@@ -201,7 +201,7 @@ pub struct StaticPort {
 }
 
 /// Who may open the ports whose name matches.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
     /// Pattern of port names: `vale0:*`.

@@ -5,7 +5,8 @@
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; [`whereabouts`]: the network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
-//!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed.
+//!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
+//!   `saving`: the configuration file, brought to what operators have set.
 //! - [`service_manager`]: notifications to systemd.
 //! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a bound on
 //!   lines that strangers cause.
@@ -27,6 +28,7 @@ pub mod quotas;
 pub mod refusal;
 pub mod reload;
 pub mod revival;
+mod saving;
 pub mod server;
 pub mod service_manager;
 pub mod status;

@@ -36,6 +36,9 @@ struct Arguments {
     /// Configuration (TOML); read again on SIGHUP
     #[arg(long)]
     config: Option<PathBuf>,
+    /// Only check the configuration
+    #[arg(long, requires = "config")]
+    check: bool,
     /// Append log lines to this file instead of standard error
     #[arg(long)]
     log_file: Option<PathBuf>,
@@ -109,6 +112,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         Some(path) => Config::read(path).map_err(|error| error.to_string())?,
         None => Config::default(),
     };
+    if arguments.check {
+        return Ok(());
+    }
     let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
     raise_descriptor_limit();

@@ -1,12 +1,13 @@
 //! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
-use ringroad_control::message::{ErrorKind, PortWish};
+use ringroad_control::message::ErrorKind;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
 use crate::config::{Config, Limits, Log, StaticPort, Switch, Workers};
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
+use crate::saving::wish_of;
 use crate::whereabouts::Whereabouts;
 
 /// What came of bringing the ports to a configuration.
@@ -50,12 +51,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
         if exists.is_some_and(|exists| matches!(&exists.kept.origin, Origin::Config(same) if same == port)) {
             continue;
         }
-        let wish = PortWish {
-            queues: port.queues,
-            slots: port.slots,
-            buffer_bytes: port.buffer_bytes,
-            ..PortWish::default()
-        };
+        let wish = wish_of(port);
         let served_by = port.driver.as_deref().map_or(ServedBy::Program, ServedBy::Device);
         // The configuration states the user's intent.
         let attachment = Attachment { served_by, host: false, take: true, wish: &wish };

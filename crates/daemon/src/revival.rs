@@ -29,13 +29,13 @@ const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandPort {
     /// As it was typed, with options.
-    name: String,
+    pub(crate) name: String,
     /// `None` where a program is to open the port.
-    driver: Option<String>,
-    host: bool,
-    wish: PortWish,
+    pub(crate) driver: Option<String>,
+    pub(crate) host: bool,
+    pub(crate) wish: PortWish,
     /// The kernel's number of the network namespace in which the interface is.
-    netns: Option<u64>,
+    pub(crate) netns: Option<u64>,
     /// [`AttachedPort::number`](ringroad_control::message::AttachedPort): the time of the request, ns since the Unix
     /// epoch, or more where two would have the same. 0 until the request is carried out.
     pub(crate) number: u64,

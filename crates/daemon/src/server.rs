@@ -11,7 +11,7 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
-use ringroad_control::report::{ListReport, ReloadReport, StartedBy, StatusReport};
+use ringroad_control::report::{ConfigReport, ListReport, ReloadReport, StartedBy, StatusReport};
 use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::is_device;
@@ -35,7 +35,7 @@ use crate::refusal::fabric_refusal;
 use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
-use crate::{reload, status};
+use crate::{reload, saving, status};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -800,6 +800,18 @@ impl Server {
                     Err(refusal) => Err(refusal),
                 }
             }
+            Request::Save { .. } if !administers => denied("save ports"),
+            Request::Save { ports } => self.save(&ports),
+            Request::ApplyConfig { .. } if !administers => denied("change the configuration"),
+            Request::ApplyConfig { toml } => self.apply(&toml, client.id)?,
+            Request::Config | Request::CompareConfig { .. } if !administers => {
+                denied("see the configuration")
+            }
+            Request::Config => Ok(Reply::Config(ConfigReport {
+                config: self.parts.config_path.as_ref().map(|path| path.display().to_string()),
+                toml: toml::to_string_pretty(&self.parts.config).unwrap_or_default(),
+            })),
+            Request::CompareConfig { toml } => self.compare(toml.as_deref()),
             Request::Reload if !administers => denied("reload the configuration"),
             Request::Reload => match self.reload(client.id)? {
                 Ok(report) => Ok(Reply::Reloaded(report)),
@@ -876,6 +888,52 @@ impl Server {
         }
     }
 
+    /// Writes ports into the configuration file.
+    fn save(&mut self, names: &[String]) -> Result<Reply, ErrorReply> {
+        let ServerParts { ports, config, config_path: Some(path), .. } = &mut self.parts else {
+            return Err(without_file());
+        };
+        let saved = saving::save(ports, config, path, names)?;
+        info!(added = ?saved.added, removed = ?saved.removed, "ports saved");
+        Ok(Reply::Saved(saved))
+    }
+
+    /// Compares what is in force with a configuration, or with the daemon's file.
+    fn compare(&self, text: Option<&str>) -> Result<Reply, ErrorReply> {
+        let other = match (text, &self.parts.config_path) {
+            (Some(text), _) => Config::parse(text, "given"),
+            (None, Some(path)) => Config::read(path),
+            (None, None) => return Err(without_file()),
+        };
+        let other = other.map_err(|error| ErrorReply::new(ErrorKind::BadRequest, error.to_string(), ""))?;
+        let difference = saving::compare(&self.parts.ports, &self.parts.config, &other);
+        Ok(Reply::ConfigDifference(difference))
+    }
+
+    /// Puts a configuration into the daemon's file and reloads it, or leaves both as they were.
+    fn apply(&mut self, text: &str, asking: ClientId) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        let difference = match self.compare(Some(text)) {
+            Ok(difference) => difference,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(path) = self.parts.config_path.clone() else { return Ok(Err(without_file())) };
+        let bad =
+            |what: &str| ErrorReply::new(ErrorKind::BadRequest, format!("{}: {what}", path.display()), "");
+        let replaced =
+            std::fs::read_to_string(&path).and_then(|old| saving::replace(&path, text).map(|()| old));
+        let old = match replaced {
+            Ok(old) => old,
+            Err(error) => return Ok(Err(bad(&error.to_string()))),
+        };
+        let Err(message) = self.reload(asking)? else { return Ok(Ok(difference)) };
+        if let Err(error) = saving::replace(&path, &old) {
+            return Ok(Err(bad(&format!("{message}; and the file before it cannot be restored: {error}"))));
+        }
+        // As it was before, so that it is in force again.
+        let restored = self.reload(asking)?.err().map(|again| format!("; after that: {again}"));
+        Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
+    }
+
     /// Opens the log file again, reads the configuration again and applies it, or says why not and changes nothing of
     /// what is wrong.
     fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
@@ -940,6 +998,14 @@ fn instance() -> u64 {
 /// The rules of a configuration.
 fn rules(config: &Config) -> Arc<Permissions> {
     Arc::new(Permissions::new(rustix::process::geteuid().as_raw(), &config.allow))
+}
+
+fn without_file() -> ErrorReply {
+    ErrorReply::new(
+        ErrorKind::BadRequest,
+        "the daemon was started without a configuration file",
+        "start it with one: ringroad up --config FILE",
+    )
 }
 
 /// Length of an ageing tick.

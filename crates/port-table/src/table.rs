@@ -49,6 +49,11 @@ impl<O, K> Table<O, K> {
         &self.on_switches
     }
 
+    /// The data that the owner of the table keeps of the port `key` of a switch.
+    pub fn kept_mut(&mut self, key: &str) -> Option<&mut K> {
+        self.on_switches.get_mut(key).map(|port| &mut port.kept)
+    }
+
     /// The pipes, by the name before the brace and the identifier behind it.
     #[must_use]
     pub fn pipes(&self) -> &BTreeMap<(String, String), PipePort<O, K>> {

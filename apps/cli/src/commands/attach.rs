@@ -5,6 +5,7 @@ use ringroad_control::message::AttachedPort;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::{Global, PortSizes};
+use crate::commands::config::save;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::port_argument::PortArgument;
@@ -31,6 +32,9 @@ pub(crate) struct Attach {
     /// Attach an interface that the host uses, and cut the host off from it
     #[arg(long, conflicts_with = "host")]
     take: bool,
+    /// Write the port into the daemon's configuration file too
+    #[arg(long)]
+    save: bool,
     #[command(flatten)]
     sizes: PortSizes,
 }
@@ -50,15 +54,22 @@ impl Attach {
             take: self.take,
             wish: self.sizes.wish(),
         };
-        match global.connect()?.request(&request)?.0 {
-            Reply::Attached(ports) => output.result(&ports, |ports| {
-                let line = |port: &AttachedPort| {
-                    let notes: String = port.notes.iter().map(|note| format!("\n  {note}")).collect();
-                    format!("{}: {}, {}{notes}", port.name, port.driver, port.mode)
-                };
-                ports.iter().map(line).collect::<Vec<_>>().join("\n")
-            }),
-            reply => Err(Failure::reply(&reply)),
+        let ports = match global.connect()?.request(&request)?.0 {
+            Reply::Attached(ports) => ports,
+            reply => return Err(Failure::reply(&reply)),
+        };
+        output.result(&ports, |ports| {
+            let line = |port: &AttachedPort| {
+                let notes: String = port.notes.iter().map(|note| format!("\n  {note}")).collect();
+                format!("{}: {}, {}{notes}", port.name, port.driver, port.mode)
+            };
+            ports.iter().map(line).collect::<Vec<_>>().join("\n")
+        })?;
+        if self.save {
+            let report = save(global, ports.into_iter().map(|port| port.name).collect());
+            let report = report.map_err(|failure| failure.after("the port is attached, but not saved"))?;
+            output.note(&format!("saved in {}", report.config));
         }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use ringroad_control::Request;
 
 use crate::arguments::Global;
+use crate::commands::config::save;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -16,11 +17,21 @@ pub(crate) struct Detach {
     /// Remove a port that a program has open, and take it from that program
     #[arg(long)]
     take: bool,
+    /// Remove the port from the daemon's configuration file too
+    #[arg(long)]
+    save: bool,
 }
 
 impl Detach {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let request = Request::Detach { name: self.name.clone(), take: self.take, number: None };
-        super::ask(global, output, &request, "detached", Some(&self.name))
+        super::ask(global, output, &request, "detached", Some(&self.name))?;
+        if self.save {
+            let report = save(global, vec![self.name.clone()]);
+            let report =
+                report.map_err(|failure| failure.after("the port is detached, but still in the file"))?;
+            output.note(&format!("removed from {}", report.config));
+        }
+        Ok(())
     }
 }

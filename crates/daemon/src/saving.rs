@@ -1,0 +1,253 @@
+//! The configuration file, brought to what operators have set at run time, and compared with it.
+//!
+//! Only `[[port]]` tables are written. All else in the file stays as its user wrote it, comments included.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Error, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use ringroad_control::message::{ErrorKind, PortWish};
+use ringroad_control::report::{ConfigDifference, KeyDifference, SaveReport};
+use ringroad_drivers::catalogue::NETNS;
+use ringroad_drivers::catalogue::port_kind::DeviceName;
+use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
+use ringroad_netdev::namespace::HeldNamespace;
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+use crate::config::{Config, StaticPort};
+use crate::port_entries::Origin;
+use crate::ports::Ports;
+use crate::refusal::{Refusal, refuse};
+use crate::reload::needs_restart;
+use crate::revival::CommandPort;
+
+/// The sizes of a configured port.
+pub(crate) fn wish_of(port: &StaticPort) -> PortWish {
+    PortWish {
+        queues: port.queues,
+        slots: port.slots,
+        buffer_bytes: port.buffer_bytes,
+        ..PortWish::default()
+    }
+}
+
+/// The name of a configured port, without options.
+fn key_of(port: &StaticPort) -> String {
+    port.name.parse::<PortName>().map_or_else(|_| port.name.clone(), |name| name.base.to_string())
+}
+
+/// The table of the configuration that makes the port `key`, which a command attached.
+///
+/// # Errors
+/// The refusal to send: the configuration has no words for it.
+fn configured(key: &str, port: &CommandPort) -> Result<StaticPort, Refusal> {
+    let cannot = |why: String, advice: &str| {
+        refuse(ErrorKind::BadWish, format!("{key} cannot be saved: {why}"), advice)
+    };
+    let is_host_side = port.host && key.ends_with('^');
+    let driver = match &port.driver {
+        None => None,
+        Some(text) => Some(driver_text(text, port.netns, is_host_side).map_err(|why| {
+            cannot(why, "give the namespace a name (ip netns attach), and attach the port with --netns NAME")
+        })?),
+    };
+    let saved = StaticPort {
+        name: if is_host_side { key.to_owned() } else { port.name.clone() },
+        driver,
+        queues: port.wish.queues,
+        slots: port.wish.slots,
+        buffer_bytes: port.wish.buffer_bytes,
+    };
+    if wish_of(&saved) != port.wish {
+        return Err(cannot("it has sizes that a configuration cannot give".to_owned(), ""));
+    }
+    Ok(saved)
+}
+
+/// The driver as the configuration of a daemon in this namespace names it.
+fn driver_text(text: &str, netns: Option<u64>, is_host_side: bool) -> Result<String, String> {
+    if netns.is_none() && !is_host_side {
+        return Ok(text.to_owned());
+    }
+    let name: PortName = text.parse().map_err(|error| format!("{text}: {error}"))?;
+    let (base, options) = text.split_once('@').map_or((text, None), |(base, options)| (base, Some(options)));
+    let base = match (is_host_side, &name.base) {
+        (true, PortBase::Device(device)) => device
+            .interface()
+            .and_then(|(interface, _)| DeviceName::host_stack_of(interface))
+            .map_or_else(|| base.to_owned(), |host| host.to_string()),
+        _ => base.to_owned(),
+    };
+    // Options of an interface are not all those of its host stack.
+    let mut options: Vec<String> = options
+        .filter(|_| !is_host_side)
+        .into_iter()
+        .flat_map(|options| options.split(','))
+        .filter(|option| !option.starts_with("netns="))
+        .map(str::to_owned)
+        .collect();
+    if let Some(number) = netns {
+        let namespace = HeldNamespace::numbered(number).map_err(|error| error.to_string())?;
+        if !namespace.is_current() {
+            let label = namespace.label();
+            if label.starts_with("net:") {
+                return Err(format!("the network namespace {label} has no name"));
+            }
+            options.push(format!("{}={label}", NETNS.key));
+        }
+    }
+    Ok(if options.is_empty() { base } else { format!("{base}@{}", options.join(",")) })
+}
+
+/// Writes the ports called `names`, or all, into the configuration file at `path` as they are now; `config` is what the
+/// daemon has of it.
+///
+/// # Errors
+/// The refusal to send. The file is as before then.
+pub(crate) fn save(
+    ports: &mut Ports,
+    config: &mut Config,
+    path: &Path,
+    names: &[String],
+) -> Result<SaveReport, Refusal> {
+    let failed = |error: &dyn std::fmt::Display| {
+        refuse(
+            ErrorKind::BadRequest,
+            format!("{}: {error}", path.display()),
+            "the daemon writes its configuration file: it must be there, and be writable for the daemon",
+        )
+    };
+    let is_meant = |key: &str| names.is_empty() || names.iter().any(|name| name == key);
+    let on_switches = ports.table.on_switches();
+    let mut added = BTreeMap::new();
+    for (key, port) in on_switches.iter().filter(|(key, _)| is_meant(key)) {
+        if let Origin::Command(command) = &port.kept.origin {
+            added.insert(key.clone(), configured(key, command)?);
+        }
+    }
+    for name in names {
+        let known = added.contains_key(name) || config.port.iter().any(|port| key_of(port) == *name);
+        if !known {
+            return Err(refuse(
+                ErrorKind::NoSuchPort,
+                format!("{name} is neither attached nor configured"),
+                "ringroad list shows the ports that exist",
+            ));
+        }
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let mut document: DocumentMut = text.parse().map_err(|error| failed(&error))?;
+    let tables = document.entry("port").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let tables = tables.as_array_of_tables_mut().ok_or_else(|| failed(&"write ports as [[port]] tables"))?;
+    let mut removed = Vec::new();
+    tables.retain(|table| {
+        let name = table.get("name").and_then(Item::as_str).unwrap_or_default();
+        let key = name.parse::<PortName>().map_or_else(|_| name.to_owned(), |name| name.base.to_string());
+        let is_gone = !on_switches.contains_key(&key) && !ports.waiting.contains_key(name);
+        let goes = is_meant(&key) && (is_gone || added.contains_key(&key));
+        if goes && is_gone {
+            removed.push(key);
+        }
+        !goes
+    });
+    for port in added.values() {
+        tables.push(table(port));
+    }
+    let text = document.to_string();
+    // What a reload would refuse is not written.
+    let new = Config::parse(&text, &path.display().to_string()).map_err(|error| failed(&error))?;
+    replace(path, &text).map_err(|error| failed(&error))?;
+    config.port = new.port;
+    for (key, port) in &added {
+        if let Some(kept) = ports.table.kept_mut(key) {
+            kept.origin = Origin::Config(port.clone());
+        }
+    }
+    ports.keep_list();
+    Ok(SaveReport { config: path.display().to_string(), added: added.into_keys().collect(), removed })
+}
+
+fn table(port: &StaticPort) -> Table {
+    let StaticPort { name, driver, queues, slots, buffer_bytes } = port;
+    let mut table = Table::new();
+    table.insert("name", value(name));
+    if let Some(driver) = driver {
+        table.insert("driver", value(driver));
+    }
+    let numbers = [
+        ("queues", queues.map(i64::from)),
+        ("slots", slots.map(i64::from)),
+        ("buffer_bytes", buffer_bytes.map(i64::from)),
+    ];
+    for (key, number) in numbers {
+        if let Some(number) = number {
+            table.insert(key, value(number));
+        }
+    }
+    table
+}
+
+/// Puts a file with this text in the place of another one, in one step and with its owner and mode.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    // A link stays a link.
+    let path = path.canonicalize()?;
+    let before = std::fs::metadata(&path)?;
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
+    file.write_all(text.as_bytes())?;
+    let file_itself = file.as_file();
+    file_itself.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;
+    std::os::unix::fs::fchown(file_itself, Some(before.uid()), Some(before.gid()))?;
+    file_itself.sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// How the daemon, which has `ports` and keeps to `in_force`, differs from `other`.
+pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> ConfigDifference {
+    let at_next_start = needs_restart(in_force, other);
+    let (here, there) = (keys_of(in_force), keys_of(other));
+    // A key without a value is left out.
+    let value =
+        |keys: &BTreeMap<String, String>, key| keys.get(key).cloned().unwrap_or_else(|| "none".to_owned());
+    let all: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+    let keys = all.into_iter().filter(|key| here.get(*key) != there.get(*key)).map(|key| KeyDifference {
+        key: key.clone(),
+        in_force: value(&here, key),
+        configured: value(&there, key),
+        at_next_start: at_next_start.contains(&key.as_str()),
+    });
+    let attached = ports.table.on_switches().iter().filter_map(|(key, port)| match &port.kept.origin {
+        Origin::Command(_) => Some(key.clone()),
+        Origin::Config(port) if !other.port.contains(port) => Some(key.clone()),
+        _ => None,
+    });
+    let is_there = |port: &&StaticPort| {
+        let there = ports.table.on_switches().get(&key_of(port)).map(|there| &there.kept.origin);
+        matches!(there, Some(Origin::Config(same)) if same == *port)
+    };
+    ConfigDifference {
+        keys: keys.collect(),
+        only_attached: attached.collect(),
+        only_configured: other.port.iter().filter(|port| !is_there(port)).map(key_of).collect(),
+    }
+}
+
+/// The values of all keys but those of ports, in TOML.
+fn keys_of(config: &Config) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    let all = toml::Table::try_from(config).unwrap_or_default();
+    for (section, values) in all.into_iter().filter(|(section, _)| section != "port") {
+        match values {
+            toml::Value::Table(values) => {
+                keys.extend(
+                    values.into_iter().map(|(key, value)| (format!("{section}.{key}"), value.to_string())),
+                );
+            }
+            other => {
+                keys.insert(section, other.to_string());
+            }
+        }
+    }
+    keys
+}

@@ -1,0 +1,179 @@
+//! The daemon's configuration file as operators use it: saved to, shown, checked, compared and applied.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+
+use ringroad_tests::command::stderr;
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::network::{NetworkNamespace, is_root};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const CONFIG: &str =
+    "# Kept by hand.\n[workers]\nspin_us = 20 # short\n\n[[port]]\nname = \"vale0:old\" # the first\n";
+
+fn file(daemon: &Daemon) -> PathBuf {
+    daemon.folder().join("config.toml")
+}
+
+fn run(daemon: &Daemon, arguments: &[&str]) -> Output {
+    daemon.ringroad(arguments).output().unwrap()
+}
+
+fn succeed(daemon: &Daemon, arguments: &[&str]) -> String {
+    let output = run(daemon, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn difference(daemon: &Daemon) -> (Option<i32>, Value) {
+    let output = run(daemon, &["--json", "config", "diff"]);
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn restart_in_order(daemon: &mut Daemon) {
+    daemon.signal(Signal::TERM);
+    assert!(daemon.await_end(), "{}", daemon.log());
+    daemon.restart();
+}
+
+fn names(daemon: &Daemon) -> Vec<String> {
+    daemon.status().ports.into_iter().map(|port| port.name).collect()
+}
+
+#[test]
+fn saved_ports_come_back_and_the_rest_of_the_file_stays() {
+    let mut daemon = Daemon::with_config(CONFIG);
+    std::fs::set_permissions(file(&daemon), std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(difference(&daemon).0, Some(0));
+    let record = daemon.folder().join("record.pcap").display().to_string();
+    succeed(&daemon, &["attach", "vale0:p@slots=512", "--for-program", "--save"]);
+    succeed(&daemon, &["attach", "vale0:r", "--driver", &format!("pcap:out={record}")]);
+    let (status, told) = difference(&daemon);
+    assert_eq!((status, &told["only_attached"]), (Some(1), &serde_json::json!(["vale0:r"])));
+    assert!(succeed(&daemon, &["config", "save"]).contains("+ vale0:r"));
+    assert_eq!(difference(&daemon).0, Some(0));
+    let text = std::fs::read_to_string(file(&daemon)).unwrap();
+    assert!(text.starts_with(CONFIG), "{text}");
+    assert_eq!(std::fs::metadata(file(&daemon)).unwrap().permissions().mode() & 0o777, 0o640);
+
+    restart_in_order(&mut daemon);
+    assert_eq!(names(&daemon), ["vale0:old", "vale0:p", "vale0:r"]);
+    assert_eq!(daemon.port("vale0:p").unwrap().slots, 512);
+    // A reload leaves them as they are.
+    succeed(&daemon, &["reload"]);
+    succeed(&daemon, &["detach", "vale0:p", "--save"]);
+    succeed(&daemon, &["detach", "vale0:old"]);
+    let (status, told) = difference(&daemon);
+    assert_eq!((status, &told["only_configured"]), (Some(1), &serde_json::json!(["vale0:old"])));
+    assert!(succeed(&daemon, &["config", "save", "vale0:old"]).contains("- vale0:old"));
+    restart_in_order(&mut daemon);
+    assert_eq!(names(&daemon), ["vale0:r"]);
+    let refused = run(&daemon, &["config", "save", "vale0:nobody"]);
+    assert!(stderr(&refused).contains("neither attached nor configured"), "{}", stderr(&refused));
+}
+
+#[test]
+fn an_interface_is_saved_with_its_host_and_its_namespace() {
+    if !is_root() {
+        return;
+    }
+    let (outside, blue) = (NetworkNamespace::new(), NetworkNamespace::new());
+    for namespace in [&outside, &blue] {
+        namespace.run(&["ip", "link", "add", "rrc0", "type", "veth", "peer", "name", "rrc1"]);
+    }
+    let mut daemon = Daemon::launched_by(&["ip", "netns", "exec", outside.name()], "");
+    let attach = |namespace: &NetworkNamespace, arguments: &[&str]| {
+        let output = daemon.ringroad_within(namespace, arguments).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    attach(&outside, &["attach", "vale0:rrc0", "--driver", "packet:rrc0@immediate=1", "--host", "--save"]);
+    attach(&blue, &["attach", "vale1:rrc0", "--save"]);
+    let reported = |daemon: &Daemon| -> Vec<_> {
+        let ports = daemon.status().ports.into_iter();
+        ports.map(|port| (port.name, port.kind, port.link.and_then(|link| link.netns))).collect()
+    };
+    let before = reported(&daemon);
+    assert_eq!(before.len(), 3);
+    restart_in_order(&mut daemon);
+    daemon.await_status("ports as before", |status| status.ports.len() == 3);
+    assert_eq!(reported(&daemon), before);
+    assert_eq!(difference(&daemon).0, Some(0));
+}
+
+#[test]
+fn a_configuration_is_applied_as_a_whole_or_not_at_all() {
+    let daemon = Daemon::with_config(CONFIG);
+    let new = daemon.folder().join("new.toml");
+    let path = new.display().to_string();
+    let write = |text: &str| std::fs::write(&new, text).unwrap();
+    write("[workers]\nspin_us = 70\n[log]\nlevel = \"debug\"\n[[port]]\nname = \"vale0:new\"\n");
+    let dry: Value =
+        serde_json::from_str(&succeed(&daemon, &["--json", "config", "apply", &path, "--dry-run"])).unwrap();
+    assert_eq!(std::fs::read_to_string(file(&daemon)).unwrap(), CONFIG);
+    let applied: Value =
+        serde_json::from_str(&succeed(&daemon, &["--json", "config", "apply", &path])).unwrap();
+    assert_eq!(dry, applied);
+    let keys = applied["keys"].as_array().unwrap();
+    let of = |key: &str| keys.iter().find(|found| found["key"] == key).unwrap();
+    assert_eq!(
+        (&of("log.level")["configured"], &of("log.level")["at_next_start"]),
+        (&"\"debug\"".into(), &false.into())
+    );
+    assert_eq!(
+        (&of("workers.spin_us")["in_force"], &of("workers.spin_us")["at_next_start"]),
+        (&"20".into(), &true.into())
+    );
+    assert_eq!(names(&daemon), ["vale0:new"]);
+    // The key that waits is still a difference.
+    assert_eq!(difference(&daemon).0, Some(1));
+    assert!(succeed(&daemon, &["config", "show"]).contains("spin_us = 20"));
+
+    let before = std::fs::read_to_string(file(&daemon)).unwrap();
+    for (text, part) in [
+        ("[workers]\ncount = \"two\"\n", "line 2"),
+        (
+            "[[port]]\nname = \"vale0:x\"\n[[port]]\nname = \"vale0:y\"\ndriver = \"pcap:in=/no/such/file\"\n",
+            "vale0:y",
+        ),
+    ] {
+        write(text);
+        let refused = run(&daemon, &["config", "apply", &path]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains(part), "{}", stderr(&refused));
+        assert_eq!(std::fs::read_to_string(file(&daemon)).unwrap(), before);
+        assert_eq!(names(&daemon), ["vale0:new"]);
+    }
+}
+
+#[test]
+fn a_file_is_checked_without_a_daemon() {
+    let daemon = Daemon::start();
+    let path = daemon.folder().join("checked.toml");
+    let text = path.display().to_string();
+    std::fs::write(&path, CONFIG).unwrap();
+    let check =
+        || daemon.ringroad(&["config", "check", &text]).env("RINGROAD_SOCKET", "/no/such").output().unwrap();
+    assert!(check().status.success());
+    std::fs::write(&path, "[switch]\nageing_s = 0\n").unwrap();
+    let refused = check();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("switch.ageing_s is 0"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_daemon_without_a_file_has_nothing_to_save_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s").display().to_string();
+    let ringroad = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(ringroad_tests::daemon::binary("ringroad"));
+        command.args(["--socket", &socket]).args(arguments).output().unwrap()
+    };
+    assert!(ringroad(&["up"]).status.success());
+    let refused = ringroad(&["attach", "vale0:a", "--for-program", "--save"]);
+    assert!(stderr(&refused).contains("without a configuration file"), "{}", stderr(&refused));
+    assert!(String::from_utf8_lossy(&ringroad(&["config", "show"]).stdout).contains("spin_us = 50"));
+    assert!(ringroad(&["down"]).status.success());
+}
