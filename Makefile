@@ -11,6 +11,8 @@ MAKEFLAGS += --no-builtin-rules
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
+LIBDIR ?= $(PREFIX)/lib
+STRIP ?= strip --strip-unneeded
 NIGHTLY ?= nightly
 FUZZ_SECONDS ?= 10
 SOAK_SECONDS ?= 3600
@@ -190,30 +192,49 @@ doc: ## the documentation of every crate, with no broken link allowed
 
 # Builds only what is not built yet, so that `make build && sudo make install` compiles nothing as root.
 .PHONY: install
-install: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat install-service ## binaries, systemd unit, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+install: $(BIN)/ringroad ## binaries, C libraries, systemd unit, completions and man pages to $DESTDIR$PREFIX (/usr/local)
+	$(call installed,stage)
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` put there; a changed configuration stays
+	@scripts/installed remove '$(DESTDIR)' $(INSTALLED)
+
+# The files as they are installed, to $DESTDIR: what packages are made of.
+.PHONY: stage
+stage: $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) install-compat
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/ringroad $(BIN)/ringroadd
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $(PRELOADED)
+	$(STRIP) $(addprefix $(DESTDIR)$(PREFIX)/,bin/ringroad bin/ringroadd $(addprefix lib/ringroad/,$(notdir $(PRELOADED))))
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
-		fish/vendor_completions.d man/man1)
+		fish/vendor_completions.d)
 	$(BIN)/ringroad completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ringroad
 	$(BIN)/ringroad completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ringroad
 	$(BIN)/ringroad completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ringroad.fish
-	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man/man1
-
-# A configuration that is there is the machine's own and stays.
-.PHONY: install-service
-install-service: packaging/systemd/ringroadd.toml $(wildcard packaging/systemd/*.service.in)
+	$(BIN)/ringroad man $(DESTDIR)$(PREFIX)/share/man
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man8 packaging/man/ringroadd.8
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in ringroadd ringroad-metrics; do \
 		sed 's|@BINDIR@|$(PREFIX)/bin|; s|@CONFDIR@|$(SYSCONFDIR)/ringroad|' packaging/systemd/$$unit.service.in \
 			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
 	done
-	test -e $(DESTDIR)$(SYSCONFDIR)/ringroad/ringroadd.toml || \
-		install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
+	install -Dm644 -t $(DESTDIR)$(SYSCONFDIR)/ringroad packaging/systemd/ringroadd.toml
 
 .PHONY: install-dpdk-szedata2
 install-dpdk-szedata2: $(DPDK_PLUGIN) ## the DPDK driver to $DESTDIR$PREFIX/lib/ringroad, beside what `make install` puts there
+	$(call installed,stage-dpdk-szedata2)
+
+.PHONY: stage-dpdk-szedata2
+stage-dpdk-szedata2: $(DPDK_PLUGIN)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/ringroad $<
+	$(STRIP) $(DESTDIR)$(PREFIX)/lib/ringroad/$(notdir $<)
+
+# The list of what was installed, and how a target that stages becomes one that installs.
+INSTALLED = $(PREFIX)/share/ringroad/installed
+define installed
+	@staged=$$(mktemp -d); trap 'rm -rf "$$staged"' EXIT; \
+	$(MAKE) --no-print-directory $(1) DESTDIR="$$staged"; \
+	scripts/installed add "$$staged" '$(DESTDIR)' $(INSTALLED) $(SYSCONFDIR)
+endef
 
 $(DPDK_PLUGIN):
 	$(MAKE) dpdk-szedata2

@@ -5,20 +5,24 @@
 COMPAT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 COMPAT_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' $(COMPAT)/../Cargo.toml | head -n 1)
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+STRIP ?= strip --strip-unneeded
 BIN ?= $(COMPAT)/../target/release
 
 .PHONY: install-compat
 install-compat: $(BIN)/libringroad_c.so $(BIN)/libringroad_libsze2.so ## what programs in C need, to $DESTDIR$PREFIX (/usr/local)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include $(COMPAT)/include/*.h
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include/net $(COMPAT)/include/net/*.h
-	install -Dm644 $(BIN)/libringroad_c.so $(DESTDIR)$(PREFIX)/lib/libringroad.so.0
-	ln -sf libringroad.so.0 $(DESTDIR)$(PREFIX)/lib/libringroad.so
-	install -Dm644 $(BIN)/libringroad_libsze2.so $(DESTDIR)$(PREFIX)/lib/libsze2.so.0
-	ln -sf libsze2.so.0 $(DESTDIR)$(PREFIX)/lib/libsze2.so
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -Dm644 $(BIN)/libringroad_c.so $(DESTDIR)$(LIBDIR)/libringroad.so.0
+	ln -sf libringroad.so.0 $(DESTDIR)$(LIBDIR)/libringroad.so
+	install -Dm644 $(BIN)/libringroad_libsze2.so $(DESTDIR)$(LIBDIR)/libsze2.so.0
+	ln -sf libsze2.so.0 $(DESTDIR)$(LIBDIR)/libsze2.so
+	$(STRIP) $(DESTDIR)$(LIBDIR)/libringroad.so.0 $(DESTDIR)$(LIBDIR)/libsze2.so.0
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
 	for library in ringroad libsze2; do \
-		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(COMPAT_VERSION)|' $(COMPAT)/pkgconfig/$$library.pc.in \
-			>$(DESTDIR)$(PREFIX)/lib/pkgconfig/$$library.pc; \
+		sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+			-e 's|@VERSION@|$(COMPAT_VERSION)|' $(COMPAT)/pkgconfig/$$library.pc.in \
+			>$(DESTDIR)$(LIBDIR)/pkgconfig/$$library.pc; \
 	done
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man3 $(COMPAT)/man/*.3
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/man/man4 $(COMPAT)/man/*.4

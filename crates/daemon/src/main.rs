@@ -250,3 +250,19 @@ fn watch_signals() -> std::io::Result<UnixStream> {
     })?;
     Ok(reader)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_manual_page_has_every_option() {
+        let page = include_str!("../../../packaging/man/ringroadd.8");
+        for option in Arguments::command().get_arguments().filter(|option| !option.is_hide_set()) {
+            let name = option.get_long().unwrap();
+            assert!(page.contains(&format!(".It Fl -{name}")), "--{name}");
+        }
+    }
+}

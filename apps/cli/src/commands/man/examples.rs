@@ -1,0 +1,105 @@
+//! The examples of the manual pages.
+
+/// Lines of a shell for each command that a person types. `of("")` has those of `ringroad` itself.
+pub(crate) fn of(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "" => {
+            "\
+# Receive at one port of a switch, send at another, and look on. The first command starts the daemon.
+ringroad recv vale0:b &
+ringroad gen vale0:a --rate 1Mpps --duration 5
+ringroad top"
+        }
+        "up" => {
+            "\
+ringroad up
+ringroad up --config /etc/ringroad/ringroadd.toml"
+        }
+        "down" => "ringroad down",
+        "status" => {
+            "\
+ringroad status
+ringroad status --json | jq .workers"
+        }
+        "list" => "ringroad list --json",
+        "kinds" => {
+            "\
+ringroad kinds
+# All options of memif: ports
+ringroad kinds memif"
+        }
+        "attach" => {
+            "\
+# An interface and its host stack on a switch: the host stays connected
+ringroad attach vale0:eth0 --host
+# A port for a virtual machine
+ringroad attach vale0:vm1 --driver vhost-user:/run/vm1.sock"
+        }
+        "detach" => "ringroad detach vale0:eth0",
+        "link" => "ringroad link blue green --address 10.77.0.1/24",
+        "unlink" => "ringroad unlink blue green",
+        "vm" => {
+            "\
+ringroad vm a --port vale0:a --address 10.0.0.1/24 --detach
+ringroad vm exec a -- ping -c 3 10.0.0.2
+ringroad vm stop a"
+        }
+        "container" => {
+            "\
+# A shell in a network namespace of its own
+ringroad container blue --port vale0:blue --address 10.0.0.3/24
+# A program
+ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -f"
+        }
+        "testpmd" => "ringroad testpmd --port vale0:a --port vale0:b --forward macswap",
+        "sze2" => {
+            "\
+ringroad attach vale0:card --driver sze2:/run/szedataII0
+ringroad sze2 status /run/szedataII0"
+        }
+        "reload" => "ringroad reload",
+        "macs" => "ringroad macs vale0",
+        "gen" => {
+            "\
+# Loss, latency and jitter of a million flows between two ports
+ringroad gen vale0:a --to vale0:b --rate 100kpps --size imix --flows 1M --duration 5
+# Both ways over two interfaces, at half of their rate
+ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix"
+        }
+        "trial" => "ringroad trial vale0:a vale0:b --rate 500kpps --size 64 --duration 10",
+        "recv" => "ringroad recv eth0 --duration 5",
+        "fwd" => "ringroad fwd vale0:c x{1 --mode macswap",
+        "capture" => {
+            "\
+# Look on at an interface: the host keeps its traffic
+ringroad capture packet:eth0 -w - | tcpdump -nr -"
+        }
+        "replay" => {
+            "\
+ringroad replay capture.pcap vale0:a --speed 2
+ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=198.18.0.0/8"
+        }
+        "run" => {
+            "\
+# Programs over libpcap and netmap, as they are
+ringroad run -- tcpdump -i vale0:1 -n udp
+ringroad run -- pkt-gen -i vale0:2 -f tx"
+        }
+        "script" => "ringroad script l2-load-latency.lua vale0:a vale0:b --rate 1Mpps --frames 1000000",
+        "otg" => {
+            "\
+ringroad otg
+# A socket that only this user may open, without a token
+ringroad otg --listen unix:/run/lab/otg.sock"
+        }
+        "top" => "ringroad top --interval 2",
+        "doctor" => "ringroad doctor",
+        "demo" => "ringroad demo --capture capture.pcap",
+        "bench" => {
+            "\
+ringroad bench
+ringroad bench --path pipe --json"
+        }
+        _ => return None,
+    })
+}
