@@ -39,6 +39,7 @@ RINGROAD_LAB := $(LAB)/bin/ringroad-lab
 IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR=$(BIN) RINGROAD_KERNEL_DIR=$(GUEST_KERNEL)
 LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
+DEBIAN_PACKAGES := $(TARGET)/debian
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
 
@@ -77,6 +78,7 @@ test: ## the same set-up, then the whole suite
 	@$(MAKE) --no-print-directory lab
 	@$(MAKE) --no-print-directory cost
 	@$(MAKE) --no-print-directory compat
+	@$(MAKE) --no-print-directory installation
 	@$(MAKE) --no-print-directory loom
 	@$(MAKE) --no-print-directory miri
 	@$(MAKE) --no-print-directory fuzz
@@ -91,9 +93,12 @@ lint: deny $(RINGROAD_LAB) ## formatting, clippy and mypy with no warning allowe
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	$(LAB)/bin/ruff check --no-cache tests/clients lab
+	$(LAB)/bin/ruff check --no-cache --config lab/pyproject.toml packaging/debian/write-copyright
 	$(LAB)/bin/ruff format --no-cache --check tests/clients lab
+	$(LAB)/bin/ruff format --no-cache --config lab/pyproject.toml --check packaging/debian/write-copyright
 	$(LAB)/bin/mypy --config-file tests/clients/pyproject.toml --cache-dir $(LAB)/mypy-cache/clients tests/clients
 	cd lab && $(LAB)/bin/mypy --cache-dir $(LAB)/mypy-cache/lab src tests
+	$(LAB)/bin/mypy --strict --cache-dir $(LAB)/mypy-cache/packaging packaging/debian/write-copyright
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: deny
@@ -243,6 +248,14 @@ $(BIN)/ringroad $(BIN)/ringroadd $(PRELOADED) $(C_LIBRARY) $(SZE2_LIBRARY) &:
 	$(MAKE) build
 
 include compat/install.mk
+
+.PHONY: deb
+deb: build dpdk-szedata2 ## Debian packages, checked by lintian
+	scripts/build-debian-packages $(DEBIAN_PACKAGES)
+
+.PHONY: installation
+installation: deb ## install, run and remove: `make install`, and the Debian packages in a minimal system; needs root
+	scripts/test-installation $(DEBIAN_PACKAGES)
 
 .PHONY: packages
 packages: ## install the Debian packages of debian-packages.txt that are missing
