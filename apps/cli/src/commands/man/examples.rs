@@ -57,6 +57,19 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
 ringroad attach vale0:card --driver sze2:/run/szedataII0
 ringroad sze2 status /run/szedataII0"
         }
+        "config" => {
+            "\
+# Attach an interface, and keep it in the daemon's configuration
+ringroad attach vale0:eth0 --host --save
+# Try a changed configuration, and put it in force
+ringroad config apply new.toml --dry-run
+ringroad config apply new.toml"
+        }
+        "metrics" => {
+            "\
+ringroad metrics --listen 127.0.0.1:9464
+curl -s http://127.0.0.1:9464/metrics"
+        }
         "reload" => "ringroad reload",
         "macs" => "ringroad macs vale0",
         "gen" => {
