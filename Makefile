@@ -40,6 +40,7 @@ IN_LAB = env PATH="$(LAB)/bin:$$PATH" PYTHONDONTWRITEBYTECODE=1 RINGROAD_BIN_DIR
 LAB_DEMO := $(TARGET)/lab-demo
 CAPTURE := $(TARGET)/captures/eight-stations.pcap
 DEBIAN_PACKAGES := $(TARGET)/debian
+IMAGE := $(TARGET)/ringroad-image.tar
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
 GUEST_KERNEL := $(TARGET)/guest/kernel
 
@@ -253,9 +254,13 @@ include compat/install.mk
 deb: build dpdk-szedata2 ## Debian packages, checked by lintian
 	scripts/build-debian-packages $(DEBIAN_PACKAGES)
 
+.PHONY: image
+image: build ## an OCI image of the daemon, an archive that podman and docker load
+	scripts/build-image $(IMAGE)
+
 .PHONY: installation
-installation: deb ## install, run and remove: `make install`, and the Debian packages in a minimal system; needs root
-	scripts/test-installation $(DEBIAN_PACKAGES)
+installation: deb image ## install, run and remove: `make install`, Debian packages in a minimal system, the image; needs root
+	scripts/test-installation $(DEBIAN_PACKAGES) $(IMAGE)
 
 .PHONY: packages
 packages: ## install the Debian packages of debian-packages.txt that are missing
