@@ -97,6 +97,34 @@ fn the_far_end_measures_the_sent_frames() {
 }
 
 #[test]
+fn lost_frames_are_found_where_they_were_dropped() {
+    let daemon = Daemon::start();
+    let sent = ["gen", "vale0:a", "--to", "vale1:b", "--rate", "20kpps", "--count", "1000"];
+    let report = json(&run(daemon.ringroad(&[&["--json"], &sent[..]].concat())));
+    let losses = &report["losses"];
+    assert_eq!(losses["lost_frames"], 1000, "{losses}");
+    let port = &losses["drops"][0];
+    assert_eq!((&port["name"], &port["role"]), (&"vale0:a".into(), &"sends".into()), "{losses}");
+    let dropped = port["by_cause"]["no_destination"].as_u64().unwrap();
+    // Frames that the worker has not taken when the run ends are dropped nowhere.
+    assert!(dropped > 0, "{losses}");
+    assert_eq!(dropped + losses["lost_elsewhere_frames"].as_u64().unwrap(), 1000, "{losses}");
+    // A program that takes all frames and passes none on.
+    let (eater, lines) = start(daemon.ringroad(&["--json", "recv", "vale0:c", "--count", "1000"]));
+    let output = run(daemon.ringroad(&sent));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("at least 1 000 of the lost frames were dropped at no port"), "{text}");
+    assert_eq!(summary(lines)["frames"], 1000);
+    assert!(eater.wait_with_output().unwrap().status.success());
+    let output =
+        run(daemon.ringroad(&["gen", "vale0:a", "--to", "vale0:b", "--rate", "20kpps", "--count", "100"]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("0 lost") && !text.contains("dropped"), "{text}");
+    assert_conserved(&daemon.status());
+}
+
+#[test]
 fn tshark_finds_every_header_and_checksum_right() {
     let daemon = Daemon::start();
     let plain = generated(&daemon, "udp.pcap", 100, &["--size", "64-1518/100"]);

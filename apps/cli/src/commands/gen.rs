@@ -1,6 +1,7 @@
 //! `ringroad gen`: a generator, and the meter at the other end.
 
 mod live;
+mod losses;
 pub(super) mod summary;
 
 use std::path::{Path, PathBuf};
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad::{OpenOptions, PortInfo};
-use ringroad_generator::{Load, Plan, PlannedPort, Session};
+use ringroad_generator::{Ended, Load, Plan, PlannedPort, Report, Session};
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
 use self::live::LiveTable;
+use self::losses::{DropWatch, Losses};
 use self::summary::text;
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
 use crate::failure::Failure;
@@ -82,6 +84,15 @@ struct IntervalLine<'a> {
     interval: &'a ringroad_generator::series::Interval,
 }
 
+/// The results, and why frames were lost, if any were.
+#[derive(Serialize)]
+struct Results {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    losses: Option<Losses>,
+}
+
 impl Gen {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let plan = match &self.plan {
@@ -99,14 +110,24 @@ impl Gen {
         let mut session = Session::open(plan, &ports, &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;
+        let drop_watch = DropWatch::start(global);
         session.start();
         let told = self.watch(&mut session, &stop, output);
         // Without a port that should receive there is nothing to wait for.
         let expects = session.plan().loads.iter().any(|load| !load.to.is_empty());
         let drain = if expects { Duration::from_secs_f64(self.drain) } else { Duration::ZERO };
-        let (report, ended) = session.finish(drain);
-        output.result(&report, text)?;
-        told.and(ended.map_err(Failure::from))
+        // The ports stay open until their counts are read.
+        let Ended { report, ports, outcome } = session.end(drain);
+        let losses = drop_watch.map_or(Ok(None), |watch| watch.end(&report)).unwrap_or_else(|error| {
+            output.note(&format!("why frames were lost is not known: {error}"));
+            None
+        });
+        drop(ports);
+        output.result(&Results { report, losses }, |results| {
+            let losses = results.losses.as_ref().map(|losses| format!("\n{}", losses.text()));
+            text(&results.report) + losses.as_deref().unwrap_or_default()
+        })?;
+        told.and(outcome.map_err(Failure::from))
     }
 
     /// Waits until all frames are sent, and reports progress meanwhile.

@@ -1,0 +1,254 @@
+//! Where frames were dropped while a generator ran, and why.
+
+use std::collections::BTreeMap;
+
+use ringroad_control::Connection;
+use ringroad_control::report::{PortReport, StatusReport, SwitchReport};
+use ringroad_generator::Report;
+use serde::Serialize;
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::rates::grouped;
+use crate::output::table;
+
+/// Frames by cause.
+type Causes = BTreeMap<String, u64>;
+
+/// The daemon's counts of drops before a run.
+pub(super) struct DropWatch {
+    connection: Connection,
+    before: Counts,
+}
+
+/// The counts of all ports and switches at one time.
+struct Counts {
+    ports: Vec<PortReport>,
+    switches: Vec<SwitchReport>,
+}
+
+impl From<StatusReport> for Counts {
+    fn from(status: StatusReport) -> Self {
+        Self { ports: status.ports, switches: status.switches }
+    }
+}
+
+/// The drops during a run in which frames were lost.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Losses {
+    /// Frames lost, summed over loads and receiving ports.
+    lost_frames: u64,
+    /// Frames dropped during the run, the run's ports first; frames of others count too.
+    drops: Vec<PortDrops>,
+    /// Frames that were lost at least where the daemon counts none: in programs, guests, on wires.
+    lost_elsewhere_frames: u64,
+}
+
+/// Frames dropped at a port, or at ports that left their switch.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct PortDrops {
+    /// The port, or the switch.
+    name: String,
+    role: Role,
+    by_cause: Causes,
+}
+
+/// What a port is to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    Sends,
+    Receives,
+    SendsAndReceives,
+    /// It lies between the run's ports, or has nothing to do with them.
+    Other,
+    /// Ports of this switch that left it during the run.
+    Left,
+}
+
+impl Role {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Sends => " (sends)",
+            Self::Receives => " (receives)",
+            Self::SendsAndReceives => " (sends and receives)",
+            Self::Other => "",
+            Self::Left => " (ports that left)",
+        }
+    }
+}
+
+impl DropWatch {
+    /// Begins to watch; `None` where no daemon runs: then the program itself has all ports.
+    pub(super) fn start(global: &Global) -> Option<Self> {
+        let mut connection = global.connect().ok()?;
+        let before = connection.status().ok()?.into();
+        Some(Self { connection, before })
+    }
+
+    /// What the daemon dropped since the start, where `report` has lost frames. The run's ports must still be open.
+    pub(super) fn end(mut self, report: &Report) -> Result<Option<Losses>, Failure> {
+        let lost_frames =
+            report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
+        if lost_frames == 0 {
+            return Ok(None);
+        }
+        let after = self.connection.status()?.into();
+        let role = |name: &str| role(report, name);
+        Ok(Some(losses(lost_frames, &self.before, &after, role)))
+    }
+}
+
+impl Losses {
+    /// For people, a line for each port.
+    pub(super) fn text(&self) -> String {
+        let mut lines = vec!["dropped during the run, frames of others included:".to_owned()];
+        if self.drops.is_empty() {
+            lines.push("  nothing, at any port of the daemon".to_owned());
+        }
+        for port in &self.drops {
+            lines.push(format!("  {}{}: {}", port.name, port.role.words(), table::drops(&port.by_cause)));
+        }
+        if self.lost_elsewhere_frames > 0 {
+            lines.push(format!(
+                "  at least {} of the lost frames were dropped at no port of the daemon: a program, guest or wire lost \
+                 them, or they came after --drain",
+                grouped(self.lost_elsewhere_frames)
+            ));
+        }
+        lines.join("\n")
+    }
+}
+
+fn role(report: &Report, name: &str) -> Role {
+    let Some(port) = report.ports.iter().find(|port| port.name == name) else { return Role::Other };
+    let sends = report.loads.iter().any(|load| load.from == port.port);
+    let receives =
+        report.loads.iter().any(|load| load.arrivals.iter().any(|arrival| arrival.port == port.port));
+    match (sends, receives) {
+        (true, true) => Role::SendsAndReceives,
+        (true, false) => Role::Sends,
+        (false, true) => Role::Receives,
+        (false, false) => Role::Other,
+    }
+}
+
+fn losses(lost_frames: u64, before: &Counts, after: &Counts, role: impl Fn(&str) -> Role) -> Losses {
+    let ports_before: BTreeMap<&str, &Causes> =
+        before.ports.iter().map(|port| (port.name.as_str(), &port.counters.drops)).collect();
+    let nothing = Causes::new();
+    let mut of_switches: BTreeMap<&str, Causes> = BTreeMap::new();
+    let mut drops = Vec::new();
+    for port in &after.ports {
+        let earlier = ports_before.get(port.name.as_str()).copied().unwrap_or(&nothing);
+        let by_cause = growth(earlier, &port.counters.drops);
+        if let Some(switch) = &port.switch {
+            add(of_switches.entry(switch).or_default(), &by_cause);
+        }
+        drops.push(PortDrops { role: role(&port.name), name: port.name.clone(), by_cause });
+    }
+    for switch in &after.switches {
+        let earlier = before.switches.iter().find(|earlier| earlier.name == switch.name);
+        let all = growth(earlier.map_or(&nothing, |earlier| &earlier.totals.drops), &switch.totals.drops);
+        let by_cause = less(&all, of_switches.get(switch.name.as_str()).unwrap_or(&nothing));
+        drops.push(PortDrops { name: switch.name.clone(), role: Role::Left, by_cause });
+    }
+    drops.retain(|port| !port.by_cause.is_empty());
+    drops.sort_by(|a, b| a.role.cmp(&b.role).then_with(|| a.name.cmp(&b.name)));
+    let dropped: u64 = drops.iter().flat_map(|port| port.by_cause.values()).sum();
+    Losses { lost_frames, drops, lost_elsewhere_frames: lost_frames.saturating_sub(dropped) }
+}
+
+/// What came since `before`. A port that was opened anew counts from 0.
+fn growth(before: &Causes, after: &Causes) -> Causes {
+    let anew = after.iter().any(|(cause, frames)| before.get(cause).is_some_and(|before| frames < before));
+    if anew { less(after, &Causes::new()) } else { less(after, before) }
+}
+
+/// `from` without `taken`, and without zeros.
+fn less(from: &Causes, taken: &Causes) -> Causes {
+    let left = from.iter().map(|(cause, frames)| {
+        (cause.clone(), frames.saturating_sub(taken.get(cause).copied().unwrap_or(0)))
+    });
+    left.filter(|(_, frames)| *frames > 0).collect()
+}
+
+fn add(sum: &mut Causes, more: &Causes) {
+    for (cause, frames) in more {
+        *sum.entry(cause.clone()).or_default() += frames;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringroad_control::report::CounterReport;
+
+    use super::*;
+
+    fn causes(causes: &[(&str, u64)]) -> Causes {
+        causes.iter().map(|(cause, frames)| ((*cause).to_owned(), *frames)).collect()
+    }
+
+    fn counters(drops: &[(&str, u64)]) -> CounterReport {
+        CounterReport { drops: causes(drops), ..CounterReport::default() }
+    }
+
+    type Drops<'a> = &'a [(&'a str, u64)];
+
+    fn counts(ports: &[(&str, Drops<'_>)], switch: Drops<'_>) -> Counts {
+        let port = |(name, drops): &(&str, Drops<'_>)| PortReport {
+            name: (*name).to_owned(),
+            switch: Some("vale0".to_owned()),
+            counters: counters(drops),
+            ..PortReport::default()
+        };
+        let switch = SwitchReport {
+            name: "vale0".to_owned(),
+            ports: 0,
+            macs: 0,
+            evictions: 0,
+            replicated_frames: 0,
+            totals: counters(switch),
+        };
+        Counts { ports: ports.iter().map(port).collect(), switches: vec![switch] }
+    }
+
+    #[test]
+    fn drops_are_those_of_the_run_with_its_own_ports_first() {
+        let before = counts(&[("vale0:b", &[("no_space", 5)])], &[("no_space", 5)]);
+        let after = counts(
+            &[
+                ("vale0:0", &[("not_bound", 1)]),
+                ("vale0:b", &[("no_space", 9), ("too_long", 0)]),
+                ("vale0:z", &[]),
+            ],
+            &[("no_space", 11), ("not_bound", 1)],
+        );
+        let role = |name: &str| if name == "vale0:b" { Role::Receives } else { Role::Other };
+        let losses = losses(10, &before, &after, role);
+        let drops = |name: &str, role, by_cause| PortDrops { name: name.into(), role, by_cause };
+        assert_eq!(
+            losses.drops,
+            [
+                drops("vale0:b", Role::Receives, causes(&[("no_space", 4)])),
+                drops("vale0:0", Role::Other, causes(&[("not_bound", 1)])),
+                drops("vale0", Role::Left, causes(&[("no_space", 2)])),
+            ]
+        );
+        assert_eq!(losses.lost_elsewhere_frames, 3);
+        let text = losses.text();
+        for part in
+            ["  vale0:b (receives): no_space 4", "  vale0 (ports that left): no_space 2", "at least 3 of"]
+        {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_was_opened_anew_counts_from_zero() {
+        assert_eq!(
+            growth(&causes(&[("no_space", 9)]), &causes(&[("no_space", 3)])),
+            causes(&[("no_space", 3)])
+        );
+    }
+}
