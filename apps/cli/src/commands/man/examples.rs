@@ -59,16 +59,16 @@ ringroad sze2 status /run/szedataII0"
         }
         "config" => {
             "\
-# Attach an interface, and keep it in the daemon's configuration
-ringroad attach vale0:eth0 --host --save
+# Keep what was attached in the daemon's configuration
+ringroad config save
 # Try a changed configuration, and put it in force
 ringroad config apply new.toml --dry-run
 ringroad config apply new.toml"
         }
         "metrics" => {
             "\
-ringroad metrics --listen 127.0.0.1:9464
-curl -s http://127.0.0.1:9464/metrics"
+# For Prometheus, at http://127.0.0.1:9464/metrics
+ringroad metrics --listen 127.0.0.1:9464"
         }
         "reload" => "ringroad reload",
         "macs" => "ringroad macs vale0",
