@@ -193,6 +193,19 @@ fn a_full_disk_ends_a_capture_with_an_error_and_whole_frames() {
 }
 
 #[test]
+fn a_wrong_command_line_is_an_object_with_json_and_text_without() {
+    let daemon = Daemon::start();
+    let wrong = run(daemon.ringroad(&["--json", "list", "--wrong"]));
+    assert_eq!((wrong.status.code(), wrong.stdout.len()), (Some(2), 0));
+    let told: Value = serde_json::from_slice(&wrong.stderr).unwrap();
+    assert_eq!(told["kind"], "UnknownArgument", "{told}");
+    assert!(told["error"].as_str().unwrap().contains("--wrong"), "{told}");
+    let wrong = run(daemon.ringroad(&["list", "--wrong"]));
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).starts_with("error: "), "{}", stderr(&wrong));
+}
+
+#[test]
 fn bad_files_and_names_are_clear_errors() {
     let daemon = Daemon::start();
     let folder = daemon.folder();

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// eth0^ (its host stack), or by a scheme, as in memif:SOCKET: `ringroad kinds` shows all. Commands that need the daemon start it.
 ///
 /// Exit status: 0 done, 1 failed, 2 wrong usage; the program's own status with run, container and vm exec. With --json
-/// a failure is an object {"error", "advice"} on standard error.
+/// a failure is an object {"error", "advice"} on standard error, with a "kind" where the usage is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
 pub(crate) struct Arguments {

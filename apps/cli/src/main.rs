@@ -5,8 +5,9 @@
 //! them at once.
 //!
 //! With `--json` results are JSON on standard output, one value per line, and a failure is one object on standard
-//! error: `{"error": "...", "advice": "..."}`. Commands that take or give traffic print `{"ready": true, ...}` first, as
-//! soon as their ports are open, and their summary last.
+//! error: `{"error": "...", "advice": "..."}`. If the parser refuses the command line, the object has a `"kind"` too.
+//! Commands that take or give traffic print `{"ready": true, ...}` first, as soon as their ports are open, and their
+//! summary last.
 
 mod arguments;
 mod commands;
@@ -19,13 +20,22 @@ mod port_wait;
 mod receiver;
 mod run;
 mod session_arguments;
+mod usage_error;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = arguments::Arguments::parse();
+    let arguments = match arguments::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && usage_error::wants_json(std::env::args_os()) => {
+            let refused = usage_error::UsageError::new(&error);
+            eprintln!("{}", serde_json::json!(refused));
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     let output = output::Output::new(&arguments.global);
     match commands::run(&arguments, &output) {
         Ok(()) => ExitCode::SUCCESS,
