@@ -7,6 +7,7 @@ use std::process::Output;
 
 use ringroad_tests::command::stderr;
 use ringroad_tests::daemon::Daemon;
+use ringroad_tests::frames::{numbered, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -176,4 +177,49 @@ fn a_daemon_without_a_file_has_nothing_to_save_to() {
     assert!(stderr(&refused).contains("without a configuration file"), "{}", stderr(&refused));
     assert!(String::from_utf8_lossy(&ringroad(&["config", "show"]).stdout).contains("spin_us = 50"));
     assert!(ringroad(&["down"]).status.success());
+}
+
+#[test]
+fn a_static_address_stays_on_its_port_and_in_the_file() {
+    let mut daemon = Daemon::with_config(CONFIG);
+    let mac = "02:00:00:00:77:02";
+    // Its port is not there yet.
+    succeed(&daemon, &["macs", "vale0", "--set", &format!("{mac}=b")]);
+    let ports = || ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
+    let [mut a, mut b, mut c] = ports();
+    // A frame from the address comes in elsewhere.
+    send(&mut c, &numbered([0xff; 6], station(2), 0, 60));
+    c.tx().sync().unwrap();
+    assert_eq!(receive_from(&mut b, station(2)).len(), 60);
+    send(&mut a, &numbered(station(2), station(1), 1, 60));
+    a.tx().sync().unwrap();
+    assert_eq!(receive_from(&mut b, station(1)).len(), 60);
+    let status = daemon.status();
+    assert_eq!((status.switches[0].refused_moves, status.switches[0].macs), (1, 2));
+    assert_eq!(succeed(&daemon, &["macs", "vale0", "--flush"]), "1 addresses forgotten\n");
+    assert_eq!(difference(&daemon).1["only_attached"], serde_json::json!([format!("{mac} on vale0:b")]));
+    assert!(succeed(&daemon, &["config", "save"]).contains(&format!("+ {mac} on vale0:b")));
+    assert_eq!(difference(&daemon).0, Some(0));
+    assert!(std::fs::read_to_string(file(&daemon)).unwrap().starts_with(CONFIG));
+    drop((a, b, c));
+
+    restart_in_order(&mut daemon);
+    let b = daemon.open("vale0:b");
+    let shown: Value = serde_json::from_str(&succeed(&daemon, &["--json", "macs", "vale0"])).unwrap();
+    assert_eq!(
+        (&shown[0]["mac"], &shown[0]["port"], &shown[0]["static"]),
+        (&mac.into(), &"vale0:b".into(), &true.into())
+    );
+    succeed(&daemon, &["macs", "vale0", "--unset", mac]);
+    assert_eq!(succeed(&daemon, &["macs", "vale0"]), "no addresses learned\n");
+    assert!(succeed(&daemon, &["config", "save"]).contains(&format!("- {mac} on vale0:b")));
+    drop(b);
+    for (arguments, part) in [
+        (["macs", "vale0", "--set", "ff:ff:ff:ff:ff:ff=b"], "multicast"),
+        (["macs", "vale0", "--set", "02:0:0:0:0:1=b"], "not an Ethernet address"),
+        (["macs", "vale0", "--unset", mac], "no static address"),
+    ] {
+        let refused = run(&daemon, &arguments);
+        assert!(!refused.status.success() && stderr(&refused).contains(part), "{}", stderr(&refused));
+    }
 }

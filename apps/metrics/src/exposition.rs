@@ -181,6 +181,8 @@ fn switches(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<()
     families.gauges("switch_addresses", "Addresses that are known", values(|switch| switch.macs.into()))?;
     let help = "Addresses forgotten for want of room";
     families.counters("switch_address_evictions", help, values(|switch| switch.evictions))?;
+    let help = "Frames from a static address on another port than the address's";
+    families.counters("switch_refused_moves", help, values(|switch| switch.refused_moves))?;
     let help = "Copies of frames beyond the first, and segments of long frames beyond the first";
     families.counters("switch_replicated_frames", help, values(|switch| switch.replicated_frames))?;
     let accounts: Vec<_> =

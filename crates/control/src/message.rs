@@ -98,6 +98,23 @@ pub enum Request {
         /// The configuration, in TOML.
         toml: String,
     },
+    /// Puts an address onto a port of a switch, where it stays, or takes it back. Answered by [`Reply::Done`].
+    SetAddress {
+        /// Name of the switch, such as `vale0`.
+        switch: String,
+        /// The address, such as `02:00:00:00:00:01`.
+        mac: String,
+        /// Name of the port on this switch, such as `a`, which need not be there yet; `None` takes the address back.
+        port: Option<String>,
+    },
+    /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
+    ForgetAddresses {
+        /// Name of the switch.
+        switch: String,
+        /// Those of this port alone, by its name on this switch.
+        #[serde(default)]
+        port: Option<String>,
+    },
     /// Asks for the learned addresses of a switch, as many as an answer has room for. Answered by [`Reply::MacTable`].
     MacTable {
         /// Name of the switch, such as `vale0`.
@@ -212,6 +229,11 @@ pub enum Reply {
     Status(StatusReport),
     /// The ports.
     List(ListReport),
+    /// Learned addresses are forgotten.
+    Forgotten {
+        /// How many.
+        addresses: u64,
+    },
     /// Learned addresses of a switch in their order; none where there are no more.
     MacTable(Vec<MacEntryReport>),
     /// The connection is a netmap device.

@@ -117,6 +117,9 @@ pub struct SwitchReport {
     /// Addresses that were forgotten because others needed their place.
     #[serde(default)]
     pub evictions: u64,
+    /// Times that a frame came from a static address on another port than the address's.
+    #[serde(default)]
+    pub refused_moves: u64,
     /// Frames that went to more than one port.
     pub replicated_frames: u64,
     /// Sum over all ports, those that left included: once traffic has stopped, `received_frames + replicated_frames` is
@@ -138,9 +141,9 @@ pub struct ReloadReport {
 pub struct SaveReport {
     /// The configuration file.
     pub config: String,
-    /// Ports that it has now and did not have before.
+    /// Ports, and static addresses (`MAC on PORT`), that it has now and did not have before.
     pub added: Vec<String>,
-    /// Ports that it had and has no more.
+    /// Those that it had and has no more.
     pub removed: Vec<String>,
 }
 
@@ -158,9 +161,9 @@ pub struct ConfigReport {
 pub struct ConfigDifference {
     /// Keys with other values.
     pub keys: Vec<KeyDifference>,
-    /// Ports that were attached and that the configuration does not have.
+    /// Ports that were attached and that the configuration does not have, and static addresses (`MAC on PORT`).
     pub only_attached: Vec<String>,
-    /// Ports that the configuration has and the daemon does not have, or has with other options.
+    /// Ports that the configuration has and the daemon does not have, or has with other options, and static addresses.
     pub only_configured: Vec<String>,
 }
 
@@ -311,4 +314,7 @@ pub struct MacEntryReport {
     pub port: String,
     /// Time since it was last seen, seconds.
     pub age_s: u64,
+    /// Whether an operator has put it there: it does not age, and frames do not move it.
+    #[serde(default, rename = "static")]
+    pub is_static: bool,
 }

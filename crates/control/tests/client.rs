@@ -155,7 +155,12 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
 
 #[test]
 fn a_long_reply_arrives_whole() {
-    let entry = MacEntryReport { mac: "02:00:00:00:00:01".to_owned(), port: "vale0:a".to_owned(), age_s: 3 };
+    let entry = MacEntryReport {
+        mac: "02:00:00:00:00:01".to_owned(),
+        port: "vale0:a".to_owned(),
+        age_s: 3,
+        is_static: false,
+    };
     let table = Reply::MacTable(vec![entry; 100_000]);
     let answer = table.clone();
     let daemon = Daemon::answering(move |_| (answer.clone(), Vec::new()));
@@ -168,7 +173,12 @@ fn a_long_reply_arrives_whole() {
 #[test]
 fn a_long_list_is_requested_in_several_replies() {
     let address = |number: u32| format!("02:00:00:00:00:{number:02x}");
-    let entry = move |number| MacEntryReport { mac: address(number), port: "vale0:a".to_owned(), age_s: 3 };
+    let entry = move |number| MacEntryReport {
+        mac: address(number),
+        port: "vale0:a".to_owned(),
+        age_s: 3,
+        is_static: false,
+    };
     let daemon = Daemon::answering(move |request| {
         let page = |next: Option<&str>| ListReport { ports: Vec::new(), next: next.map(str::to_owned) };
         let reply = match request {

@@ -48,6 +48,12 @@ fn requests() -> Vec<Request> {
         Request::Reload,
         Request::Save { ports: vec!["vale0:a".to_owned()] },
         Request::Config,
+        Request::SetAddress {
+            switch: "vale0".to_owned(),
+            mac: "02:00:00:00:00:01".to_owned(),
+            port: Some("a".to_owned()),
+        },
+        Request::ForgetAddresses { switch: "vale0".to_owned(), port: None },
         Request::CompareConfig { toml: Some("[workers]".to_owned()) },
         Request::ApplyConfig { toml: String::new() },
         Request::Stop,
@@ -127,6 +133,7 @@ fn status() -> StatusReport {
             ports: 1,
             macs: 2,
             evictions: 4,
+            refused_moves: 5,
             replicated_frames: 3,
             totals: CounterReport { received_frames: 8, ..CounterReport::default() },
         }],
@@ -187,6 +194,7 @@ fn replies() -> Vec<Reply> {
             switch_index: None,
         }),
         Reply::Done,
+        Reply::Forgotten { addresses: 3 },
         Reply::Saved(SaveReport {
             config: "/etc/ringroad/ringroadd.toml".to_owned(),
             added: vec!["vale0:a".to_owned()],
@@ -220,6 +228,7 @@ fn replies() -> Vec<Reply> {
             mac: "02:00:00:00:00:01".to_owned(),
             port: "vale0:a".to_owned(),
             age_s: 1,
+            is_static: true,
         }]),
         Reply::Error(ErrorReply::new(ErrorKind::SwitchFull, "vale0 is full", "use another switch")),
     ]
@@ -272,5 +281,6 @@ fn a_reply_may_hold_fields_that_a_newer_daemon_added() {
 #[test]
 fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     let counts: Vec<usize> = replies().iter().map(Reply::descriptor_count).collect();
-    assert_eq!(counts, [0, 5, 5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(counts[..3], [0, 5, 5]);
+    assert!(counts[3..].iter().all(|&count| count == 0), "{counts:?}");
 }

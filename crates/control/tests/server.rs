@@ -61,7 +61,12 @@ fn is_bad_request(reply: &Reply) -> bool {
 
 /// A reply of about `bytes` bytes.
 fn long_reply(bytes: usize) -> Reply {
-    Reply::MacTable(vec![MacEntryReport { mac: "x".repeat(bytes), port: String::new(), age_s: 0 }])
+    Reply::MacTable(vec![MacEntryReport {
+        mac: "x".repeat(bytes),
+        port: String::new(),
+        age_s: 0,
+        is_static: false,
+    }])
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
+use ringroad_switch::Mac;
 use serde::{Deserialize, Serialize};
 
 /// More memory than any machine has, MiB: its bytes are still a number.
@@ -47,6 +48,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[[port]]`: ports that exist without a program.
     pub port: Vec<StaticPort>,
+    /// `[[address]]`: addresses that stay on their ports.
+    pub address: Vec<StaticAddress>,
     /// `[[allow]]`: who may open which ports.
     pub allow: Vec<Allow>,
 }
@@ -200,6 +203,34 @@ pub struct StaticPort {
     pub buffer_bytes: Option<u32>,
 }
 
+/// An address that stays on a port: it does not age, and frames do not move it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticAddress {
+    /// `02:00:00:00:00:01`.
+    pub mac: String,
+    /// `vale0:a`, which need not be there yet.
+    pub port: String,
+}
+
+impl StaticAddress {
+    /// Switch, address, and name of the port on the switch.
+    ///
+    /// # Errors
+    /// What is wrong, and what would do.
+    pub fn parse(&self) -> Result<(String, Mac, String), String> {
+        let mac: Mac = self.mac.parse().map_err(|error| format!("{:?}: {error}", self.mac))?;
+        if mac.is_multicast() {
+            return Err(format!("{mac} is a multicast address, which is on no port"));
+        }
+        let name: PortName = self.port.parse().map_err(|error| format!("{error}"))?;
+        match name.base {
+            PortBase::Switch { switch, port } => Ok((switch, mac, port)),
+            _ => Err(format!("{:?} is no port of a switch (vale0:name)", self.port)),
+        }
+    }
+}
+
 /// Who may open the ports whose name matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +316,15 @@ impl Config {
             }
             if self.port.iter().skip(index + 1).any(|other| other.name == port.name) {
                 return Err(format!("[[port]] {:?} stands there twice", port.name));
+            }
+        }
+        for (index, address) in self.address.iter().enumerate() {
+            let (switch, mac, _) = address.parse().map_err(|error| format!("[[address]]: {error}"))?;
+            let same = |other: &StaticAddress| {
+                other.parse().is_ok_and(|(of, it, _)| (of, it) == (switch.clone(), mac))
+            };
+            if self.address.iter().skip(index + 1).any(same) {
+                return Err(format!("[[address]] {mac} stands there twice for {switch}"));
             }
         }
         for allow in &self.allow {

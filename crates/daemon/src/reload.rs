@@ -4,7 +4,7 @@ use ringroad_control::message::ErrorKind;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
-use crate::config::{Config, Limits, Log, StaticPort, Switch, Workers};
+use crate::config::{Config, Limits, Log, StaticAddress, StaticPort, Switch, Workers};
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::saving::wish_of;
@@ -80,6 +80,17 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[StaticPort]) -> Applied {
         }
     }
     applied
+}
+
+/// Brings the static addresses from what `before` says to what `wanted` says. Those of commands stay.
+pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[StaticAddress]) {
+    let fabric = ports.table.fabric_mut();
+    for (switch, mac, _) in before.iter().filter(|old| !wanted.contains(old)).flat_map(StaticAddress::parse) {
+        fabric.set_static(&switch, mac, None);
+    }
+    for (switch, mac, port) in wanted.iter().flat_map(StaticAddress::parse) {
+        fabric.set_static(&switch, mac, Some(&port));
+    }
 }
 
 /// The keys that differ between the two and take effect when the daemon starts the next time only.

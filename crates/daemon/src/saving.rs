@@ -1,6 +1,6 @@
 //! The configuration file, brought to what operators have set at run time, and compared with it.
 //!
-//! Only `[[port]]` tables are written. All else in the file stays as its user wrote it, comments included.
+//! Only `[[port]]` and `[[address]]` tables are written. All else in the file stays as its user wrote it, comments included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write};
@@ -15,7 +15,7 @@ use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_netdev::namespace::HeldNamespace;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::config::{Config, StaticPort};
+use crate::config::{Config, StaticAddress, StaticPort};
 use crate::port_entries::Origin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
@@ -120,14 +120,14 @@ pub(crate) fn save(
     };
     let is_meant = |key: &str| names.is_empty() || names.iter().any(|name| name == key);
     let on_switches = ports.table.on_switches();
-    let mut added = BTreeMap::new();
+    let mut added_ports = BTreeMap::new();
     for (key, port) in on_switches.iter().filter(|(key, _)| is_meant(key)) {
         if let Origin::Command(command) = &port.kept.origin {
-            added.insert(key.clone(), configured(key, command)?);
+            added_ports.insert(key.clone(), configured(key, command)?);
         }
     }
     for name in names {
-        let known = added.contains_key(name) || config.port.iter().any(|port| key_of(port) == *name);
+        let known = added_ports.contains_key(name) || config.port.iter().any(|port| key_of(port) == *name);
         if !known {
             return Err(refuse(
                 ErrorKind::NoSuchPort,
@@ -145,27 +145,81 @@ pub(crate) fn save(
         let name = table.get("name").and_then(Item::as_str).unwrap_or_default();
         let key = name.parse::<PortName>().map_or_else(|_| name.to_owned(), |name| name.base.to_string());
         let is_gone = !on_switches.contains_key(&key) && !ports.waiting.contains_key(name);
-        let goes = is_meant(&key) && (is_gone || added.contains_key(&key));
+        let goes = is_meant(&key) && (is_gone || added_ports.contains_key(&key));
         if goes && is_gone {
             removed.push(key);
         }
         !goes
     });
-    for port in added.values() {
+    for port in added_ports.values() {
         tables.push(table(port));
+    }
+    let mut added: Vec<String> = added_ports.keys().cloned().collect();
+    if names.is_empty() {
+        let (new, old) = save_addresses(ports, config, &mut document)
+            .ok_or_else(|| failed(&"write static addresses as [[address]] tables"))?;
+        added.extend(new);
+        removed.extend(old);
     }
     let text = document.to_string();
     // What a reload would refuse is not written.
     let new = Config::parse(&text, &path.display().to_string()).map_err(|error| failed(&error))?;
     replace(path, &text).map_err(|error| failed(&error))?;
-    config.port = new.port;
-    for (key, port) in &added {
+    (config.port, config.address) = (new.port, new.address);
+    for (key, port) in &added_ports {
         if let Some(kept) = ports.table.kept_mut(key) {
             kept.origin = Origin::Config(port.clone());
         }
     }
     ports.keep_list();
-    Ok(SaveReport { config: path.display().to_string(), added: added.into_keys().collect(), removed })
+    Ok(SaveReport { config: path.display().to_string(), added, removed })
+}
+
+/// The static addresses in force, as a configuration has them.
+fn addresses(ports: &Ports) -> Vec<StaticAddress> {
+    let statics = ports.table.fabric().statics();
+    statics
+        .map(|(switch, mac, port)| StaticAddress { mac: mac.to_string(), port: format!("{switch}:{port}") })
+        .collect()
+}
+
+/// For people.
+fn words(address: &StaticAddress) -> String {
+    format!("{} on {}", address.mac, address.port)
+}
+
+/// The same address on the same port, however it is written.
+fn is_same(one: &StaticAddress, other: &StaticAddress) -> bool {
+    one.parse().is_ok_and(|one| other.parse() == Ok(one))
+}
+
+/// Brings the `[[address]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+fn save_addresses(
+    ports: &Ports,
+    config: &Config,
+    document: &mut DocumentMut,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let now = addresses(ports);
+    let is_in =
+        |all: &[StaticAddress], address: &StaticAddress| all.iter().any(|other| is_same(other, address));
+    let added: Vec<_> = now.iter().filter(|address| !is_in(&config.address, address)).collect();
+    let removed: Vec<_> = config.address.iter().filter(|address| !is_in(&now, address)).map(words).collect();
+    if added.is_empty() && removed.is_empty() {
+        return Some(Default::default());
+    }
+    let tables = document.entry("address").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let tables = tables.as_array_of_tables_mut()?;
+    tables.retain(|table| {
+        let text = |key| table.get(key).and_then(Item::as_str).unwrap_or_default().to_owned();
+        is_in(&now, &StaticAddress { mac: text("mac"), port: text("port") })
+    });
+    for address in &added {
+        let mut table = Table::new();
+        table.insert("mac", value(&address.mac));
+        table.insert("port", value(&address.port));
+        tables.push(table);
+    }
+    Some((added.into_iter().map(words).collect(), removed))
 }
 
 fn table(port: &StaticPort) -> Table {
@@ -226,18 +280,30 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
         let there = ports.table.on_switches().get(&key_of(port)).map(|there| &there.kept.origin);
         matches!(there, Some(Origin::Config(same)) if same == *port)
     };
+    let statics = addresses(ports);
+    let not_in =
+        |all: &[StaticAddress], address: &StaticAddress| !all.iter().any(|other| is_same(other, address));
+    let only_here = statics.iter().filter(|address| not_in(&other.address, address)).map(words);
+    let only_there = other.address.iter().filter(|address| not_in(&statics, address)).map(words);
     ConfigDifference {
         keys: keys.collect(),
-        only_attached: attached.collect(),
-        only_configured: other.port.iter().filter(|port| !is_there(port)).map(key_of).collect(),
+        only_attached: attached.chain(only_here).collect(),
+        only_configured: other
+            .port
+            .iter()
+            .filter(|port| !is_there(port))
+            .map(key_of)
+            .chain(only_there)
+            .collect(),
     }
 }
 
-/// The values of all keys but those of ports, in TOML.
+/// The values of all keys but those of ports and static addresses, in TOML.
 fn keys_of(config: &Config) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let all = toml::Table::try_from(config).unwrap_or_default();
-    for (section, values) in all.into_iter().filter(|(section, _)| section != "port") {
+    for (section, values) in all.into_iter().filter(|(section, _)| section != "port" && section != "address")
+    {
         match values {
             toml::Value::Table(values) => {
                 keys.extend(

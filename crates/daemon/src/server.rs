@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 
 use crate::admission::{Admission, NoPlace};
-use crate::config::{Config, Log};
+use crate::config::{Config, Log, StaticAddress};
 use crate::devices::NamedDevice;
 use crate::listen::set_access;
 use crate::logging::RunningLog;
@@ -743,6 +743,16 @@ impl Server {
             Request::Status => told(self.status())?.map(Reply::Status),
             Request::List => told(self.list(None))?.map(Reply::List),
             Request::ListFrom { place } => told(self.list(Some(&place)))?.map(Reply::List),
+            Request::SetAddress { .. } | Request::ForgetAddresses { .. } if !administers => {
+                denied("change addresses")
+            }
+            Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port),
+            Request::ForgetAddresses { switch, port } => {
+                match self.parts.ports.table.fabric().forget_learned(&switch, port.as_deref()) {
+                    Some(addresses) => Ok(Reply::Forgotten { addresses: addresses as u64 }),
+                    None => Err(no_such(&switch, port.as_deref())),
+                }
+            }
             Request::MacTable { switch, after } => {
                 let tick_s = tick_length(&self.parts.config).as_secs_f64();
                 match status::mac_table(&self.parts.ports, &switch, after.as_deref(), tick_s) {
@@ -888,6 +898,19 @@ impl Server {
         }
     }
 
+    /// Puts an address onto a port, or takes it back.
+    fn set_address(&mut self, switch: &str, mac: String, port: Option<String>) -> Result<Reply, ErrorReply> {
+        let name = format!("{switch}:{}", port.as_deref().unwrap_or("any"));
+        let bad = |what: String| ErrorReply::new(ErrorKind::BadName, what, "");
+        let (switch, mac, name) = StaticAddress { mac, port: name }.parse().map_err(bad)?;
+        let fabric = self.parts.ports.table.fabric_mut();
+        if !fabric.set_static(&switch, mac, port.map(|_| name.as_str())) {
+            return Err(bad(format!("{mac} is no static address of {switch}")));
+        }
+        info!(%switch, %mac, port = %name, "static address changed");
+        Ok(Reply::Done)
+    }
+
     /// Writes ports into the configuration file.
     fn save(&mut self, names: &[String]) -> Result<Reply, ErrorReply> {
         let ServerParts { ports, config, config_path: Some(path), .. } = &mut self.parts else {
@@ -962,6 +985,7 @@ impl Server {
             problems.push(error.to_string());
         }
         self.parts.ports.permissions = rules(&new);
+        reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();
         self.netmap.forget_detached(&self.parts.ports);
@@ -998,6 +1022,15 @@ fn instance() -> u64 {
 /// The rules of a configuration.
 fn rules(config: &Config) -> Arc<Permissions> {
     Arc::new(Permissions::new(rustix::process::geteuid().as_raw(), &config.allow))
+}
+
+fn no_such(switch: &str, port: Option<&str>) -> ErrorReply {
+    let port = port.map(|port| format!(", or it has no port {port}")).unwrap_or_default();
+    ErrorReply::new(
+        ErrorKind::NoSuchPort,
+        format!("there is no switch {switch}{port}"),
+        "ringroad list shows the ports that exist",
+    )
 }
 
 fn without_file() -> ErrorReply {

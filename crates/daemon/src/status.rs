@@ -299,6 +299,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
                 ports: totals.ports as u32,
                 macs: totals.macs as u32,
                 evictions: totals.evictions,
+                refused_moves: totals.refused_moves,
                 replicated_frames: totals.totals.replicated_frames,
                 totals: counter_report(&totals.totals),
             })
@@ -366,6 +367,7 @@ pub fn mac_table(
         mac: entry.mac.to_string(),
         port: names.entry(entry.port.0).or_insert_with(|| name_of(entry.port)).clone(),
         age_s: (f64::from(entry.age_ticks) * tick_s) as u64,
+        is_static: entry.is_static,
     });
     Some(reports.collect())
 }
@@ -439,7 +441,12 @@ mod tests {
     fn addresses_that_exceed_one_reply_come_in_several_in_order() {
         let entry = |number: u32| {
             let [a, b, c, d] = number.to_be_bytes();
-            MacEntry { mac: Mac::from_octets([2, 0, a, b, c, d]), port: PortIndex(0), age_ticks: 0 }
+            MacEntry {
+                mac: Mac::from_octets([2, 0, a, b, c, d]),
+                port: PortIndex(0),
+                age_ticks: 0,
+                is_static: false,
+            }
         };
         let count = 2 * PAGE_ADDRESSES as u32 + 5;
         let all: Vec<MacEntry> = (0..count).rev().map(entry).collect();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
-use ringroad_switch::{LearningSwitch, LoopSeen, MacEntry, MacTable, MacTableConfig, MacTableError};
+use ringroad_switch::{LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError};
 
 use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;
@@ -177,6 +177,8 @@ pub struct SwitchTotals {
     pub macs: usize,
     /// Addresses that left it for want of room.
     pub evictions: u64,
+    /// Times that a frame came from a static address on another port.
+    pub refused_moves: u64,
     /// Ports now.
     pub ports: usize,
 }
@@ -192,6 +194,8 @@ pub struct Fabric {
     next_wire: u64,
     next_own_share: u64,
     table: MacTableConfig,
+    /// Static addresses by switch, each with the name of its port, which may not be there.
+    statics: BTreeMap<String, BTreeMap<Mac, String>>,
     /// Accounts of the engines themselves.
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
@@ -271,6 +275,7 @@ impl Fabric {
             next_wire: 0,
             next_own_share: 0,
             table,
+            statics: BTreeMap::new(),
             engine_counters,
             departed: CounterSnapshot::default(),
         }
@@ -337,6 +342,10 @@ impl Fabric {
         self.publish_topology(name)?;
         if let Some(switch) = self.switches.get(name) {
             switch.learning.ports.insert(index);
+            let statics = self.statics.get(name).into_iter().flatten();
+            for (&mac, _) in statics.filter(|(_, of)| *of == port) {
+                switch.learning.table.set_static(mac, index, switch.learning.now());
+            }
         }
         Ok(index)
     }
@@ -522,6 +531,44 @@ impl Fabric {
         Some(switch.learning.table.entries(switch.learning.now()).collect())
     }
 
+    /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made. `None`
+    /// takes it back. `false`: there was nothing to take back.
+    pub fn set_static(&mut self, switch: &str, mac: Mac, port: Option<&str>) -> bool {
+        let state = self.switches.get(switch);
+        let was = state.is_some_and(|state| state.learning.table.unset_static(mac));
+        let Some(port) = port else {
+            let Some(statics) = self.statics.get_mut(switch) else { return was };
+            let known = statics.remove(&mac).is_some();
+            if statics.is_empty() {
+                self.statics.remove(switch);
+            }
+            return known;
+        };
+        self.statics.entry(switch.to_owned()).or_default().insert(mac, port.to_owned());
+        if let Some((state, port)) = state.and_then(|state| Some((state, state.ports.get(port)?))) {
+            state.learning.table.set_static(mac, port.index, state.learning.now());
+        }
+        true
+    }
+
+    /// The static addresses: switch, address, and name of the port.
+    pub fn statics(&self) -> impl Iterator<Item = (&str, Mac, &str)> {
+        self.statics.iter().flat_map(|(switch, statics)| {
+            statics.iter().map(move |(&mac, port)| (switch.as_str(), mac, port.as_str()))
+        })
+    }
+
+    /// Forgets the learned addresses of a switch, or of one of its ports; how many. `None`: there is none of that name.
+    #[must_use]
+    pub fn forget_learned(&self, switch: &str, port: Option<&str>) -> Option<usize> {
+        let state = self.switches.get(switch)?;
+        let index = match port {
+            Some(port) => Some(state.ports.get(port)?.index),
+            None => None,
+        };
+        Some(state.learning.table.forget_learned(index))
+    }
+
     /// Name of the port with an index.
     #[must_use]
     pub fn port_name(&self, switch: &str, index: PortIndex) -> Option<&str> {
@@ -594,6 +641,7 @@ impl Fabric {
             totals,
             macs: table.len(),
             evictions: table.evictions(),
+            refused_moves: table.refused_moves(),
             ports: switch.ports.len(),
         })
     }

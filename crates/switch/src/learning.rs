@@ -15,7 +15,7 @@ use crate::mac::Mac;
 use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
 
-/// What all workers share of a switch. All of it is safe to read and write from any thread without a lock.
+/// What all workers share of a switch. Any thread may read and write all of it at any time.
 #[derive(Debug)]
 pub struct LearningSwitch {
     /// Learned addresses.

@@ -24,6 +24,7 @@ pub mod loop_guard;
 pub mod mac;
 pub mod mac_table;
 pub mod port_set;
+mod static_addresses;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;

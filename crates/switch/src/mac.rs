@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::str::FromStr;
 
 /// The 48 bits that an address takes of a word.
 const ADDRESS_BITS: u64 = 0xffff_ffff_ffff;
@@ -60,6 +61,36 @@ impl Mac {
     #[inline]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits & ADDRESS_BITS)
+    }
+}
+
+/// A text that is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MacError;
+
+impl fmt::Display for MacError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an Ethernet address: write six octets, such as 02:00:00:00:00:01")
+    }
+}
+
+impl std::error::Error for MacError {}
+
+impl FromStr for Mac {
+    type Err = MacError;
+
+    /// Six octets of two hexadecimal digits, between colons or between hyphens.
+    fn from_str(text: &str) -> Result<Self, MacError> {
+        let separator = if text.contains('-') { '-' } else { ':' };
+        let mut octets = [0; 6];
+        let mut parts = text.split(separator);
+        for octet in &mut octets {
+            let part = parts
+                .next()
+                .filter(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            *octet = part.and_then(|part| u8::from_str_radix(part, 16).ok()).ok_or(MacError)?;
+        }
+        if parts.next().is_some() { Err(MacError) } else { Ok(Self::from_octets(octets)) }
     }
 }
 

@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ringroad_port::port_index::PortIndex;
 
 use crate::mac::Mac;
+use crate::static_addresses::StaticAddresses;
 
 /// Entries of a set. Sets of eight take about a third longer per frame; a table twice as large with sets of four has as
 /// few addresses without a place.
@@ -126,6 +127,8 @@ pub struct MacEntry {
     pub port: PortIndex,
     /// Ticks since then.
     pub age_ticks: u8,
+    /// Whether it was put there ([`MacTable::set_static`]), and not learned.
+    pub is_static: bool,
 }
 
 /// The word of an entry, as the module's documentation lays it out.
@@ -198,6 +201,7 @@ pub struct MacTable {
     hash_keys: (u64, u64),
     ageing_ticks: u8,
     evictions: AtomicU64,
+    statics: StaticAddresses,
 }
 
 impl MacTable {
@@ -220,6 +224,7 @@ impl MacTable {
             hash_keys: (splitmix(hash_key), splitmix(!hash_key) | 1),
             ageing_ticks,
             evictions: AtomicU64::new(0),
+            statics: StaticAddresses::default(),
         })
     }
 
@@ -257,22 +262,51 @@ impl MacTable {
         self.change_set(set, mac, entry, now)
     }
 
+    /// Puts `mac` onto `port`, where it stays: it does not age, and frames do not move it. A multicast address and an
+    /// index that cannot be a port are not put anywhere.
+    pub fn set_static(&self, mac: Mac, port: PortIndex, now: Tick) {
+        if port.is_port() && !mac.is_multicast() {
+            self.statics.set(mac, port);
+            self.learn(mac, port, now);
+        }
+    }
+
+    /// Forgets a static address. `false`: it was none.
+    pub fn unset_static(&self, mac: Mac) -> bool {
+        let was = self.statics.unset(mac);
+        if was {
+            self.clear(|entry| entry.mac() == mac);
+        }
+        was
+    }
+
+    /// Times that a frame came from a static address on another port than the address's.
+    #[must_use]
+    pub fn refused_moves(&self) -> u64 {
+        self.statics.refused_moves()
+    }
+
     /// Clears entries that are too old; how many. Call it at each tick.
     pub fn sweep(&self, now: Tick) -> usize {
+        for (mac, port) in self.statics.all() {
+            self.learn(mac, port, now);
+        }
         self.clear(|entry| entry.age_ticks(now) > self.ageing_ticks)
     }
 
-    /// Forgets what was learned on `port`; how many addresses.
+    /// Forgets all addresses on `port`, static ones too; how many.
     ///
     /// A worker that still classifies frames of this port may learn from them afterwards. So before the index goes to
     /// another port, see that no worker has the old one any more, then call this.
     pub fn forget_port(&self, port: PortIndex) -> usize {
+        self.statics.unset_port(port);
         self.clear(|entry| entry.port() == port)
     }
 
-    /// Forgets everything; how many addresses.
-    pub fn forget_all(&self) -> usize {
-        self.clear(|_| true)
+    /// Forgets what was learned, on `port` alone if one is given; how many addresses.
+    pub fn forget_learned(&self, port: Option<PortIndex>) -> usize {
+        let is_meant = |entry: Entry| port.is_none_or(|port| entry.port() == port);
+        self.clear(|entry| is_meant(entry) && self.statics.port_of(entry.mac()).is_none())
     }
 
     /// The entries that are not too old, in no order. Each is read when the iterator comes to it: an address that moves
@@ -285,6 +319,7 @@ impl MacTable {
                 mac: entry.mac(),
                 port: entry.port(),
                 age_ticks,
+                is_static: self.statics.port_of(entry.mac()).is_some(),
             })
         })
     }
@@ -317,13 +352,22 @@ impl MacTable {
     #[cold]
     #[inline(never)]
     fn change_set(&self, set: &Set, mac: Mac, entry: Entry, now: Tick) -> Option<PortIndex> {
+        let entry = match self.statics.port_of(mac) {
+            Some(port) if port != entry.port() => {
+                self.statics.refuse_move();
+                Entry::new(mac, port, now)
+            }
+            _ => entry,
+        };
         for _attempt in 0..2 {
             let entries = set.load();
-            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are.
+            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are, and
+            // a static one last.
             let rank = |known: Entry| match known {
                 known if known.mac() == mac => u16::MAX,
                 Entry::EMPTY => u16::MAX - 1,
-                known => u16::from(known.age_ticks(now)),
+                known if self.statics.port_of(known.mac()).is_some() => 0,
+                known => 1 + u16::from(known.age_ticks(now)),
             };
             let (way, old) = entries.into_iter().enumerate().max_by_key(|&(_, known)| rank(known))?;
             let is_known = old.mac() == mac;
@@ -333,7 +377,7 @@ impl MacTable {
             if !set.replace(way, old, entry) {
                 continue;
             }
-            if !is_known && rank(old) <= u16::from(self.ageing_ticks) {
+            if !is_known && old != Entry::EMPTY && old.age_ticks(now) <= self.ageing_ticks {
                 self.evictions.fetch_add(1, Ordering::Relaxed);
             }
             for (other, known) in entries.into_iter().enumerate() {

@@ -71,7 +71,7 @@ impl Pair {
                 self.model.retain(|_, known| known.0 != PortIndex(port));
             }
             Step::ForgetAll => {
-                self.table.forget_all();
+                self.table.forget_learned(None);
                 self.model.clear();
             }
         }

@@ -81,7 +81,7 @@ fn after_contention_each_address_has_one_entry_with_its_port() {
                         let number = step % MACS;
                         table.learn(address(number), PortIndex(number + worker * 100), Tick(round));
                         if step % 16 == 0 {
-                            table.forget_all();
+                            table.forget_learned(None);
                         }
                     }
                 });

@@ -1,29 +1,95 @@
 //! `ringroad macs`.
 
 use clap::Args;
+use ringroad_control::{Reply, Request};
+use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// Show the addresses that a switch has learned
+/// Show or change the addresses of a switch
+///
+/// A static address stays on its port: it does not age, and frames do not move it. Its port need not be there yet.
+/// `ringroad config save` writes static addresses into the daemon's configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Macs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
+    /// Put an address onto a port of the switch, where it stays
+    #[arg(long, value_name = "MAC=PORT", group = "change", value_parser = placement)]
+    set: Option<Placement>,
+    /// Take a static address back
+    #[arg(long, value_name = "MAC", group = "change")]
+    unset: Option<String>,
+    /// Forget the addresses that the switch has learned
+    #[arg(long, group = "change")]
+    flush: bool,
+    /// Forget those of this port alone
+    #[arg(long, value_name = "PORT", requires = "flush")]
+    port: Option<String>,
+}
+
+/// An address, and a port of the switch.
+#[derive(Debug, Clone)]
+struct Placement {
+    mac: String,
+    port: String,
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    let (mac, port) = text.split_once('=').ok_or("write MAC=PORT, such as 02:00:00:00:00:01=a")?;
+    Ok(Placement { mac: mac.to_owned(), port: port.to_owned() })
+}
+
+#[derive(Debug, Serialize)]
+struct Forgotten {
+    forgotten: u64,
 }
 
 impl Macs {
     pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let switch = self.switch.clone();
+        if let Some(Placement { mac, port }) = &self.set {
+            let port = Some(self.on_switch(port)?);
+            let request = Request::SetAddress { switch, mac: mac.clone(), port };
+            return super::ask(global, output, &request, "set", None);
+        }
+        if let Some(mac) = &self.unset {
+            let request = Request::SetAddress { switch, mac: mac.clone(), port: None };
+            return super::ask(global, output, &request, "taken back", None);
+        }
+        if self.flush {
+            let port = self.port.as_deref().map(|port| self.on_switch(port)).transpose()?;
+            return match global.connect()?.request(&Request::ForgetAddresses { switch, port })?.0 {
+                Reply::Forgotten { addresses } => output
+                    .result(&Forgotten { forgotten: addresses }, |forgotten| {
+                        format!("{} addresses forgotten", forgotten.forgotten)
+                    }),
+                reply => Err(Failure::reply(&reply)),
+            };
+        }
         let entries = global.connect()?.mac_table(&self.switch)?;
         output.result(&entries, |entries| {
             let mut columns = Columns::new(&["address", "port", ">last seen"]);
             for entry in entries {
-                columns.row([entry.mac.clone(), entry.port.clone(), format!("{} s", entry.age_s)]);
+                let seen = if entry.is_static { "static".to_owned() } else { format!("{} s", entry.age_s) };
+                columns.row([entry.mac.clone(), entry.port.clone(), seen]);
             }
             columns.lines_or("no addresses learned")
         })
+    }
+
+    /// The name of a port on the switch, which may be given with the switch.
+    fn on_switch(&self, port: &str) -> Result<String, Failure> {
+        match port.split_once(':') {
+            None => Ok(port.to_owned()),
+            Some((switch, port)) if switch == self.switch => Ok(port.to_owned()),
+            Some(_) => {
+                Err(Failure::usage(format!("{port} is not on {}", self.switch), "name a port of the switch"))
+            }
+        }
     }
 }

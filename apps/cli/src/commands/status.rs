@@ -160,6 +160,7 @@ mod tests {
             ports: 3,
             macs: 2,
             evictions: 0,
+            refused_moves: 0,
             replicated_frames: 100,
             totals,
         };

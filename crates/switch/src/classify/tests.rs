@@ -165,7 +165,7 @@ fn a_forgotten_or_displaced_source_is_learned_by_its_next_batch() {
     let port = PortIndex(1);
     let rounds: [&dyn Fn(); 4] = [
         &|| _ = switch.table.forget_port(PortIndex(1)),
-        &|| _ = switch.table.forget_all(),
+        &|| _ = switch.table.forget_learned(None),
         &|| _ = switch.table.sweep(Tick(NOW.0 + 11)),
         &|| {
             // As many newer addresses as there are entries push it out.

@@ -148,7 +148,7 @@ fn forgetting_a_port_leaves_the_others() {
     assert_eq!(table.forget_port(PortIndex(0)), 3, "empty entries are not of port 0");
     assert_eq!(table.lookup(mac(0), NOW), None);
     assert_eq!(table.lookup(mac(1), NOW), Some(PortIndex(1)));
-    assert_eq!(table.forget_all(), 3);
+    assert_eq!(table.forget_learned(None), 3);
     assert!(table.is_empty());
 }
 
@@ -162,8 +162,8 @@ fn entries_are_listed_with_port_and_age() {
     assert_eq!(
         entries,
         [
-            MacEntry { mac: mac(1), port: PortIndex(0), age_ticks: 4 },
-            MacEntry { mac: mac(2), port: PortIndex(9), age_ticks: 1 },
+            MacEntry { mac: mac(1), port: PortIndex(0), age_ticks: 4, is_static: false },
+            MacEntry { mac: mac(2), port: PortIndex(9), age_ticks: 1, is_static: false },
         ]
     );
 }
@@ -225,4 +225,42 @@ fn sizes_and_ageing_out_of_range_are_refused() {
         assert_eq!(error, MacTableError::AgeingTicks(ageing_ticks));
     }
     assert_eq!(MacTable::new(default).unwrap().capacity(), 16384);
+}
+
+#[test]
+fn a_static_address_neither_ages_nor_moves_nor_makes_room() {
+    let table =
+        MacTable::new(MacTableConfig { entries: 4, ageing_ticks: 2, ..MacTableConfig::new(1) }).unwrap();
+    let pinned = Mac::from_octets([2, 0, 0, 0, 0, 1]);
+    table.set_static(pinned, PortIndex(7), Tick(0));
+    table.learn(pinned, PortIndex(3), Tick(0));
+    assert_eq!((table.lookup(pinned, Tick(0)), table.refused_moves()), (Some(PortIndex(7)), 1));
+    // One set, which others fill again and again.
+    for tick in 0..=255 {
+        table.sweep(Tick(tick));
+        for last in 2..20 {
+            table.learn(Mac::from_octets([2, 0, 0, 0, 0, last]), PortIndex(last), Tick(tick));
+        }
+        assert_eq!(table.lookup(pinned, Tick(tick)), Some(PortIndex(7)));
+    }
+    assert_eq!(table.forget_learned(None), 3);
+    let entry = MacEntry { mac: pinned, port: PortIndex(7), age_ticks: 0, is_static: true };
+    assert_eq!(table.entries(Tick(255)).collect::<Vec<_>>(), [entry]);
+    assert!(table.unset_static(pinned) && !table.unset_static(pinned));
+    assert!(table.is_empty());
+    // It goes with its port.
+    table.set_static(pinned, PortIndex(7), Tick(0));
+    table.forget_port(PortIndex(7));
+    table.learn(pinned, PortIndex(3), Tick(0));
+    assert_eq!(table.lookup(pinned, Tick(0)), Some(PortIndex(3)));
+}
+
+#[test]
+fn learned_addresses_of_one_port_are_forgotten_alone() {
+    let table = MacTable::new(MacTableConfig::new(1)).unwrap();
+    for last in 0..10 {
+        table.learn(Mac::from_octets([2, 0, 0, 0, 0, last]), PortIndex(last % 2), Tick(0));
+    }
+    assert_eq!(table.forget_learned(Some(PortIndex(1))), 5);
+    assert!(table.entries(Tick(0)).all(|entry| entry.port == PortIndex(0)));
 }

@@ -207,6 +207,7 @@ mod tests {
             ports: 0,
             macs: 0,
             evictions: 0,
+            refused_moves: 0,
             replicated_frames: 0,
             totals: counters(switch),
         };

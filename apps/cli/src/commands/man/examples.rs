@@ -71,7 +71,12 @@ ringroad config apply new.toml"
 ringroad metrics --listen 127.0.0.1:9464"
         }
         "reload" => "ringroad reload",
-        "macs" => "ringroad macs vale0",
+        "macs" => {
+            "\
+ringroad macs vale0
+# An address that stays on its port
+ringroad macs vale0 --set 02:00:00:00:00:01=uplink"
+        }
         "gen" => {
             "\
 # Loss, latency and jitter of a million flows between two ports
