@@ -16,7 +16,6 @@ use ringroad_control::{PROTOCOL_VERSION, ServerConnection};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::is_device;
 use ringroad_drivers::catalogue::port_name::PortName;
-use ringroad_switch::loop_guard::MOST_MOVES_PER_S;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -320,8 +319,8 @@ impl Server {
             warn!(
                 switch,
                 address = %seen.mac,
-                "addresses move between {switch}:{one} and {switch}:{other} more than {MOST_MOVES_PER_S} times a second: \
-                 is there a loop behind them? Frames from such addresses are not flooded meanwhile"
+                "the same frames come in at {switch}:{one} and {switch}:{other}, and addresses move between them: \
+                 is there a loop behind them? Flooded frames that go round are dropped"
             );
         }
     }

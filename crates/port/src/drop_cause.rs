@@ -49,8 +49,7 @@ causes! {
     PortGone = "port_gone",
     /// To be flooded where there is no other port. Counted at the source.
     NoDestination = "no_destination",
-    /// To be flooded, but from an address that moves between ports too often: the switches are joined in a loop. Counted
-    /// at the source.
+    /// To be flooded, but it came in by another port, too: the switches are joined in a loop. Counted at the source.
     Looped = "looped",
     /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
     /// source, as received and dropped.

@@ -46,15 +46,17 @@ impl LearningSwitch {
         let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
         self.now.store(now, Ordering::Relaxed);
         self.table.sweep(Tick(now));
+        self.loops.rest();
     }
 
-    /// Writes the fates of frames from the port `from`, unless they go round in a loop.
+    /// Writes the fates of frames from the port `from`. Says whether they may go round in a loop.
     #[inline]
-    fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) {
+    fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
         let moves = classify(frames, from, &self.table, &self.ports, self.now(), fates);
-        if !moves.is_empty() && self.loops.note(&moves, from) {
-            moves.drop_flooded(frames, fates);
+        if !moves.is_empty() {
+            self.loops.note(&moves, from);
         }
+        self.loops.looks()
     }
 
     /// What decides for one worker.
@@ -103,9 +105,13 @@ impl Decide for Learning {
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
         {
             let mut fate = [Fate::Flood];
-            switch.decide(&[header], from, &mut fate);
+            let may_loop = switch.decide(&[header], from, &mut fate);
             let [fate] = fate;
-            return plan.set_common(frames, fate);
+            plan.set_common(frames.clone(), fate);
+            if may_loop {
+                switch.loops.drop_looped(batch, frames, from, plan);
+            }
+            return;
         }
         headers.clear();
         let mut read = |frame: usize, head: Option<&Fragment>| match head
@@ -123,7 +129,9 @@ impl Decide for Learning {
         } else {
             headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
         }
-        switch.decide(headers, from, plan.fates_mut(frames));
+        if switch.decide(headers, from, plan.fates_mut(frames.clone())) {
+            switch.loops.drop_looped(batch, frames, from, plan);
+        }
         for frame in short.drain(..) {
             plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
         }
