@@ -299,10 +299,10 @@ fn every_command_has_help_a_manual_page_and_a_completion() {
     assert!(ringroad(&["man", &folder.path().display().to_string()]).status.success());
     for verb in [
         "up", "down", "status", "list", "attach", "detach", "link", "unlink", "gen", "trial", "script",
-        "otg", "recv", "fwd", "capture", "replay", "top", "bench", "doctor",
+        "otg", "recv", "fwd", "capture", "replay", "top", "bench", "doctor", "config", "metrics", "macs",
     ] {
         assert!(ringroad(&[verb, "--help"]).status.success(), "{verb}");
-        assert!(folder.path().join(format!("ringroad-{verb}.1")).is_file(), "{verb}");
+        assert!(folder.path().join(format!("man1/ringroad-{verb}.1")).is_file(), "{verb}");
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(!ringroad(&["completions", shell]).stdout.is_empty(), "{shell}");
