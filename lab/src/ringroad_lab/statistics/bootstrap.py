@@ -53,10 +53,21 @@ def estimate_paired_ratio(baseline: Sequence[float], candidate: Sequence[float],
 def estimate_ratio(baseline: Sequence[float], candidate: Sequence[float], confidence: float) -> RatioEstimate:
     """Return the ratio of the medians of samples that are not in pairs.
 
+    The same resamples are drawn whichever of the two is the baseline, so that the other order gives exactly the inverse.
+
     Raises:
         ValueError: there are too few, or one is not above 0.
     """
-    return _estimate((_logarithms(candidate, confidence), _logarithms(baseline, confidence)), _difference_of_medians, confidence)
+    logarithms = _logarithms(candidate, confidence), _logarithms(baseline, confidence)
+    if tuple(candidate) > tuple(baseline):
+        return _estimate(logarithms, _difference_of_medians, confidence)
+    if tuple(candidate) == tuple(baseline):
+        same = _estimate(logarithms, _difference_of_medians, confidence)
+        bound = max(same.interval[1], 1 / same.interval[0])
+        return RatioEstimate(same.ratio, (1 / bound, bound), same.deviation, same.freedom)
+    inverse = _estimate(logarithms[::-1], _difference_of_medians, confidence)
+    low, high = inverse.interval
+    return RatioEstimate(1 / inverse.ratio, (1 / high, 1 / low), inverse.deviation, inverse.freedom)
 
 
 def _logarithms(samples: Sequence[float], confidence: float) -> Samples:
