@@ -97,6 +97,15 @@ impl BoundSocket {
         this.file.allow(mode)?;
         Ok(this)
     }
+
+    /// Listens, with a queue of `backlog` connections that wait to be accepted. Before this call nobody can connect.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn listen(self, backlog: i32) -> Result<ListeningSocket, ListenError> {
+        rustix::net::listen(&self, backlog).map_err(ListenError::system("listening on", &self.file.path))?;
+        Ok(ListeningSocket(self))
+    }
 }
 
 impl AsFd for BoundSocket {
@@ -122,9 +131,7 @@ impl ListeningSocket {
     /// # Errors
     /// [`ListenError`].
     pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListenError> {
-        let bound = BoundSocket::bind(path, kind, mode)?;
-        rustix::net::listen(&bound, 16).map_err(ListenError::system("listening on", path))?;
-        Ok(Self(bound))
+        BoundSocket::bind(path, kind, mode)?.listen(16)
     }
 
     /// A connection that waits, if one does.

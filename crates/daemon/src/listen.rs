@@ -3,7 +3,7 @@
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ringroad_control::listening_socket::{self, ListeningSocket};
+use ringroad_control::listening_socket::{self, BoundSocket, ListeningSocket};
 use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
@@ -84,13 +84,12 @@ pub fn listen(
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
     // Nobody can connect before group and mode are set, so a client that finds the socket ready is let in by its mode.
-    let socket = ListeningSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
+    let socket = BoundSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
     noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
     set_access(path, mode, gid)?;
-    rustix::net::listen(&socket, BACKLOG).map_err(|errno| failed("listening at", path)(errno.into()))?;
-    Ok(socket)
+    Ok(socket.listen(BACKLOG)?)
 }
 
 /// Sets permission bits and group of the socket.
