@@ -1,12 +1,15 @@
 //! Guests on a switch: virtual machines under QEMU, network namespaces, DPDK's testpmd, each started by one command.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use ringroad::control::report::StatusReport;
 use ringroad::{Interest, Port};
+use ringroad_netdev::{Namespace, in_namespace};
 use ringroad_tests::command::stderr;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
@@ -241,10 +244,9 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
     let mut first = start(
         &tap,
         "vale0:t",
-        &[&["--address", "10.79.0.1/24", "--mac", "02:00:00:00:79:01"], &sleep[..]].concat(),
+        &[&["--address", "10.79.0.1/24", "--mac", "02:00:00:00:79:01", "--via", "tap"], &sleep[..]].concat(),
     );
-    let mut second =
-        start(&veth, "vale0:v", &[&["--address", "10.79.0.2/24", "--via", "veth"], &sleep[..]].concat());
+    let mut second = start(&veth, "vale0:v", &[&["--address", "10.79.0.2/24"], &sleep[..]].concat());
     assert_eq!(running(&daemon).len(), 2);
     let told = run(
         &daemon,
@@ -287,6 +289,58 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
 }
 
 #[test]
+fn tcp_between_containers_passes_within_the_kernel_and_is_in_the_account() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let names = ["c", "s"].map(|what| format!("rrc{}-{what}", std::process::id()));
+    let mut containers = [0, 1].map(|index: usize| {
+        let (port, address) = (format!("vale0:{index}"), format!("10.79.0.{}/24", index + 1));
+        let container = ["--json", "container", &names[index], "--port", &port, "--address", &address];
+        let mut service =
+            Service::start(command(&daemon, &[&container[..], &["--", "sleep", "1000"]].concat()));
+        service.await_line("\"ready\":true");
+        service
+    });
+    let [client, server] = names.each_ref().map(|name| Namespace::Named(name.clone()));
+    let listener = in_namespace(&server, || TcpListener::bind("10.79.0.2:7").unwrap()).unwrap();
+    let mut sender = in_namespace(&client, || TcpStream::connect("10.79.0.2:7").unwrap()).unwrap();
+    let mut receiver = listener.accept().unwrap().0;
+    const PIECE: u64 = 1 << 20;
+    // The datapath's worker is busy for each frame that passes it, and not for those that the kernel passes on.
+    let mut send_and_receive = || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| sender.write_all(&vec![7; PIECE as usize]).unwrap());
+            receiver.read_exact(&mut vec![0; PIECE as usize]).unwrap();
+        });
+    };
+    let busy = |status: &StatusReport| status.workers.iter().map(|worker| worker.frames).sum::<u64>();
+    let mut pieces = 0;
+    daemon.await_status("a piece that passes within the kernel", |before| {
+        send_and_receive();
+        pieces += 1;
+        busy(&daemon.status()) == busy(before)
+    });
+    // All of it is in the accounts all the same.
+    let status = await_conserved(&daemon);
+    let port = |name: &str| status.ports.iter().find(|port| port.name == name).unwrap();
+    assert!(port("vale0:0").counters.received_bytes > pieces * PIECE);
+    assert!(port("vale0:1").counters.delivered_bytes > pieces * PIECE);
+
+    // A port that leaves takes its addresses with it, and a new one under its name joins in.
+    drop((sender, receiver, listener));
+    containers[1].signal(Signal::TERM);
+    containers[1].await_end();
+    let status = await_conserved(&daemon);
+    assert!(status.switches[0].totals.delivered_bytes > pieces * PIECE);
+    containers[0].signal(Signal::TERM);
+    containers[0].await_end();
+    assert_eq!(outside.inside(|| ringroad_netdev::link::links().unwrap()).len(), 1);
+}
+
+#[test]
 fn guests_containers_and_links_find_each_other_after_the_daemon_was_killed() {
     if !is_root() {
         return;
@@ -307,8 +361,8 @@ fn guests_containers_and_links_find_each_other_after_the_daemon_was_killed() {
     };
     let [tap, veth, existing] = &names;
     let mut containers = [
-        start(tap, 2, &[]),
-        start(veth, 3, &["--via", "veth"]),
+        start(tap, 2, &["--via", "tap"]),
+        start(veth, 3, &[]),
         start(existing, 4, &["--netns", docker.name()]),
     ];
     run(&daemon, &["link", linked.name(), "--address", "10.77.0.5/24"]);

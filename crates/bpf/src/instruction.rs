@@ -13,6 +13,8 @@ pub(crate) struct Instruction {
 
 /// Marks an immediate load as that of a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const MAP_DESCRIPTOR: u8 = 1;
+/// Marks an immediate load as that of the address of a map's only value (`BPF_PSEUDO_MAP_VALUE`, Linux 5.2).
+const MAP_VALUE: u8 = 2;
 
 impl Instruction {
     const fn new(opcode: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Self {
@@ -29,14 +31,74 @@ impl Instruction {
         Self::new(0xB4, to, 0, 0, value.cast_signed())
     }
 
+    /// `to = from`
+    pub(crate) const fn copy(to: u8, from: u8) -> Self {
+        Self::new(0xBF, to, from, 0, 0)
+    }
+
+    /// `to += value`
+    pub(crate) const fn add(to: u8, value: i32) -> Self {
+        Self::new(0x07, to, 0, 0, value)
+    }
+
+    /// `to += from`
+    pub(crate) const fn add_register(to: u8, from: u8) -> Self {
+        Self::new(0x0F, to, from, 0, 0)
+    }
+
+    /// `to = *(u16 *)(from + offset)`
+    pub(crate) const fn load_16(to: u8, from: u8, offset: i16) -> Self {
+        Self::new(0x69, to, from, offset, 0)
+    }
+
     /// `to = *(u32 *)(from + offset)`
     pub(crate) const fn load_32(to: u8, from: u8, offset: i16) -> Self {
         Self::new(0x61, to, from, offset, 0)
     }
 
+    /// `to = *(u64 *)(from + offset)`
+    pub(crate) const fn load_64(to: u8, from: u8, offset: i16) -> Self {
+        Self::new(0x79, to, from, offset, 0)
+    }
+
+    /// `*(u16 *)(to + offset) = from`
+    pub(crate) const fn store_16(to: u8, offset: i16, from: u8) -> Self {
+        Self::new(0x6B, to, from, offset, 0)
+    }
+
     /// `*(u32 *)(to + offset) = from`
     pub(crate) const fn store_32(to: u8, offset: i16, from: u8) -> Self {
         Self::new(0x63, to, from, offset, 0)
+    }
+
+    /// `*(u64 *)(to + offset) = from`
+    pub(crate) const fn store_64(to: u8, offset: i16, from: u8) -> Self {
+        Self::new(0x7B, to, from, offset, 0)
+    }
+
+    /// `*(u32 *)(to + offset) = value`
+    pub(crate) const fn store_value_32(to: u8, offset: i16, value: u32) -> Self {
+        Self::new(0x62, to, 0, offset, value.cast_signed())
+    }
+
+    /// Skips `skipped` instructions where `register` is 0.
+    pub(crate) const fn skip_if_zero(register: u8, skipped: i16) -> Self {
+        Self::new(0x15, register, 0, skipped, 0)
+    }
+
+    /// Skips `skipped` instructions where the lower 32 bits of `register` do not equal `value`.
+    pub(crate) const fn skip_unless_equal_32(register: u8, value: u32, skipped: i16) -> Self {
+        Self::new(0x56, register, 0, skipped, value.cast_signed())
+    }
+
+    /// Skips `skipped` instructions where `register` is above `other`.
+    pub(crate) const fn skip_if_above(register: u8, other: u8, skipped: i16) -> Self {
+        Self::new(0x2D, register, other, skipped, 0)
+    }
+
+    /// The same instruction with another number of skipped ones.
+    pub(crate) const fn skipping(self, skipped: i16) -> Self {
+        Self { offset: skipped, ..self }
     }
 
     /// Skips `skipped` instructions where the lower 32 bits of `register` equal `value`.
@@ -47,6 +109,11 @@ impl Instruction {
     /// `to = address of the map with this descriptor`: takes two places.
     pub(crate) const fn set_map(to: u8, descriptor: i32) -> [Self; 2] {
         [Self::new(0x18, to, MAP_DESCRIPTOR, 0, descriptor), Self::new(0, 0, 0, 0, 0)]
+    }
+
+    /// `to = address of the only value of the array with this descriptor`: takes two places.
+    pub(crate) const fn set_map_value(to: u8, descriptor: i32) -> [Self; 2] {
+        [Self::new(0x18, to, MAP_VALUE, 0, descriptor), Self::new(0, 0, 0, 0, 0)]
     }
 
     /// Calls kernel function number `helper` (`enum bpf_func_id`).

@@ -12,4 +12,5 @@ mod instruction;
 pub mod link;
 pub mod map;
 pub mod program;
+pub mod shortcut;
 mod syscall;

@@ -32,15 +32,96 @@ struct Element {
     value: u64,
     flags: u64,
 }
-// SAFETY: repr(C), integers without hidden padding; `XskMap` fills in addresses of locals that outlive the call and
-// are as large as the map's keys and values.
+// SAFETY: repr(C), integers without hidden padding; `Map` fills in addresses of slices that outlive the call and are as
+// large as the map's keys and values.
 unsafe impl Attribute for Element {}
+
+/// The shape of a map.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// `enum bpf_map_type`.
+    pub(crate) kind: u32,
+    pub(crate) key_bytes: usize,
+    /// Bytes of a value as bpf(2) reads and writes it: for maps with a value for each processor, of all together.
+    pub(crate) value_bytes: usize,
+    /// Bytes of a value as programs see it.
+    pub(crate) cell_bytes: usize,
+    pub(crate) entries: u32,
+    pub(crate) flags: u32,
+    pub(crate) name: [u8; 16],
+}
+
+/// A map of any kind.
+#[derive(Debug)]
+pub(crate) struct Map {
+    descriptor: OwnedFd,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Map {
+    pub(crate) fn create(shape: Shape) -> Result<Self, Errno> {
+        let Shape { kind, key_bytes, value_bytes, cell_bytes, entries, flags, name } = shape;
+        let mut attribute = Create {
+            kind,
+            key_bytes: key_bytes as u32,
+            value_bytes: cell_bytes as u32,
+            entries,
+            flags,
+            inner_map: 0,
+            numa_node: 0,
+            name,
+        };
+        let descriptor = bpf_descriptor(Command::MapCreate, &mut attribute)?;
+        Ok(Self { descriptor, key_bytes, value_bytes })
+    }
+
+    pub(crate) fn set(&self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let mut attribute = self.element(key, value.len(), value.as_ptr() as u64)?;
+        bpf(Command::MapUpdate, &mut attribute).map(drop)
+    }
+
+    /// Reads the value of `key` into `value`. `false`: there is none.
+    pub(crate) fn get(&self, key: &[u8], value: &mut [u8]) -> Result<bool, Errno> {
+        let mut attribute = self.element(key, value.len(), value.as_mut_ptr() as u64)?;
+        found(bpf(Command::MapLookup, &mut attribute))
+    }
+
+    /// Removes the value of `key`. `false`: there was none.
+    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, Errno> {
+        let mut attribute = self.element(key, self.value_bytes, 0)?;
+        found(bpf(Command::MapDelete, &mut attribute))
+    }
+
+    /// Refuses slices of other lengths than the kernel reads or writes.
+    fn element(&self, key: &[u8], value_bytes: usize, value: u64) -> Result<Element, Errno> {
+        if key.len() != self.key_bytes || value_bytes != self.value_bytes {
+            return Err(Errno::INVAL);
+        }
+        let map = self.descriptor.as_raw_fd().cast_unsigned();
+        Ok(Element { map, padding: 0, key: key.as_ptr() as u64, value, flags: 0 })
+    }
+}
+
+fn found(result: Result<i64, Errno>) -> Result<bool, Errno> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
 
 /// A map from receive queue number to AF_XDP socket (`BPF_MAP_TYPE_XSKMAP`, Linux 4.18). A socket that is closed
 /// leaves the map by itself.
 #[derive(Debug)]
 pub struct XskMap {
-    descriptor: OwnedFd,
+    map: Map,
     queues: u32,
 }
 
@@ -50,19 +131,18 @@ impl XskMap {
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
     pub fn create(queues: u32) -> Result<Self, BpfError> {
-        let mut attribute = Create {
+        let shape = Shape {
             kind: TYPE_XSKMAP,
             key_bytes: 4,
             value_bytes: 4,
+            cell_bytes: 4,
             entries: queues,
             flags: 0,
-            inner_map: 0,
-            numa_node: 0,
             name: *b"ringroad_xsks\0\0\0",
         };
         const STEP: &str = "making a map of AF_XDP sockets";
-        match bpf_descriptor(Command::MapCreate, &mut attribute) {
-            Ok(descriptor) => Ok(Self { descriptor, queues }),
+        match Map::create(shape) {
+            Ok(map) => Ok(Self { map, queues }),
             Err(source @ (Errno::NOSYS | Errno::INVAL)) if queues > 0 => {
                 Err(BpfError::Unsupported { step: STEP, needs: "4.18 (CONFIG_XDP_SOCKETS)", source })
             }
@@ -81,10 +161,8 @@ impl XskMap {
     /// # Errors
     /// [`BpfError::System`]: no such queue in the map (E2BIG), or not an AF_XDP socket that is bound (EBADF, EOPNOTSUPP).
     pub fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), BpfError> {
-        let value = socket.as_raw_fd();
-        let mut attribute = self.element(&queue, std::ptr::from_ref(&value) as u64);
-        bpf(Command::MapUpdate, &mut attribute)
-            .map(drop)
+        self.map
+            .set(&queue.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
             .map_err(|source| BpfError::new("entering an AF_XDP socket in the map", source))
     }
 
@@ -93,21 +171,13 @@ impl XskMap {
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
     pub fn clear(&self, queue: u32) -> Result<(), BpfError> {
-        let mut attribute = self.element(&queue, 0);
-        match bpf(Command::MapDelete, &mut attribute) {
-            Ok(_) | Err(Errno::NOENT) => Ok(()),
-            Err(source) => Err(BpfError::new("taking an AF_XDP socket off the map", source)),
-        }
-    }
-
-    fn element(&self, key: &u32, value: u64) -> Element {
-        let map = self.descriptor.as_raw_fd().cast_unsigned();
-        Element { map, padding: 0, key: std::ptr::from_ref(key) as u64, value, flags: 0 }
+        let removed = self.map.remove(&queue.to_ne_bytes());
+        removed.map(drop).map_err(|source| BpfError::new("taking an AF_XDP socket off the map", source))
     }
 }
 
 impl AsFd for XskMap {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.map.as_fd()
     }
 }

@@ -196,8 +196,7 @@ impl TcxProgram {
             Instruction::call(REDIRECT),
             Instruction::exit(),
         ]);
-        let descriptor = load("ringroad_redir", TYPE_SCHED_CLS, 0, 0, &program)?;
-        Ok(Self { descriptor })
+        Self::load("ringroad_redir", &program)
     }
 
     /// A program that drops every frame but those with this mark, which go on as if it were not there.
@@ -212,8 +211,11 @@ impl TcxProgram {
             Instruction::set(0, TCX_DROP),
             Instruction::exit(),
         ];
-        let descriptor = load("ringroad_steal", TYPE_SCHED_CLS, 0, 0, &program)?;
-        Ok(Self { descriptor })
+        Self::load("ringroad_steal", &program)
+    }
+
+    pub(crate) fn load(name: &'static str, program: &[Instruction]) -> Result<Self, BpfError> {
+        Ok(Self { descriptor: load(name, TYPE_SCHED_CLS, 0, 0, program)? })
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 #[repr(u32)]
 pub(crate) enum Command {
     MapCreate = 0,
+    MapLookup = 1,
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,

@@ -3,7 +3,7 @@
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
 //! - [`ports`]: all ports, and the changes to them; [`status`]: reports about them.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
-//! - [`devices`]: ports of devices; [`whereabouts`]: the network namespace of an interface's name.
+//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
 //!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
 //!   `saving`: the configuration file, brought to what operators have set.
@@ -31,6 +31,7 @@ pub mod revival;
 mod saving;
 pub mod server;
 pub mod service_manager;
+mod shortcuts;
 pub mod status;
 pub mod turns;
 pub mod whereabouts;

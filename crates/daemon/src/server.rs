@@ -34,7 +34,7 @@ use crate::refusal::fabric_refusal;
 use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
-use crate::{reload, saving, status};
+use crate::{reload, saving, shortcuts, status};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -145,6 +145,10 @@ pub struct Server {
     accept_at: Option<Instant>,
     /// When configured ports are tried again whose devices were not there.
     retry_at: Option<Instant>,
+    /// When the kernel's way between veth pairs is brought to what switches have learned; and the number of ports at the
+    /// last look.
+    shortcuts_at: Option<Instant>,
+    ports_at_look: usize,
     netmap: Netmap,
     next_client: ClientId,
     started_at: Instant,
@@ -238,6 +242,8 @@ impl Server {
             idle_at: None,
             accept_at: None,
             retry_at: None,
+            shortcuts_at: None,
+            ports_at_look: 0,
             netmap: Netmap::default(),
             next_client: 0,
             started_at: now,
@@ -304,7 +310,7 @@ impl Server {
 
     fn next_deadline(&self) -> Instant {
         let due = self.due.first().map(|&(at, _)| at);
-        [due, self.idle_at, self.accept_at, self.retry_at]
+        [due, self.idle_at, self.accept_at, self.retry_at, self.shortcuts_at]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min)
@@ -350,6 +356,12 @@ impl Server {
             reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
             self.parts.ports.revive();
             self.watch_waiting_ports();
+        }
+        let ports = self.parts.ports.table.on_switches().len();
+        if self.ports_at_look != ports || self.shortcuts_at.is_some_and(|at| at <= now) {
+            self.ports_at_look = ports;
+            let needed = shortcuts::follow(&self.parts.ports.table);
+            self.shortcuts_at = needed.then(|| now + shortcuts::PERIOD);
         }
         while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, id));

@@ -444,12 +444,7 @@ impl Engine {
     /// queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
-            let Some(diagnosis) = queue.port.diagnosis() else { continue };
-            let missed = diagnosis.missed_frames();
-            if missed != 0 {
-                queue.counters.missed(missed);
-            }
-            queue.counters.violations(diagnosis.violations());
+            queue.count_missed();
         }
     }
 

@@ -73,9 +73,21 @@ impl EngineQueue {
         self.properties
     }
 
+    /// Counts what no worker saw: frames that the kernel dropped or passed on by itself, and rules that were broken.
+    pub(crate) fn count_missed(&mut self) {
+        let Some(diagnosis) = self.port.diagnosis() else { return };
+        let missed = diagnosis.missed_frames();
+        if missed != 0 {
+            self.counters.missed(missed);
+        }
+        self.counters.passed(diagnosis.take_passed());
+        self.counters.violations(diagnosis.violations());
+    }
+
     /// Ends the driver's part and gives the account, to which nothing is added any more.
     #[must_use]
-    pub fn close(self) -> Arc<QueueCounters> {
+    pub fn close(mut self) -> Arc<QueueCounters> {
+        self.count_missed();
         // Frames that the driver held back are counted when they leave.
         drop(self.port);
         self.counters

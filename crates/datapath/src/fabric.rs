@@ -531,6 +531,22 @@ impl Fabric {
         Some(switch.learning.table.entries(switch.learning.now()).collect())
     }
 
+    /// A number that no other switch has as long as this one exists.
+    #[must_use]
+    pub fn switch_number(&self, switch: &str) -> Option<u16> {
+        Some(self.switches.get(switch)?.id.0)
+    }
+
+    /// Notes that a learned address was seen again, unless it is on another port by now.
+    pub fn refresh(&self, switch: &str, mac: Mac, port: PortIndex) {
+        let Some(switch) = self.switches.get(switch) else { return };
+        let LearningSwitch { table, .. } = &*switch.learning;
+        let now = switch.learning.now();
+        if table.lookup(mac, now) == Some(port) {
+            table.learn(mac, port, now);
+        }
+    }
+
     /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made. `None`
     /// takes it back. `false`: there was nothing to take back.
     pub fn set_static(&mut self, switch: &str, mac: Mac, port: Option<&str>) -> bool {

@@ -22,6 +22,8 @@ use crate::peer::watch::PeerWatch;
 use crate::promiscuous::PromiscuousError;
 use crate::sze2::Sze2Error;
 use crate::tap::TapError;
+use crate::veth::VethError;
+use crate::veth::shortcut::Shortcut;
 
 /// Why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,9 @@ pub enum DeviceError {
     /// Host rings.
     #[error(transparent)]
     HostRings(#[from] HostRingsError),
+    /// A veth pair.
+    #[error(transparent)]
+    Veth(Box<VethError>),
     /// The host's side of an interface whose frames generic XDP takes.
     #[error(
         "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
@@ -122,6 +127,12 @@ pub enum DeviceError {
     },
 }
 
+impl From<VethError> for DeviceError {
+    fn from(error: VethError) -> Self {
+        Self::Veth(Box::new(error))
+    }
+}
+
 impl DeviceError {
     /// Whether it says that the interface, or the namespace where it should be, is not there, or no longer.
     #[must_use]
@@ -149,6 +160,9 @@ impl DeviceError {
                     error,
                     HostRingsError::Busy(_) | HostRingsError::Tap { source: TapError::Busy(_), .. }
                 )
+            }
+            Self::Veth(error) => {
+                matches!(**error, VethError::Busy(_) | VethError::Tap { source: TapError::Busy(_), .. })
             }
             Self::Xdp(error) => matches!(
                 error,
@@ -218,6 +232,8 @@ pub struct Device {
     pub interface: Option<DeviceInterface>,
     /// The program at the other side of its socket, if it has one.
     pub peer: Option<Arc<PeerWatch>>,
+    /// Its place on the way within the kernel, for the owner of its switch.
+    pub shortcut: Option<Arc<Shortcut>>,
     /// A note for the user, such as the reason why a better mechanism failed.
     pub notes: Vec<String>,
     /// Values that must live as long as the device is in use.
@@ -242,6 +258,14 @@ impl std::fmt::Debug for Device {
 
 impl Device {
     pub(crate) fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: Capabilities) -> Self {
-        Self { queues, capabilities, interface: None, peer: None, notes: Vec::new(), keep: None }
+        Self {
+            queues,
+            capabilities,
+            interface: None,
+            peer: None,
+            shortcut: None,
+            notes: Vec::new(),
+            keep: None,
+        }
     }
 }

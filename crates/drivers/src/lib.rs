@@ -1,6 +1,6 @@
 //! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
-//! A driver never uses another driver, except that host rings lead through a TAP. [`nic`] chooses among the drivers of
+//! A driver never uses another driver, except that host rings and veth pairs lead through a TAP. [`nic`] chooses among the drivers of
 //! an interface. [`shm`] and [`pipe`] serve the rings of programs.
 
 pub mod af_packet;
@@ -25,5 +25,6 @@ pub mod tap;
 mod test_network;
 #[cfg(test)]
 mod test_queue;
+pub mod veth;
 pub mod vhost_user;
 pub mod virtio_user;

@@ -24,6 +24,7 @@ use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
 use crate::tap::{TapDevice, TapWish};
+use crate::veth::{VethDevice, VethError, VethWish};
 
 /// `netns=` of every kind of interface.
 pub const NETNS: PortOption = PortOption::new(
@@ -163,6 +164,19 @@ pub(crate) const KINDS: &[PortKind] = &[
         open: open_host_stack,
     },
     PortKind {
+        driver: "veth",
+        spelling: Spelling::Scheme("veth"),
+        form: "veth:rrc0",
+        about: "the outer end of a veth pair, whose inner end is in a container: TCP segments pass whole, and frames between two such \
+                ports of a switch pass within the kernel",
+        page: None,
+        target: Target::Interface(InterfaceUse::Wire),
+        options: &[&NETNS, &OFFLOADS],
+        access: Access::Daemon,
+        plan: plan_veth,
+        open: open_veth,
+    },
+    PortKind {
         driver: "tap",
         spelling: Spelling::Scheme("tap"),
         form: "tap:t0",
@@ -271,6 +285,20 @@ fn plan_host_stack(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
 }
 
+fn plan_veth(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
+    let netns = planning.netns;
+    let link = within(netns, || Ok(link_by_name(planning.target)?))?;
+    match link.kind {
+        Some(kind) if kind == "veth" => {}
+        kind => {
+            let kind = kind.unwrap_or_else(|| "hardware".to_owned());
+            return Err(VethError::NotVeth { interface: link.name, kind }.into());
+        }
+    }
+    let side = side_of(netns, link.index, false);
+    Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
+}
+
 /// Longest frame of an interface whose packets have up to `mtu` bytes.
 fn max_frame_bytes(mtu: u32) -> u32 {
     mtu.saturating_add(ETHERNET_OVERHEAD_BYTES)
@@ -343,6 +371,7 @@ fn open_xdp(
     }
     Ok(Device {
         peer: None,
+        shortcut: None,
         queues: boxed(xdp.queues),
         capabilities: Capabilities {
             driver: "af_xdp",
@@ -412,6 +441,7 @@ fn open_packet(
     }
     Ok(Device {
         peer: None,
+        shortcut: None,
         queues: boxed(packet.queues),
         capabilities: Capabilities {
             driver: "af_packet",
@@ -441,6 +471,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
         let host = HostRings::open(&wish)?;
         Ok(Device {
             peer: None,
+            shortcut: None,
             queues: boxed(host.queues),
             capabilities: Capabilities {
                 driver: "host",
@@ -450,6 +481,29 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
             interface: Some(device_interface(interface, &plan)),
             notes: host.notes,
             keep: None,
+        })
+    })
+}
+
+fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
+    let Opening { target: interface, options, plan, role, .. } = opening;
+    within(plan.netns.as_ref(), || {
+        let link = link_by_name(interface)?;
+        let wish = VethWish {
+            interface: link.name,
+            ifindex: link.index,
+            mtu: link.mtu,
+            queues: plan.queues,
+            offloads: takes_offloads(&options.device, role),
+        };
+        let veth = VethDevice::open(&wish)?;
+        let capabilities =
+            Capabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
+        Ok(Device {
+            interface: Some(device_interface(interface, &plan)),
+            shortcut: veth.shortcut,
+            notes: veth.notes,
+            ..Device::new(boxed(veth.queues), capabilities)
         })
     })
 }
@@ -474,6 +528,7 @@ fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open(&wish)?))?;
     Ok(Device {
         peer: None,
+        shortcut: None,
         queues: boxed(tap.queues),
         capabilities: Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 },
         interface: Some(device_interface(&tap.name, &plan)),

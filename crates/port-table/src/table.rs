@@ -201,6 +201,10 @@ impl<O, K> Table<O, K> {
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
     pub fn detach(&mut self, key: &str) -> Result<SwitchPort<O, K>, FabricError> {
         let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
+        // Frames that pass within the kernel are in the account only if they passed before it ends.
+        if let Some(shortcut) = port.occupant.device().and_then(|device| device.shortcut.as_ref()) {
+            shortcut.give_up();
+        }
         self.fabric.detach(&port.switch, &port.port)?;
         self.on_switches.remove(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))
     }

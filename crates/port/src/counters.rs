@@ -21,6 +21,19 @@ pub struct QueueCounters {
     wakeups: AtomicU64,
 }
 
+/// Frames that passed a queue's port without its worker.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames that came in by the port.
+    pub received_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub received_bytes: u64,
+    /// Frames that went out by the port.
+    pub delivered_frames: u64,
+    /// Bytes of those frames, without FCS.
+    pub delivered_bytes: u64,
+}
+
 /// The values of a queue, or of several added up.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CounterSnapshot {
@@ -87,6 +100,12 @@ impl QueueCounters {
     pub fn missed(&self, frames: u64) {
         add(&self.received_frames, frames);
         add(&self.dropped[DropCause::KernelDropped as usize], frames);
+    }
+
+    /// Counts frames that passed without the worker.
+    pub fn passed(&self, traffic: Traffic) {
+        self.received(traffic.received_frames, traffic.received_bytes);
+        self.delivered(traffic.delivered_frames, traffic.delivered_bytes);
     }
 
     /// Counts a violation.

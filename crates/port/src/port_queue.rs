@@ -20,6 +20,7 @@ use std::time::Duration;
 use ringroad_ring::region::RegionId;
 
 use crate::batch::Batch;
+use crate::counters::Traffic;
 use crate::drop_cause::DropTally;
 
 /// A port's abilities and costs.
@@ -233,6 +234,12 @@ pub trait Diagnose {
     /// asked for reports, never per batch.
     fn missed_frames(&mut self) -> u64 {
         0
+    }
+
+    /// Frames since the last call that passed between this port and others of its switch within the kernel. Asked for
+    /// reports, never per batch, and when the queue is closed.
+    fn take_passed(&mut self) -> Traffic {
+        Traffic::default()
     }
 
     /// Rules that the other side broke since the last call, where the queue does not count them itself. Asked for

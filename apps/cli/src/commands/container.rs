@@ -28,9 +28,10 @@ use crate::output::Output;
 /// Time after which an interface without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Run a command in its own network namespace on the switch The namespace has the container's name, and its interface
-/// is the port of the switch: a TAP that the daemon makes in it, or one end of a veth pair whose other end the daemon
-/// serves by AF_XDP. Namespace, interface and port go when the command ends. With --netns an existing namespace gets
+/// Run a command in its own network namespace on the switch
+///
+/// The namespace has the container's name, and its interface is the port of the switch: one end of a veth pair whose
+/// other end the daemon serves, or a TAP that the daemon makes in the namespace. Namespace, interface and port go when the command ends. With --netns an existing namespace gets
 /// the interface, such as that of a docker container: --netns PID. Command and daemon need root. See docs/guests.md.
 ///
 /// Exit status: that of the command.
@@ -42,9 +43,9 @@ pub(crate) struct Container {
     /// Port of a switch that the interface becomes
     #[arg(long, value_name = "PORT")]
     port: String,
-    /// Kind of the interface
-    #[arg(long, value_name = "HOW", default_value = "tap")]
-    via: Via,
+    /// Kind of the interface [default: veth, or tap before Linux 6.6]
+    #[arg(long, value_name = "HOW")]
+    via: Option<Via>,
     /// Address of the interface
     #[arg(long, value_name = "ADDRESS/BITS")]
     address: Option<InterfaceAddress>,
@@ -69,7 +70,7 @@ pub(crate) struct Container {
 enum Via {
     /// A TAP made by the daemon inside the namespace
     Tap,
-    /// A veth pair whose outer end the daemon serves by AF_XDP
+    /// A veth pair: frames between two containers of a switch pass within the kernel
     Veth,
 }
 
@@ -97,8 +98,16 @@ impl Container {
             self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
         namespaces::look(&namespace, interface)?;
         let mode = match self.via {
-            Via::Tap => self.join_by_tap(&mut guest, &namespace, interface)?,
-            Via::Veth => self.join_by_veth(&mut guest, &namespace, interface)?,
+            Some(Via::Tap) => self.join_by_tap(&mut guest, &namespace, interface)?,
+            Some(Via::Veth) => self.join_by_veth(&mut guest, &namespace, interface)?,
+            None => match self.join_by_veth(&mut guest, &namespace, interface) {
+                Ok(mode) => mode,
+                Err(refused) => {
+                    let mode = self.join_by_tap(&mut guest, &namespace, interface)?;
+                    output.note(&format!("a TAP instead of a veth pair: {}", refused.message));
+                    mode
+                }
+            },
         };
         let address = self.address.map(|address| address.to_string());
         guest.note(|record| record.addresses.extend(address.clone()))?;
@@ -168,9 +177,7 @@ impl Container {
     ) -> Result<String, Failure> {
         let within = self.netns.as_ref().unwrap_or(&self.name);
         let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
-        if self.netns.is_some() {
-            guest.note(|record| record.lent_interface = Some((within.clone(), interface.to_owned())))?;
-        }
+        self.note_lent(guest, interface)?;
         // It keeps its addresses while the daemon is restarted.
         let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
         in_namespace(namespace, || -> Result<(), Failure> {
@@ -184,6 +191,12 @@ impl Container {
         Ok(port.mode)
     }
 
+    /// Notes an interface in a namespace that stays.
+    fn note_lent(&self, guest: &mut Guest, interface: &str) -> Result<(), Failure> {
+        let Some(within) = &self.netns else { return Ok(()) };
+        guest.note(|record| record.lent_interface = Some((within.clone(), interface.to_owned())))
+    }
+
     fn join_by_veth(
         &self,
         guest: &mut Guest,
@@ -193,7 +206,17 @@ impl Container {
         let Outside { namespace: outside, process } = outside(guest.daemon())?;
         let pair = VethPair::make(&outside, namespace, interface)?;
         guest.note(|record| record.interface = Some(pair.outer.clone()))?;
-        let port = guest.attach(&self.port, format!("xdp:{}@netns={process}", pair.outer))?;
+        self.note_lent(guest, interface)?;
+        let attached = guest.attach(&self.port, format!("veth:{}@netns={process}", pair.outer));
+        let port = match attached {
+            Ok(port) => port,
+            Err(refused) => {
+                // Another interface may take its place.
+                pair.remove(&outside)?;
+                guest.note(|record| record.interface = None)?;
+                return Err(refused);
+            }
+        };
         if let Some(MacAddress(mac)) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }

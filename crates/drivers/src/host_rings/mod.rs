@@ -12,10 +12,6 @@
 //! frames of the wire. Frames that bypass the queueing discipline (AF_XDP, `PACKET_QDISC_BYPASS`) are not received
 //! here.
 
-mod queue;
-
-use std::io::Error;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringroad_bpf::error::BpfError;
@@ -23,8 +19,7 @@ use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
 use ringroad_netdev::{LinkProbe, NetdevError, link_change};
 
-pub use queue::HostQueue;
-
+use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
 
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
@@ -49,7 +44,7 @@ pub struct HostRingsWish {
 #[derive(Debug)]
 pub struct HostRings {
     /// One per queue asked for.
-    pub queues: Vec<HostQueue>,
+    pub queues: Vec<DivertedQueue>,
     /// The mechanism in use, in words for users.
     pub mode: String,
     /// A note for the owner.
@@ -81,6 +76,8 @@ struct Diversion {
     _to_host: Link,
     _barrier: Link,
 }
+
+impl diverted::Diversion for Diversion {}
 
 impl HostRings {
     /// Leads the host's traffic on the interface here, in the network namespace of the calling thread. Whoever does
@@ -118,13 +115,14 @@ impl HostRings {
         let barrier = TcxProgram::drop_unless_marked(HOST_MARK).map_err(bpf)?;
         let barrier = Link::attach_tcx(&barrier, wish.ifindex, TcxSide::Ingress).map_err(bpf)?;
         let from_host = Link::attach_tcx(&from_host, wish.ifindex, TcxSide::Egress).map_err(bpf)?;
-        let diversion = Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
+        let diversion: Arc<dyn diverted::Diversion> =
+            Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
 
         let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);
         let queues = tap
             .queues
             .into_iter()
-            .map(|queue| HostQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
+            .map(|queue| DivertedQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
             .collect();
         notes.extend(tap.notes);
         Ok(Self { queues, mode, notes })
@@ -135,12 +133,6 @@ impl HostRings {
 /// this side.
 pub(crate) fn tap_name(ifindex: u32) -> String {
     format!("rrh-{ifindex}")
-}
-
-/// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 has nothing to be kept from.
-fn keep_stack_off(tap: &str) -> Result<(), Error> {
-    let settings = PathBuf::from("/proc/sys/net/ipv6/conf").join(tap);
-    if settings.exists() { std::fs::write(settings.join("disable_ipv6"), "1") } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! read them.
 #![allow(unsafe_code)]
 
+pub(crate) mod diverted;
 mod queue;
 
 use std::io::Error;

@@ -9,7 +9,6 @@ use ringroad_control::Connection;
 use ringroad_control::report::StartedBy;
 use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_up};
 use ringroad_netdev::link_monitor::wait_running;
-use ringroad_netdev::offload::{Offload, set_offload};
 use ringroad_netdev::{Namespace, NetdevError, in_namespace};
 
 use crate::commands::namespaces::name_after;
@@ -52,9 +51,8 @@ pub(super) struct VethPair {
 }
 
 impl VethPair {
-    /// Makes the pair, with the outer end up and the inner end ready to be set up.
-    ///
-    /// Frames leave the inner end complete, since nothing behind it would complete them. The host stack has nothing to say on the outer end.
+    /// Makes the pair, with the outer end up and the inner end ready to be set up. The host stack has nothing to say on
+    /// the outer end.
     pub(super) fn make(outside: &Namespace, namespace: &Namespace, inner: &str) -> Result<Self, Failure> {
         let target = namespace.open()?;
         let create = || {
@@ -85,17 +83,10 @@ impl VethPair {
     }
 
     fn prepare(&self, outside: &Namespace) -> Result<(), Failure> {
-        let Self { namespace, inner, outer } = self;
         in_namespace(outside, || -> Result<(), Failure> {
-            silence(outer)?;
-            Ok(set_up(outer, true)?)
-        })??;
-        in_namespace(namespace, || {
-            [Offload::TxChecksum, Offload::Tso, Offload::TxVlan]
-                .into_iter()
-                .try_for_each(|offload| set_offload(inner, offload, false).map(drop))
-        })??;
-        Ok(())
+            silence(&self.outer)?;
+            Ok(set_up(&self.outer, true)?)
+        })?
     }
 
     /// Sets the inner end up, with an address if it gets one.
@@ -115,7 +106,7 @@ impl VethPair {
     }
 
     /// Removes the pair.
-    fn remove(&self, outside: &Namespace) -> Result<(), Failure> {
+    pub(super) fn remove(&self, outside: &Namespace) -> Result<(), Failure> {
         match in_namespace(outside, || delete_link(&self.outer))? {
             // It went with its namespace.
             Err(error) if error.is_no_interface() => Ok(()),

@@ -1,33 +1,56 @@
-//! One queue of the host's side of an interface.
+//! A TAP to which programs in the kernel lead the frames of another interface.
 
+use std::fmt::Debug;
+use std::io::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringroad_netdev::{LinkProbe, LinkState};
 use ringroad_port::batch::Batch;
+use ringroad_port::counters::Traffic;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, Way};
 
-use super::Diversion;
-use crate::tap::TapQueue;
+use super::TapQueue;
 
-/// One queue: that of a TAP interface, with an eye on the interface behind it.
+/// The programs that lead there and back.
+pub(crate) trait Diversion: Debug + Send + Sync {
+    /// Frames since the last call that these programs passed on to other ports, or that other ports' programs passed on
+    /// to this one.
+    fn take_passed(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+/// One queue: that of the TAP, with an eye on the interface behind it.
 #[derive(Debug)]
-pub struct HostQueue {
+pub struct DivertedQueue {
     /// Before the TAP, so that the programs are gone before the interface to which they lead.
-    _diversion: Arc<Diversion>,
+    diversion: Arc<dyn Diversion>,
     tap: TapQueue,
     link: Arc<LinkProbe>,
     /// Name of the interface when it was opened.
     name: String,
 }
 
-impl HostQueue {
-    pub(super) fn new(diversion: Arc<Diversion>, tap: TapQueue, link: Arc<LinkProbe>, name: String) -> Self {
-        Self { _diversion: diversion, tap, link, name }
+impl DivertedQueue {
+    pub(crate) fn new(
+        diversion: Arc<dyn Diversion>,
+        tap: TapQueue,
+        link: Arc<LinkProbe>,
+        name: String,
+    ) -> Self {
+        Self { diversion, tap, link, name }
     }
 }
 
-impl PortQueue for HostQueue {
+/// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 has nothing to be kept from.
+pub(crate) fn keep_stack_off(tap: &str) -> Result<(), Error> {
+    let settings = PathBuf::from("/proc/sys/net/ipv6/conf").join(tap);
+    if settings.exists() { std::fs::write(settings.join("disable_ipv6"), "1") } else { Ok(()) }
+}
+
+impl PortQueue for DivertedQueue {
     fn inner(&mut self) -> Option<&mut dyn PortQueue> {
         Some(&mut self.tap)
     }
@@ -55,7 +78,7 @@ impl PortQueue for HostQueue {
     }
 }
 
-impl Diagnose for HostQueue {
+impl Diagnose for DivertedQueue {
     fn failure(&self, way: Way) -> Option<String> {
         self.tap.failure(way)
     }
@@ -79,5 +102,9 @@ impl Diagnose for HostQueue {
 
     fn violations(&mut self) -> u64 {
         self.tap.violations()
+    }
+
+    fn take_passed(&mut self) -> Traffic {
+        self.diversion.take_passed()
     }
 }

@@ -1,0 +1,321 @@
+//! Frames that pass within the kernel, from the outer end of one veth pair to the inner end of another.
+//!
+//! A program on the way into each outer end looks both addresses of a frame up in a table. It passes the frame on if
+//! the source is known at this end and the destination at another one. All other frames go to a TAP interface. So the
+//! table holds only what the owner of both has learned from those other frames.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::error::BpfError;
+use crate::instruction::Instruction as I;
+use crate::map::{Map, Shape};
+use crate::program::TcxProgram;
+
+const TYPE_HASH: u32 = 1;
+const TYPE_ARRAY: u32 = 2;
+const TYPE_PERCPU_ARRAY: u32 = 6;
+/// Entries take memory when they are made (`BPF_F_NO_PREALLOC`).
+const NO_PREALLOCATION: u32 = 1;
+/// Most addresses of all groups.
+const ADDRESSES: u32 = 16384;
+/// Most ends.
+pub const MAX_ENDS: u32 = 1024;
+
+/// Kernel functions (`enum bpf_func_id`); redirect_peer from Linux 5.10.
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT: i32 = 23;
+const CHANGE_TYPE: i32 = 32;
+const REDIRECT_PEER: i32 = 155;
+/// Fields of `struct __sk_buff`.
+const SKB_LEN: i16 = 0;
+const SKB_DATA: i16 = 76;
+const SKB_DATA_END: i16 = 80;
+/// `PACKET_HOST`: the frame is for the station that gets it.
+const PACKET_HOST: i32 = 0;
+
+const KEY_BYTES: usize = 8;
+/// An address's place: index of the outer end, number of its account, whether the address has sent since the owner last
+/// looked; 32 bits each, and as many unused.
+const PLACE_BYTES: usize = 16;
+/// Frames and bytes received, frames and bytes delivered; 64 bits each.
+const ACCOUNT_BYTES: usize = 32;
+
+/// A MAC address in a group of ends between which frames pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    pub mac: [u8; 6],
+    /// The group, from 1.
+    pub group: u16,
+}
+
+impl Address {
+    fn key(self) -> [u8; KEY_BYTES] {
+        let [a, b, c, d, e, f] = self.mac;
+        let [g, h] = self.group.to_ne_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
+/// Frames that an end has had of other ends, and given to them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Passed {
+    /// Frames that came in by the end and left by another.
+    pub received_frames: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that came in by another end and left by this one.
+    pub delivered_frames: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+}
+
+/// The table of addresses and the accounts of all ends of this process.
+#[derive(Debug)]
+pub struct ShortcutTable {
+    addresses: Map,
+    accounts: Map,
+    processors: usize,
+}
+
+impl ShortcutTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn create() -> Result<Self, BpfError> {
+        let failed = |source| BpfError::new("making the maps of the way within the kernel", source);
+        let processors = possible_processors();
+        let addresses = Shape {
+            kind: TYPE_HASH,
+            key_bytes: KEY_BYTES,
+            value_bytes: PLACE_BYTES,
+            cell_bytes: PLACE_BYTES,
+            entries: ADDRESSES,
+            flags: NO_PREALLOCATION,
+            name: *b"ringroad_macs\0\0\0",
+        };
+        let accounts = Shape {
+            kind: TYPE_PERCPU_ARRAY,
+            key_bytes: 4,
+            value_bytes: ACCOUNT_BYTES * processors,
+            cell_bytes: ACCOUNT_BYTES,
+            entries: MAX_ENDS,
+            flags: 0,
+            name: *b"ringroad_passed\0",
+        };
+        Ok(Self {
+            addresses: Map::create(addresses).map_err(failed)?,
+            accounts: Map::create(accounts).map_err(failed)?,
+            processors,
+        })
+    }
+
+    /// Puts an address behind the outer end with index `interface`, whose account has the number `account`. `false`: the
+    /// table is full.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn set(&self, address: Address, interface: u32, account: u32) -> Result<bool, BpfError> {
+        let mut place = [0; PLACE_BYTES];
+        place[..4].copy_from_slice(&interface.to_ne_bytes());
+        place[4..8].copy_from_slice(&account.to_ne_bytes());
+        match self.addresses.set(&address.key(), &place) {
+            Ok(()) => Ok(true),
+            Err(Errno::TOOBIG) => Ok(false),
+            Err(source) => Err(BpfError::new("entering an address in the map", source)),
+        }
+    }
+
+    /// Removes an address. None there is no error.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn remove(&self, address: Address) -> Result<(), BpfError> {
+        let removed = self.addresses.remove(&address.key());
+        removed.map(drop).map_err(|source| BpfError::new("removing an address from the map", source))
+    }
+
+    /// Whether the address has sent since the last call.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn take_seen(&self, address: Address) -> Result<bool, BpfError> {
+        let failed = |source| BpfError::new("looking an address up in the map", source);
+        let mut place = [0; PLACE_BYTES];
+        if !self.addresses.get(&address.key(), &mut place).map_err(failed)? || place[8..12] == [0; 4] {
+            return Ok(false);
+        }
+        place[8..12].fill(0);
+        self.addresses.set(&address.key(), &place).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// What the end with account number `account` has had and given.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn passed(&self, account: u32) -> Result<Passed, BpfError> {
+        let mut cells = vec![0; ACCOUNT_BYTES * self.processors];
+        self.accounts
+            .get(&account.to_ne_bytes(), &mut cells)
+            .map_err(|source| BpfError::new("reading an account from the map", source))?;
+        let mut sum = [0_u64; 4];
+        for cell in cells.as_chunks::<ACCOUNT_BYTES>().0 {
+            for (sum, bytes) in sum.iter_mut().zip(cell.as_chunks::<8>().0) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(*bytes));
+            }
+        }
+        let [received_frames, received_bytes, delivered_frames, delivered_bytes] = sum;
+        Ok(Passed { received_frames, received_bytes, delivered_frames, delivered_bytes })
+    }
+}
+
+/// Processors for which the kernel keeps values, also those that are not there.
+fn possible_processors() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+    // The kernel would write beyond too small a buffer: it has no more processors than this where it does not say.
+    last.map_or(8192, |last| last + 1)
+}
+
+/// The group of an end, which can change while its program runs.
+#[derive(Debug)]
+pub struct GroupCell(Map);
+
+impl GroupCell {
+    /// A cell of no group: no frame passes within the kernel.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn create() -> Result<Self, BpfError> {
+        let shape = Shape {
+            kind: TYPE_ARRAY,
+            key_bytes: 4,
+            value_bytes: 4,
+            cell_bytes: 4,
+            entries: 1,
+            flags: 0,
+            name: *b"ringroad_group\0\0",
+        };
+        let made = Map::create(shape);
+        made.map(Self).map_err(|source| BpfError::new("making the map of a group", source))
+    }
+
+    /// Puts the end into a group; 0 takes it out of all.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn set(&self, group: u16) -> Result<(), BpfError> {
+        let set = self.0.set(&0_u32.to_ne_bytes(), &u32::from(group).to_ne_bytes());
+        set.map_err(|source| BpfError::new("setting a group", source))
+    }
+}
+
+/// An outer end, and where its frames go that do not pass within the kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    /// Index of the outer end.
+    pub interface: u32,
+    /// Number of its account, below [`MAX_ENDS`].
+    pub account: u32,
+    /// Index of the TAP interface.
+    pub tap: u32,
+}
+
+/// Instructions, and those of them that jump to what comes behind all others.
+#[derive(Default)]
+struct Code {
+    instructions: Vec<I>,
+    leaving: Vec<usize>,
+}
+
+impl Code {
+    fn add(&mut self, instructions: &[I]) {
+        self.instructions.extend_from_slice(instructions);
+    }
+
+    /// Adds a jump to the end.
+    fn leave(&mut self, jump: I) {
+        self.leaving.push(self.instructions.len());
+        self.instructions.push(jump);
+    }
+
+    /// Registers 0 and 1: the value of the key that lies `key` bytes from the frame pointer. Leaves if there is none.
+    fn look_up(&mut self, map: BorrowedFd<'_>, key: i32) {
+        self.add(&I::set_map(1, map.as_raw_fd()));
+        self.add(&[I::copy(2, 10), I::add(2, key), I::call(MAP_LOOKUP)]);
+        self.leave(I::skip_if_zero(0, 0));
+    }
+
+    /// Adds a frame of register 7 bytes to the counters at `offset` of the account in `account`.
+    fn count(&mut self, account: u8, offset: i16) {
+        self.add(&[
+            I::load_64(1, account, offset),
+            I::add(1, 1),
+            I::store_64(account, offset, 1),
+            I::load_64(1, account, offset + 8),
+            I::add_register(1, 7),
+            I::store_64(account, offset + 8, 1),
+        ]);
+    }
+
+    fn end(mut self, last: &[I]) -> Vec<I> {
+        let end = self.instructions.len();
+        for at in self.leaving {
+            if let Some(jump) = self.instructions.get_mut(at) {
+                *jump = jump.skipping((end - at - 1) as i16);
+            }
+        }
+        self.instructions.extend_from_slice(last);
+        self.instructions
+    }
+}
+
+impl TcxProgram {
+    /// The program for the way into an outer end, as the module describes it.
+    ///
+    /// # Errors
+    /// [`BpfError`] where the kernel refuses.
+    pub fn shortcut(table: &ShortcutTable, group: &GroupCell, end: End) -> Result<Self, BpfError> {
+        const SOURCE: i16 = -16;
+        const DESTINATION: i16 = -8;
+        const OWN_ACCOUNT: i16 = -20;
+        const OTHER_ACCOUNT: i16 = -24;
+        let mut code = Code::default();
+        // 6: the frame. 7: its group, then its length. 8: index of the other end. 9: the other account.
+        code.add(&[I::copy(6, 1), I::load_32(2, 6, SKB_DATA), I::load_32(3, 6, SKB_DATA_END)]);
+        code.add(&[I::copy(4, 2), I::add(4, 14)]);
+        code.leave(I::skip_if_above(4, 3, 0));
+        code.add(&I::set_map_value(7, group.0.as_fd().as_raw_fd()));
+        code.add(&[I::load_32(7, 7, 0)]);
+        code.leave(I::skip_if_zero(7, 0));
+        for (key, at) in [(DESTINATION, 0), (SOURCE, 6)] {
+            code.add(&[I::load_32(4, 2, at), I::store_32(10, key, 4)]);
+            code.add(&[I::load_16(4, 2, at + 4), I::store_16(10, key + 4, 4), I::store_16(10, key + 6, 7)]);
+        }
+
+        code.look_up(table.addresses.as_fd(), SOURCE.into());
+        code.add(&[I::load_32(1, 0, 0)]);
+        code.leave(I::skip_unless_equal_32(1, end.interface, 0));
+        // Stored once, so that processors share the line.
+        code.add(&[I::load_32(1, 0, 8), I::skip_unless_equal_32(1, 0, 1), I::store_value_32(0, 8, 1)]);
+
+        code.look_up(table.addresses.as_fd(), DESTINATION.into());
+        code.add(&[I::load_32(8, 0, 0), I::load_32(1, 0, 4), I::store_32(10, OTHER_ACCOUNT, 1)]);
+        code.leave(I::skip_if_equal_32(8, end.interface, 0));
+
+        code.look_up(table.accounts.as_fd(), OTHER_ACCOUNT.into());
+        code.add(&[I::copy(9, 0), I::store_value_32(10, OWN_ACCOUNT, end.account)]);
+        code.look_up(table.accounts.as_fd(), OWN_ACCOUNT.into());
+        code.add(&[I::load_32(7, 6, SKB_LEN)]);
+        code.count(0, 0);
+        code.count(9, 16);
+        // The kernel holds it for a frame to another station: the outer end has another address than the inner one.
+        code.add(&[I::copy(1, 6), I::set(2, PACKET_HOST), I::call(CHANGE_TYPE)]);
+        code.add(&[I::copy(1, 8), I::set(2, 0), I::call(REDIRECT_PEER), I::exit()]);
+        let program = code.end(&[I::set_32(1, end.tap), I::set(2, 0), I::call(REDIRECT), I::exit()]);
+        Self::load("ringroad_short", &program)
+    }
+}

@@ -1,0 +1,144 @@
+//! The outer end of a veth pair: this port receives what the inner end sends, and the inner end takes frames delivered
+//! to this port as received. The inner end is in a container or any other network namespace.
+//!
+//! A TAP interface (`rrv-` and the index of the outer end) and two tcx programs (Linux 6.6) lead there and back, with
+//! open checksums and segments of TCP. Frames between two such ports of a switch need not pass it: the program on the
+//! way into an outer end passes them to the other pair's inner end within the kernel ([`shortcut`]).
+
+pub mod shortcut;
+
+use std::sync::Arc;
+
+use ringroad_bpf::error::BpfError;
+use ringroad_bpf::link::{Link, TcxSide};
+use ringroad_bpf::program::{Entrance, TcxProgram};
+use ringroad_netdev::{LinkProbe, NetdevError, link_change};
+use ringroad_port::counters::Traffic;
+
+use self::shortcut::Shortcut;
+use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
+use crate::tap::{TapDevice, TapError, TapWish};
+
+/// The request for a veth pair's outer end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VethWish {
+    /// Its name, for people.
+    pub interface: String,
+    /// Its index in the namespace of the calling thread.
+    pub ifindex: u32,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// Number of queues, from 1.
+    pub queues: u16,
+    /// Whether frames may have open tasks, in both directions.
+    pub offloads: bool,
+}
+
+/// A veth pair's outer end, opened.
+#[derive(Debug)]
+pub struct VethDevice {
+    /// One per queue asked for.
+    pub queues: Vec<DivertedQueue>,
+    /// The port's place on the way within the kernel, if the kernel can have one.
+    pub shortcut: Option<Arc<Shortcut>>,
+    /// The mechanism in use, in words for users.
+    pub mode: String,
+    /// A note for the owner.
+    pub notes: Vec<String>,
+}
+
+/// Why a veth pair's outer end cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VethError {
+    /// The interface is of another kind.
+    #[error("{interface} is a {kind} interface, not an end of a veth pair; name it without `veth:`")]
+    NotVeth { interface: String, kind: String },
+    /// Another program has it.
+    #[error("veth:{0} is in use by another program; end it first")]
+    Busy(String),
+    /// The TAP interface.
+    #[error("veth:{interface}: {source}")]
+    Tap { interface: String, source: TapError },
+    /// The programs that lead there and back.
+    #[error("veth:{interface}: {source}")]
+    Bpf { interface: String, source: BpfError },
+    /// The interface or the TAP cannot be asked or changed.
+    #[error(transparent)]
+    Netdev(#[from] NetdevError),
+}
+
+/// The programs in their places.
+#[derive(Debug)]
+struct Diversion {
+    _from_pair: Link,
+    _to_pair: Link,
+    shortcut: Option<Arc<Shortcut>>,
+}
+
+impl diverted::Diversion for Diversion {
+    fn take_passed(&self) -> Traffic {
+        self.shortcut.as_ref().map_or_else(Traffic::default, |shortcut| shortcut.take_passed())
+    }
+}
+
+impl VethDevice {
+    /// Leads the frames of the pair here, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`VethError`]. The pair is untouched then.
+    pub fn open(wish: &VethWish) -> Result<Self, VethError> {
+        let interface = || wish.interface.clone();
+        let bpf = |source| VethError::Bpf { interface: interface(), source };
+        let link = Arc::new(LinkProbe::open(wish.ifindex)?);
+
+        let tap_wish = TapWish {
+            name: format!("rrv-{}", wish.ifindex),
+            queues: wish.queues,
+            mtu: Some(wish.mtu),
+            up: false,
+            offloads: wish.offloads,
+            ..TapWish::default()
+        };
+        let tap = TapDevice::open(&tap_wish).map_err(|source| match source {
+            TapError::Busy(_) => VethError::Busy(interface()),
+            source => VethError::Tap { interface: interface(), source },
+        })?;
+        let mut notes = Vec::new();
+        if let Err(error) = keep_stack_off(&tap.name) {
+            notes.push(format!("{}: the host may send IPv6 messages of its own there: {error}", tap.name));
+        }
+        link_change::set_up(&tap.name, true)?;
+
+        let shortcut = match Shortcut::new(wish.ifindex) {
+            // Where a frame must be cut or completed, the datapath does it.
+            Ok(shortcut) if wish.offloads => shortcut.map(Arc::new),
+            Ok(_) => None,
+            Err(error) => {
+                notes.push(format!("no frames pass within the kernel: {error}"));
+                None
+            }
+        };
+        let plain = || TcxProgram::redirect(tap.ifindex, Entrance::Egress, None);
+        let from_pair = shortcut.as_ref().map_or_else(plain, |shortcut| shortcut.program(tap.ifindex));
+        let from_pair = from_pair.map_err(bpf)?;
+        let to_pair = TcxProgram::redirect(wish.ifindex, Entrance::Egress, None).map_err(bpf)?;
+        let to_pair = Link::attach_tcx(&to_pair, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let from_pair = Link::attach_tcx(&from_pair, wish.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let diversion: Arc<dyn diverted::Diversion> =
+            Arc::new(Diversion { _from_pair: from_pair, _to_pair: to_pair, shortcut: shortcut.clone() });
+
+        let within = if shortcut.is_some() { ", a way within the kernel to ports of this kind" } else { "" };
+        let mode = format!("veth pair of {} through tcx and {}{within}", wish.interface, tap.mode);
+        let queues = tap
+            .queues
+            .into_iter()
+            .map(|queue| DivertedQueue::new(Arc::clone(&diversion), queue, Arc::clone(&link), interface()))
+            .collect();
+        notes.extend(tap.notes);
+        Ok(Self { queues, shortcut, mode, notes })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The way within the kernel between the ports of a switch that are veth pairs.
+//!
+//! The kernel may pass a frame by itself only where the switch would deliver it to one port unchanged. So the switch's
+//! owner tells each port which addresses were learned there ([`Shortcut::keep_only`], [`Shortcut::add`]), and again
+//! whenever that changes.
+//! Until then, and for all other addresses, frames take the way through the datapath.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+pub use ringroad_bpf::error::BpfError;
+use ringroad_bpf::program::TcxProgram;
+use ringroad_bpf::shortcut::{Address, End, GroupCell, MAX_ENDS, Passed, ShortcutTable};
+use ringroad_port::counters::Traffic;
+
+/// A MAC address, first octet first.
+pub type Octets = [u8; 6];
+
+/// Most addresses of a port that are known to the kernel; frames of others pass the datapath.
+const MOST_ADDRESSES: usize = 1024;
+
+/// The kernel's table for all ports of this process.
+#[derive(Debug)]
+struct Ends {
+    table: ShortcutTable,
+    /// Accounts in use.
+    accounts: Mutex<BTreeSet<u32>>,
+}
+
+/// A port's place on the way within the kernel. It is on no such way before [`Shortcut::keep_only`].
+#[derive(Debug)]
+pub struct Shortcut {
+    ends: &'static Ends,
+    group: GroupCell,
+    interface: u32,
+    account: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// 0: none.
+    group: u16,
+    addresses: BTreeSet<Octets>,
+    counted: Passed,
+    has_given_up: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ends {
+    /// The table, made with the first port that needs it.
+    fn of_process() -> Result<&'static Self, BpfError> {
+        static ENDS: OnceLock<Ends> = OnceLock::new();
+        if let Some(ends) = ENDS.get() {
+            return Ok(ends);
+        }
+        let made = Self { table: ShortcutTable::create()?, accounts: Mutex::default() };
+        Ok(ENDS.get_or_init(|| made))
+    }
+}
+
+impl Shortcut {
+    /// A place for the veth end with index `interface`.
+    ///
+    /// # Errors
+    /// The kernel's; `None` if there are too many ports.
+    pub(super) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
+        let ends = Ends::of_process()?;
+        let group = GroupCell::create()?;
+        let account = {
+            let mut accounts = lock(&ends.accounts);
+            let Some(account) = (0..MAX_ENDS).find(|account| !accounts.contains(account)) else {
+                return Ok(None);
+            };
+            accounts.insert(account);
+            account
+        };
+        let this = Self { ends, group, interface, account, state: Mutex::default() };
+        // The account goes on from its last user's.
+        let counted = ends.table.passed(account)?;
+        lock(&this.state).counted = counted;
+        Ok(Some(this))
+    }
+
+    /// The program for the way into the end; frames that it does not pass on go to the interface `tap`.
+    pub(super) fn program(&self, tap: u32) -> Result<TcxProgram, BpfError> {
+        let end = End { interface: self.interface, account: self.account, tap };
+        TcxProgram::shortcut(&self.ends.table, &self.group, end)
+    }
+
+    /// Joins `group` (from 1) and takes all but `addresses` off the way. Returns those addresses that have sent since
+    /// the last call.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn keep_only(&self, group: u16, addresses: &BTreeSet<Octets>) -> Result<Vec<Octets>, BpfError> {
+        let mut state = lock(&self.state);
+        if state.has_given_up {
+            return Ok(Vec::new());
+        }
+        if state.group != group {
+            self.forget(&mut state)?;
+            self.group.set(group)?;
+            state.group = group;
+        }
+        let mut seen = Vec::new();
+        for mac in state.addresses.clone() {
+            let at = Address { mac, group };
+            if !addresses.contains(&mac) {
+                self.ends.table.remove(at)?;
+                state.addresses.remove(&mac);
+            } else if self.ends.table.take_seen(at)? {
+                seen.push(mac);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Puts `addresses` on the way: frames with such a source pass from this end to others of its group, and frames
+    /// with such a destination from others to this one. No other end of the group may have them still.
+    ///
+    /// # Errors
+    /// The kernel's. Addresses for which its table has no room take the way through the datapath.
+    pub fn add(&self, addresses: &BTreeSet<Octets>) -> Result<(), BpfError> {
+        let mut state = lock(&self.state);
+        let group = state.group;
+        if group == 0 {
+            return Ok(());
+        }
+        for &mac in addresses {
+            if state.addresses.len() == MOST_ADDRESSES {
+                break;
+            }
+            if !state.addresses.contains(&mac) {
+                if !self.ends.table.set(Address { mac, group }, self.interface, self.account)? {
+                    break;
+                }
+                state.addresses.insert(mac);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is on the way.
+    #[must_use]
+    pub fn is_on_way(&self) -> bool {
+        lock(&self.state).group != 0
+    }
+
+    /// Leaves the way for good: the kernel has refused something.
+    pub fn give_up(&self) {
+        let _ = self.leave();
+        lock(&self.state).has_given_up = true;
+    }
+
+    /// Takes the end off the way: all its frames, and all frames for it, pass the datapath.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn leave(&self) -> Result<(), BpfError> {
+        let mut state = lock(&self.state);
+        if state.group == 0 {
+            return Ok(());
+        }
+        self.group.set(0)?;
+        self.forget(&mut state)?;
+        state.group = 0;
+        Ok(())
+    }
+
+    fn forget(&self, state: &mut State) -> Result<(), BpfError> {
+        let group = state.group;
+        while let Some(mac) = state.addresses.pop_first() {
+            self.ends.table.remove(Address { mac, group })?;
+        }
+        Ok(())
+    }
+
+    /// Frames that passed since the last call.
+    pub(super) fn take_passed(&self) -> Traffic {
+        let mut state = lock(&self.state);
+        let Ok(now) = self.ends.table.passed(self.account) else { return Traffic::default() };
+        let before = std::mem::replace(&mut state.counted, now);
+        Traffic {
+            received_frames: now.received_frames.wrapping_sub(before.received_frames),
+            received_bytes: now.received_bytes.wrapping_sub(before.received_bytes),
+            delivered_frames: now.delivered_frames.wrapping_sub(before.delivered_frames),
+            delivered_bytes: now.delivered_bytes.wrapping_sub(before.delivered_bytes),
+        }
+    }
+}
+
+impl Drop for Shortcut {
+    fn drop(&mut self) {
+        let _ = self.leave();
+        lock(&self.ends.accounts).remove(&self.account);
+    }
+}
