@@ -5,9 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
+use ringroad::Port;
 use ringroad_tests::command::stderr;
+use ringroad_tests::conservation::assert_conserved;
 use ringroad_tests::daemon::Daemon;
-use ringroad_tests::frames::{numbered, receive_from, send, station};
+use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -220,6 +222,75 @@ fn a_static_address_stays_on_its_port_and_in_the_file() {
         (["macs", "vale0", "--unset", mac], "no static address"),
     ] {
         let refused = run(&daemon, &arguments);
+        assert!(!refused.status.success() && stderr(&refused).contains(part), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn a_mirrors_port_looks_on_and_the_mirror_comes_back() {
+    let mut daemon = Daemon::with_config("[workers]\ncount = 2\n");
+    // Neither port is there yet.
+    succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m"]);
+    let ports = |daemon: &Daemon| ["vale0:a", "vale0:b", "vale0:m"].map(|name| daemon.open(name));
+    let [mut a, mut b, mut m] = ports(&daemon);
+    let pass = |from: &mut Port, to: &mut Port, frame: &[u8]| {
+        send(from, frame);
+        from.tx().sync().unwrap();
+        assert_eq!(receive(to), frame);
+    };
+    // Flooded from the source, then unicast to it and from it.
+    let frames = [
+        numbered([0xff; 6], station(1), 0, 60),
+        numbered(station(1), station(2), 1, 1000),
+        numbered(station(2), station(1), 2, 1514),
+    ];
+    pass(&mut a, &mut b, &frames[0]);
+    pass(&mut b, &mut a, &frames[1]);
+    pass(&mut a, &mut b, &frames[2]);
+    assert_eq!([receive(&mut m), receive(&mut m), receive(&mut m)], frames);
+    // Others' frames do not reach it, and its own go nowhere.
+    let mut c = daemon.open("vale0:c");
+    pass(&mut c, &mut b, &numbered(station(2), station(3), 3, 60));
+    send(&mut m, &numbered([0xff; 6], station(9), 4, 60));
+    m.tx().sync().unwrap();
+    let status = daemon.await_status("the dropped frame", |status| {
+        status.ports.iter().any(|port| port.counters.drops.contains_key("mirror_port"))
+    });
+    assert_eq!(status.switches[0].macs, 3, "it is not learned");
+    assert_conserved(&status);
+
+    assert_eq!(
+        difference(&daemon).1["only_attached"],
+        serde_json::json!(["a mirror from vale0:a to vale0:m"])
+    );
+    succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m", "--direction", "received", "--sample", "2"]);
+    assert!(succeed(&daemon, &["config", "save"]).contains("+ a mirror from vale0:a to vale0:m"));
+    assert_eq!(difference(&daemon).0, Some(0));
+    drop((a, b, c, m));
+    restart_in_order(&mut daemon);
+    let [mut a, mut b, mut m] = ports(&daemon);
+    for number in 0..4 {
+        pass(&mut a, &mut b, &numbered([0xff; 6], station(1), number, 60));
+    }
+    let seen = [receive(&mut m), receive(&mut m)].map(|frame| number_of(&frame, station(1)).unwrap());
+    assert_eq!(seen[1] - seen[0], 2, "every other frame");
+    assert!(m.rx().receive(&mut Vec::new()).is_none());
+    let listed = succeed(&daemon, &["mirror"]);
+    assert!(listed.contains("vale0:a") && listed.contains("received"), "{listed}");
+
+    succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m", "--remove"]);
+    assert_eq!(succeed(&daemon, &["mirror"]), "no mirrors\n");
+    // Now it is a port like others.
+    send(&mut a, &numbered([0xff; 6], station(1), 9, 60));
+    a.tx().sync().unwrap();
+    assert_eq!(number_of(&receive(&mut m), station(1)), Some(9));
+    assert!(succeed(&daemon, &["config", "save"]).contains("- a mirror"));
+    for (arguments, part) in [
+        (&["mirror", "vale0:a", "--to", "vale1:m"][..], "two switches"),
+        (&["mirror", "vale0:a", "--to", "vale0:m", "--remove"], "there is not a mirror"),
+        (&["mirror", "vale0:a"], "--to"),
+    ] {
+        let refused = run(&daemon, arguments);
         assert!(!refused.status.success() && stderr(&refused).contains(part), "{}", stderr(&refused));
     }
 }

@@ -9,8 +9,8 @@ use ringroad_control::message::PortWish;
 
 use crate::commands::{
     attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
-    link, list, macs, man, metrics, otg, recv, reload, replay, run, script, status, sze2, testpmd, top,
-    trial, unlink, up, vm,
+    link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, status, sze2, testpmd,
+    top, trial, unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -94,6 +94,8 @@ pub(crate) enum Command {
     Reload(reload::Reload),
     /// Show the addresses that a switch has learned
     Macs(macs::Macs),
+    /// Let a port look on: copies of another port's frames, or of all frames of a switch
+    Mirror(mirror::Mirror),
     /// Send frames at full speed or at a given rate, and measure what arrives
     Gen(Box<r#gen::Gen>),
     /// Run one trial of RFC 2544 and print its result as JSON

@@ -19,6 +19,7 @@ pub(crate) mod list;
 pub(crate) mod macs;
 pub(crate) mod man;
 pub(crate) mod metrics;
+pub(crate) mod mirror;
 mod namespaces;
 pub(crate) mod otg;
 pub(crate) mod recv;
@@ -58,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Config(verb) => verb.run(global, output),
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
+        Command::Mirror(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),
         Command::Otg(verb) => verb.run(global, output),

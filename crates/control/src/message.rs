@@ -107,6 +107,18 @@ pub enum Request {
         /// Name of the port on this switch, such as `a`, which need not be there yet; `None` takes the address back.
         port: Option<String>,
     },
+    /// Has copies of frames go to a port of a switch. A mirror from the same port to the same port is replaced. Answered
+    /// by [`Reply::Done`].
+    SetMirror(Mirror),
+    /// Ends a mirror. Answered by [`Reply::Done`].
+    RemoveMirror {
+        /// [`Mirror::from`].
+        from: String,
+        /// [`Mirror::to`].
+        to: String,
+    },
+    /// Asks for all mirrors. Answered by [`Reply::Mirrors`].
+    Mirrors,
     /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
     ForgetAddresses {
         /// Name of the switch.
@@ -137,6 +149,40 @@ pub enum Request {
     Reload,
     /// Ends the daemon, after the reply. Answered by [`Reply::Done`].
     Stop,
+}
+
+/// Copies of frames for a port that looks on. Frames that this port sends are dropped, and it gets no other frames.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    /// Name of the port whose frames are copied, such as `vale0:a`, or of a switch, such as `vale0`, for all its ports.
+    /// It need not be there yet, like the other.
+    pub from: String,
+    /// Name of the port that gets the copies, on the same switch.
+    pub to: String,
+    /// Which frames of the port.
+    #[serde(default)]
+    pub direction: MirrorDirection,
+    /// One of so many frames is copied, from 1.
+    #[serde(default = "one")]
+    pub sample: u32,
+}
+
+/// Which frames of a port are copied, seen from the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MirrorDirection {
+    /// Those that come in by the port.
+    Received,
+    /// Those that the switch delivers to the port.
+    Delivered,
+    /// Both.
+    #[default]
+    Both,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A program's wishes for a port. `None` leaves the choice to the daemon.
@@ -229,6 +275,8 @@ pub enum Reply {
     Status(StatusReport),
     /// The ports.
     List(ListReport),
+    /// The mirrors.
+    Mirrors(Vec<Mirror>),
     /// Learned addresses are forgotten.
     Forgotten {
         /// How many.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
 use ringroad_control::message::{
-    AttachedPort, ErrorKind, ErrorReply, HugePages, OpenedPort, PortKind, PortWish,
+    AttachedPort, ErrorKind, ErrorReply, HugePages, Mirror, MirrorDirection, OpenedPort, PortKind, PortWish,
 };
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, CounterReport, KeyDifference, LinkReport, ListReport, MacEntryReport,
@@ -24,6 +24,15 @@ fn wish() -> PortWish {
         huge_pages: HugePages::Require,
         tx: true,
         rx: false,
+    }
+}
+
+fn mirror() -> Mirror {
+    Mirror {
+        from: "vale0:a".to_owned(),
+        to: "vale0:m".to_owned(),
+        direction: MirrorDirection::Delivered,
+        sample: 7,
     }
 }
 
@@ -54,6 +63,9 @@ fn requests() -> Vec<Request> {
             port: Some("a".to_owned()),
         },
         Request::ForgetAddresses { switch: "vale0".to_owned(), port: None },
+        Request::SetMirror(mirror()),
+        Request::RemoveMirror { from: "vale0:a".to_owned(), to: "vale0:m".to_owned() },
+        Request::Mirrors,
         Request::CompareConfig { toml: Some("[workers]".to_owned()) },
         Request::ApplyConfig { toml: String::new() },
         Request::Stop,
@@ -195,6 +207,7 @@ fn replies() -> Vec<Reply> {
         }),
         Reply::Done,
         Reply::Forgotten { addresses: 3 },
+        Reply::Mirrors(vec![mirror()]),
         Reply::Saved(SaveReport {
             config: "/etc/ringroad/ringroadd.toml".to_owned(),
             added: vec!["vale0:a".to_owned()],

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use ringroad_control::message::Mirror;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_switch::Mac;
 use serde::{Deserialize, Serialize};
+
+use crate::mirrors;
 
 /// More memory than any machine has, MiB: its bytes are still a number.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
@@ -50,6 +53,8 @@ pub struct Config {
     pub port: Vec<StaticPort>,
     /// `[[address]]`: addresses that stay on their ports.
     pub address: Vec<StaticAddress>,
+    /// Ports that look on at others.
+    pub mirror: Vec<Mirror>,
     /// `[[allow]]`: who may open which ports.
     pub allow: Vec<Allow>,
 }
@@ -325,6 +330,13 @@ impl Config {
             };
             if self.address.iter().skip(index + 1).any(same) {
                 return Err(format!("[[address]] {mac} stands there twice for {switch}"));
+            }
+        }
+        for (index, mirror) in self.mirror.iter().enumerate() {
+            mirrors::parse(mirror).map_err(|error| format!("[[mirror]]: {error}"))?;
+            let same = |other: &Mirror| (&other.from, &other.to) == (&mirror.from, &mirror.to);
+            if self.mirror.iter().skip(index + 1).any(same) {
+                return Err(format!("[[mirror]] from {} to {} stands there twice", mirror.from, mirror.to));
             }
         }
         for allow in &self.allow {

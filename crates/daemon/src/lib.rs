@@ -1,7 +1,7 @@
 //! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
-//! - [`ports`]: all ports, and the changes to them; [`status`]: reports about them.
+//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
@@ -20,6 +20,7 @@ pub mod devices;
 pub mod listen;
 pub mod log_limit;
 pub mod logging;
+mod mirrors;
 pub mod netmap;
 pub mod permissions;
 pub mod port_entries;

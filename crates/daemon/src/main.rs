@@ -142,6 +142,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());
     let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
     reload::apply_addresses(&mut ports, &[], &config.address);
+    reload::apply_mirrors(&mut ports, &[], &config.mirror).map_err(|error| error.to_string())?;
     let applied = reload::apply_ports(&mut ports, &config.port);
     if !applied.problems.is_empty() {
         return Err(applied.problems.join("; "));

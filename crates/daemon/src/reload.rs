@@ -1,10 +1,12 @@
 //! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
 
-use ringroad_control::message::ErrorKind;
+use ringroad_control::message::{ErrorKind, Mirror};
+use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{info, warn};
 
 use crate::config::{Config, Limits, Log, StaticAddress, StaticPort, Switch, Workers};
+use crate::mirrors;
 use crate::port_entries::{ClientId, Origin};
 use crate::ports::{Attachment, Ports, ServedBy};
 use crate::saving::wish_of;
@@ -91,6 +93,21 @@ pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[St
     for (switch, mac, port) in wanted.iter().flat_map(StaticAddress::parse) {
         fabric.set_static(&switch, mac, Some(&port));
     }
+}
+
+/// Brings the mirrors from what `before` says to what `wanted` says. Those of commands stay.
+///
+/// # Errors
+/// A worker that is gone.
+pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) -> Result<(), FabricError> {
+    let fabric = ports.table.fabric_mut();
+    for (switch, old) in before.iter().filter(|old| !wanted.contains(old)).flat_map(mirrors::parse) {
+        fabric.remove_mirror(&switch, old.from.as_deref(), &old.to)?;
+    }
+    for (switch, mirror) in wanted.iter().flat_map(mirrors::parse) {
+        fabric.set_mirror(&switch, mirror)?;
+    }
+    Ok(())
 }
 
 /// The keys that differ between the two and take effect when the daemon starts the next time only.

@@ -1,13 +1,13 @@
 //! The configuration file, brought to what operators have set at run time, and compared with it.
 //!
-//! Only `[[port]]` and `[[address]]` tables are written. All else in the file stays as its user wrote it, comments included.
+//! Only `[[port]]`, `[[address]]` and `[[mirror]]` tables are written. All else in the file stays as its user wrote it, comments included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use ringroad_control::message::{ErrorKind, PortWish};
+use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, PortWish};
 use ringroad_control::report::{ConfigDifference, KeyDifference, SaveReport};
 use ringroad_drivers::catalogue::NETNS;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
@@ -16,6 +16,7 @@ use ringroad_netdev::namespace::HeldNamespace;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::config::{Config, StaticAddress, StaticPort};
+use crate::mirrors;
 use crate::port_entries::Origin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
@@ -160,12 +161,16 @@ pub(crate) fn save(
             .ok_or_else(|| failed(&"write static addresses as [[address]] tables"))?;
         added.extend(new);
         removed.extend(old);
+        let (new, old) = save_mirrors(ports, config, &mut document)
+            .ok_or_else(|| failed(&"write mirrors as [[mirror]] tables"))?;
+        added.extend(new);
+        removed.extend(old);
     }
     let text = document.to_string();
     // What a reload would refuse is not written.
     let new = Config::parse(&text, &path.display().to_string()).map_err(|error| failed(&error))?;
     replace(path, &text).map_err(|error| failed(&error))?;
-    (config.port, config.address) = (new.port, new.address);
+    (config.port, config.address, config.mirror) = (new.port, new.address, new.mirror);
     for (key, port) in &added_ports {
         if let Some(kept) = ports.table.kept_mut(key) {
             kept.origin = Origin::Config(port.clone());
@@ -220,6 +225,45 @@ fn save_addresses(
         tables.push(table);
     }
     Some((added.into_iter().map(words).collect(), removed))
+}
+
+/// Brings the `[[mirror]]` tables to what is in force; which were added and removed. `None`: they are no tables.
+fn save_mirrors(
+    ports: &Ports,
+    config: &Config,
+    document: &mut DocumentMut,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let now = mirrors::in_force(ports);
+    let added: Vec<_> = now.iter().filter(|mirror| !config.mirror.contains(mirror)).collect();
+    let removed: Vec<_> = config.mirror.iter().filter(|mirror| !now.contains(mirror)).collect();
+    if added.is_empty() && removed.is_empty() {
+        return Some(Default::default());
+    }
+    let tables = document.entry("mirror").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let tables = tables.as_array_of_tables_mut()?;
+    tables.retain(|table| {
+        let text = |key| table.get(key).and_then(Item::as_str).unwrap_or_default();
+        !removed.iter().any(|mirror| (text("from"), text("to")) == (&mirror.from, &mirror.to))
+    });
+    for mirror in &added {
+        let mut table = Table::new();
+        table.insert("from", value(&mirror.from));
+        table.insert("to", value(&mirror.to));
+        let direction = match mirror.direction {
+            MirrorDirection::Received => Some("received"),
+            MirrorDirection::Delivered => Some("delivered"),
+            MirrorDirection::Both => None,
+        };
+        if let Some(direction) = direction {
+            table.insert("direction", value(direction));
+        }
+        if mirror.sample != 1 {
+            table.insert("sample", value(i64::from(mirror.sample)));
+        }
+        tables.push(table);
+    }
+    let words = |mirrors: Vec<&Mirror>| mirrors.into_iter().map(mirrors::words).collect();
+    Some((words(added), words(removed)))
 }
 
 fn table(port: &StaticPort) -> Table {
@@ -285,25 +329,29 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
         |all: &[StaticAddress], address: &StaticAddress| !all.iter().any(|other| is_same(other, address));
     let only_here = statics.iter().filter(|address| not_in(&other.address, address)).map(words);
     let only_there = other.address.iter().filter(|address| not_in(&statics, address)).map(words);
+    let mirrors = mirrors::in_force(ports);
+    let mirrors_here = mirrors.iter().filter(|mirror| !other.mirror.contains(mirror)).map(mirrors::words);
+    let mirrors_there = other.mirror.iter().filter(|mirror| !mirrors.contains(mirror)).map(mirrors::words);
     ConfigDifference {
         keys: keys.collect(),
-        only_attached: attached.chain(only_here).collect(),
+        only_attached: attached.chain(only_here).chain(mirrors_here).collect(),
         only_configured: other
             .port
             .iter()
             .filter(|port| !is_there(port))
             .map(key_of)
             .chain(only_there)
+            .chain(mirrors_there)
             .collect(),
     }
 }
 
-/// The values of all keys but those of ports and static addresses, in TOML.
+/// The values of all keys but those of ports, static addresses and mirrors, in TOML.
 fn keys_of(config: &Config) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let all = toml::Table::try_from(config).unwrap_or_default();
-    for (section, values) in all.into_iter().filter(|(section, _)| section != "port" && section != "address")
-    {
+    let is_list = |section: &String| ["port", "address", "mirror"].contains(&section.as_str());
+    for (section, values) in all.into_iter().filter(|(section, _)| !is_list(section)) {
         match values {
             toml::Value::Table(values) => {
                 keys.extend(

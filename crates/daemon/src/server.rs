@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_control::message::{ErrorKind, ErrorReply, Reply, Request};
+use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, ReloadReport, StartedBy, StatusReport};
@@ -34,7 +34,7 @@ use crate::refusal::fabric_refusal;
 use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
-use crate::{reload, saving, shortcuts, status};
+use crate::{mirrors, reload, saving, shortcuts, status};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -146,7 +146,7 @@ pub struct Server {
     /// When configured ports are tried again whose devices were not there.
     retry_at: Option<Instant>,
     /// When the kernel's way between veth pairs is brought to what switches have learned; and the number of ports at the
-    /// last look.
+    /// last look, which is none where something else has changed.
     shortcuts_at: Option<Instant>,
     ports_at_look: usize,
     netmap: Netmap,
@@ -758,6 +758,13 @@ impl Server {
                 denied("change addresses")
             }
             Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port),
+            Request::SetMirror(_) | Request::RemoveMirror { .. } if !administers => denied("change mirrors"),
+            Request::SetMirror(mirror) => self.set_mirror(&mirror)?,
+            Request::RemoveMirror { from, to } => {
+                let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1 };
+                self.remove_mirror(&mirror)?
+            }
+            Request::Mirrors => Ok(Reply::Mirrors(mirrors::in_force(&self.parts.ports))),
             Request::ForgetAddresses { switch, port } => {
                 match self.parts.ports.table.fabric().forget_learned(&switch, port.as_deref()) {
                     Some(addresses) => Ok(Reply::Forgotten { addresses: addresses as u64 }),
@@ -922,6 +929,41 @@ impl Server {
         Ok(Reply::Done)
     }
 
+    /// Has copies of frames go to a port.
+    fn set_mirror(&mut self, mirror: &Mirror) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        let (switch, named) = match mirrors::parse(mirror) {
+            Ok(parsed) => parsed,
+            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadWish, what, ""))),
+        };
+        let set = told(self.parts.ports.table.fabric_mut().set_mirror(&switch, named))?;
+        self.ports_at_look = usize::MAX;
+        Ok(set.map(|()| {
+            info!(from = %mirror.from, to = %mirror.to, sample = mirror.sample, "mirror set");
+            Reply::Done
+        }))
+    }
+
+    fn remove_mirror(&mut self, mirror: &Mirror) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        let (switch, named) = match mirrors::parse(mirror) {
+            Ok(parsed) => parsed,
+            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadWish, what, ""))),
+        };
+        let fabric = self.parts.ports.table.fabric_mut();
+        let removed = told(fabric.remove_mirror(&switch, named.from.as_deref(), &named.to))?;
+        self.ports_at_look = usize::MAX;
+        Ok(removed.and_then(|removed| match removed {
+            true => {
+                info!(from = %mirror.from, to = %mirror.to, "mirror removed");
+                Ok(Reply::Done)
+            }
+            false => Err(ErrorReply::new(
+                ErrorKind::NoSuchPort,
+                format!("there is not {}", mirrors::words(mirror)),
+                "ringroad mirror lists the mirrors",
+            )),
+        }))
+    }
+
     /// Writes ports into the configuration file.
     fn save(&mut self, names: &[String]) -> Result<Reply, ErrorReply> {
         let ServerParts { ports, config, config_path: Some(path), .. } = &mut self.parts else {
@@ -997,6 +1039,8 @@ impl Server {
         }
         self.parts.ports.permissions = rules(&new);
         reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
+        reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
+        self.ports_at_look = usize::MAX;
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();
         self.netmap.forget_detached(&self.parts.ports);

@@ -40,6 +40,10 @@ pub(crate) fn follow(table: &PortTable) -> bool {
 
 fn follow_switch(table: &PortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
     let fabric = table.fabric();
+    // A mirror must see the frames.
+    if !fabric.only_learns(switch) {
+        return ends.values().try_for_each(|(shortcut, _)| shortcut.leave());
+    }
     let Some(number) = fabric.switch_number(switch) else { return Ok(()) };
     for entry in fabric.mac_table(switch).unwrap_or_default() {
         if let Some((_, addresses)) = ends.get_mut(&entry.port.0) {

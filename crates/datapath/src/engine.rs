@@ -12,7 +12,7 @@ use std::time::Duration;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
-use ringroad_port::plan::{Fate, Plan};
+use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_queue::{Lend, PortQueue, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::epoll;
@@ -258,6 +258,13 @@ impl Engine {
     pub fn set_topology(&mut self, id: SwitchId, topology: Arc<Topology>) {
         if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
             view.topology = topology;
+        }
+    }
+
+    /// Puts another decider in the place of a switch's.
+    pub fn set_decider(&mut self, id: SwitchId, decide: Box<dyn Decide>) {
+        if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
+            view.decide = decide;
         }
     }
 

@@ -9,9 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
-use ringroad_port::port_index::{MAX_PORTS, PortIndex};
+use ringroad_port::plan::Decide;
+use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
-use ringroad_switch::{LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError};
+use ringroad_switch::{
+    LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring,
+};
 
 use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;
@@ -141,6 +144,8 @@ struct Switch {
     learning: Arc<LearningSwitch>,
     topology: Topology,
     ports: BTreeMap<String, FabricPort>,
+    /// The mirrors that the workers' deciders know.
+    mirrors: Vec<Mirror>,
     /// One account per worker, for what it does in the name of the switch.
     worker_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of ports that have left.
@@ -183,6 +188,21 @@ pub struct SwitchTotals {
     pub ports: usize,
 }
 
+/// A mirror, by the names of its ports, which need not be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedMirror {
+    /// The port whose frames are copied; `None` stands for all ports.
+    pub from: Option<String>,
+    /// The port that gets the copies.
+    pub to: String,
+    /// Whether frames that come in by the source are copied.
+    pub received: bool,
+    /// Whether frames that are delivered to it are.
+    pub delivered: bool,
+    /// One of so many frames is copied, from 1.
+    pub sample: u32,
+}
+
 /// All ports, switches and workers of one datapath.
 #[derive(Debug)]
 pub struct Fabric {
@@ -196,6 +216,8 @@ pub struct Fabric {
     table: MacTableConfig,
     /// Static addresses by switch, each with the name of its port, which may not be there.
     statics: BTreeMap<String, BTreeMap<Mac, String>>,
+    /// Mirrors by switch.
+    mirrors: BTreeMap<String, Vec<NamedMirror>>,
     /// Accounts of the engines themselves.
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
@@ -276,6 +298,7 @@ impl Fabric {
             next_own_share: 0,
             table,
             statics: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
             engine_counters,
             departed: CounterSnapshot::default(),
         }
@@ -347,6 +370,7 @@ impl Fabric {
                 switch.learning.table.set_static(mac, index, switch.learning.now());
             }
         }
+        self.install_mirrors(name)?;
         Ok(index)
     }
 
@@ -407,6 +431,7 @@ impl Fabric {
         state.learning.table.forget_port(gone.index);
         state.topology.set(gone.index, Vec::new());
         self.publish_topology(switch)?;
+        self.install_mirrors(switch)?;
         gone.past += self.take_out(&gone.queues)?;
         if let Some(state) = self.switches.get_mut(switch) {
             state.departed += gone.past.clone();
@@ -567,6 +592,93 @@ impl Fabric {
         true
     }
 
+    /// Has copies of frames go to a port from now on, and whenever its ports are made. A mirror from the same port to the
+    /// same port is replaced.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn set_mirror(&mut self, switch: &str, mirror: NamedMirror) -> Result<(), FabricError> {
+        let mirrors = self.mirrors.entry(switch.to_owned()).or_default();
+        mirrors.retain(|other| (&other.from, &other.to) != (&mirror.from, &mirror.to));
+        mirrors.push(mirror);
+        self.install_mirrors(switch)
+    }
+
+    /// Ends the mirror from a port, or from all ports, to another. `false`: there is none.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn remove_mirror(&mut self, switch: &str, from: Option<&str>, to: &str) -> Result<bool, FabricError> {
+        let Some(mirrors) = self.mirrors.get_mut(switch) else { return Ok(false) };
+        let before = mirrors.len();
+        mirrors.retain(|mirror| (mirror.from.as_deref(), mirror.to.as_str()) != (from, to));
+        if mirrors.len() == before {
+            return Ok(false);
+        }
+        if mirrors.is_empty() {
+            self.mirrors.remove(switch);
+        }
+        self.install_mirrors(switch)?;
+        Ok(true)
+    }
+
+    /// The mirrors, each with its switch.
+    pub fn mirrors(&self) -> impl Iterator<Item = (&str, &NamedMirror)> {
+        self.mirrors
+            .iter()
+            .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
+    }
+
+    /// Whether the switch decides by its addresses alone: it has no mirror with a port.
+    #[must_use]
+    pub fn only_learns(&self, switch: &str) -> bool {
+        self.switches.get(switch).is_none_or(|state| self.mirrors_in_force(switch, state).is_empty())
+    }
+
+    /// The mirrors of a switch whose ports are there.
+    fn mirrors_in_force(&self, name: &str, switch: &Switch) -> Vec<Mirror> {
+        let index = |port: &String| Some(switch.ports.get(port)?.index);
+        let in_force = |mirror: &NamedMirror| {
+            let source = match &mirror.from {
+                Some(port) => [index(port)?].into_iter().collect(),
+                None => PortMask::all(),
+            };
+            let masked = |wanted: bool| if wanted { source } else { PortMask::EMPTY };
+            Some(Mirror {
+                received: masked(mirror.received),
+                delivered: masked(mirror.delivered),
+                to: index(&mirror.to)?,
+                sample: mirror.sample.max(1),
+            })
+        };
+        self.mirrors.get(name).into_iter().flatten().filter_map(in_force).collect()
+    }
+
+    /// Gives each worker the decider that the mirrors of a switch and its ports ask for.
+    fn install_mirrors(&mut self, name: &str) -> Result<(), FabricError> {
+        let Some(switch) = self.switches.get(name) else { return Ok(()) };
+        let mirrors = self.mirrors_in_force(name, switch);
+        if mirrors == switch.mirrors {
+            return Ok(());
+        }
+        for runner in &self.runners {
+            let mut decide: Box<dyn Decide> = switch.learning.decider();
+            if !mirrors.is_empty() {
+                decide = Box::new(Mirroring::new(decide, Arc::clone(&switch.learning), mirrors.clone()));
+            }
+            let id = switch.id;
+            runner.call(move |engine| engine.set_decider(id, decide))?;
+        }
+        // Nothing is sent to a port that only looks on.
+        for mirror in &mirrors {
+            switch.learning.table.forget_learned(Some(mirror.to));
+        }
+        if let Some(switch) = self.switches.get_mut(name) {
+            switch.mirrors = mirrors;
+        }
+        Ok(())
+    }
+
     /// The static addresses: switch, address, and name of the port.
     pub fn statics(&self) -> impl Iterator<Item = (&str, Mac, &str)> {
         self.statics.iter().flat_map(|(switch, statics)| {
@@ -697,6 +809,7 @@ impl Fabric {
             learning: Arc::new(LearningSwitch::new(MacTable::new(table)?)),
             topology: Topology::default(),
             ports: BTreeMap::new(),
+            mirrors: Vec::new(),
             worker_counters: self.runners.iter().map(|_| Arc::default()).collect(),
             departed: CounterSnapshot::default(),
         };

@@ -51,6 +51,8 @@ causes! {
     NoDestination = "no_destination",
     /// To be flooded, but it came in by another port, too: the switches are joined in a loop. Counted at the source.
     Looped = "looped",
+    /// From a port to which a mirror leads: such a port only looks on. Counted at the source.
+    MirrorPort = "mirror_port",
     /// Lost in the kernel: it came to the interface faster than it was taken from the kernel's ring. Counted at the
     /// source, as received and dropped.
     KernelDropped = "kernel_dropped",

@@ -35,6 +35,15 @@ impl fmt::Display for PortIndex {
 pub struct PortMask([u64; 4]);
 
 impl PortMask {
+    /// No port.
+    pub const EMPTY: Self = Self([0; 4]);
+
+    /// All ports that a switch can have.
+    #[must_use]
+    pub fn all() -> Self {
+        (0..MAX_PORTS as u8).map(PortIndex).collect()
+    }
+
     /// Adds a port. An index that cannot be a port is not added.
     pub fn insert(&mut self, port: PortIndex) {
         if port.is_port() {

@@ -23,6 +23,7 @@ pub mod learning;
 pub mod loop_guard;
 pub mod mac;
 pub mod mac_table;
+pub mod mirroring;
 pub mod port_set;
 mod static_addresses;
 
@@ -31,4 +32,5 @@ pub use learning::LearningSwitch;
 pub use loop_guard::LoopSeen;
 pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
+pub use mirroring::{Mirror, Mirroring};
 pub use port_set::PortSet;

@@ -77,6 +77,14 @@ ringroad macs vale0
 # An address that stays on its port
 ringroad macs vale0 --set 02:00:00:00:00:01=uplink"
         }
+        "mirror" => {
+            "\
+# Frames to and from vale0:a; ringroad capture vale0:look shows them
+ringroad mirror vale0:a --to vale0:look
+# One of 1000 frames of the whole switch
+ringroad mirror vale0 --to vale0:look --sample 1000
+ringroad mirror vale0:a --to vale0:look --remove"
+        }
         "gen" => {
             "\
 # Loss, latency and jitter of a million flows between two ports

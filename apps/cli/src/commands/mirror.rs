@@ -1,0 +1,83 @@
+//! `ringroad mirror`.
+
+use clap::{Args, ValueEnum};
+use ringroad_control::message::{Mirror as MirrorWish, MirrorDirection};
+use ringroad_control::{Reply, Request};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::table::Columns;
+
+/// Let a port look on: copies of another port's frames, or of all frames of a switch
+///
+/// Without arguments it lists the mirrors. The port that looks on gets nothing else, and frames that it sends are
+/// dropped. Neither port need be there yet. Open the port with ringroad capture, ringroad recv or any other program, or
+/// attach a device to it. `ringroad config save` writes mirrors into the daemon's configuration.
+#[derive(Debug, Args)]
+pub(crate) struct Mirror {
+    /// Port whose frames are copied, such as vale0:a, or a switch, such as vale0
+    #[arg(value_name = "PORT|SWITCH", requires = "to")]
+    from: Option<String>,
+    /// Port of the same switch that gets the copies
+    #[arg(long, value_name = "PORT", requires = "from")]
+    to: Option<String>,
+    /// Which frames of the port, seen from the switch
+    #[arg(long, value_name = "WHICH", default_value = "both", requires = "from")]
+    direction: Direction,
+    /// Copy one of N frames
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "from")]
+    sample: u32,
+    /// End this mirror
+    #[arg(long, requires = "from")]
+    remove: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    /// Frames that come in by the port
+    Received,
+    /// Frames that the switch delivers to the port
+    Delivered,
+    /// Both
+    Both,
+}
+
+impl Direction {
+    const ALL: [(Self, MirrorDirection, &str); 3] = [
+        (Self::Received, MirrorDirection::Received, "received"),
+        (Self::Delivered, MirrorDirection::Delivered, "delivered"),
+        (Self::Both, MirrorDirection::Both, "both"),
+    ];
+}
+
+impl Mirror {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
+            return list(global, output);
+        };
+        if self.remove {
+            return super::ask(global, output, &Request::RemoveMirror { from, to }, "removed", None);
+        }
+        let direction =
+            Direction::ALL.iter().find(|(typed, ..)| *typed == self.direction).map(|&(_, wish, _)| wish);
+        let wish = MirrorWish { from, to, direction: direction.unwrap_or_default(), sample: self.sample };
+        super::ask(global, output, &Request::SetMirror(wish), "set", None)
+    }
+}
+
+fn list(global: &Global, output: &Output) -> Result<(), Failure> {
+    let mirrors = match global.connect()?.request(&Request::Mirrors)?.0 {
+        Reply::Mirrors(mirrors) => mirrors,
+        reply => return Err(Failure::reply(&reply)),
+    };
+    output.result(&mirrors, |mirrors| {
+        let mut columns = Columns::new(&["from", "to", "direction", ">one of"]);
+        for MirrorWish { from, to, direction, sample } in mirrors {
+            let words =
+                Direction::ALL.iter().find(|(_, wish, _)| wish == direction).map_or("", |named| named.2);
+            columns.row([from.clone(), to.clone(), words.to_owned(), sample.to_string()]);
+        }
+        columns.lines_or("no mirrors")
+    })
+}
