@@ -10,7 +10,7 @@ use ringroad_control::message::PortWish;
 use crate::commands::{
     attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
     link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, status, sze2, testpmd,
-    top, trial, unlink, up, vm,
+    top, trace, trial, unlink, up, vm,
 };
 use crate::failure::Failure;
 
@@ -96,6 +96,8 @@ pub(crate) enum Command {
     Macs(macs::Macs),
     /// Let a port look on: copies of another port's frames, or of all frames of a switch
     Mirror(mirror::Mirror),
+    /// Show what happens to the next frames of a switch, step by step
+    Trace(trace::Trace),
     /// Send frames at full speed or at a given rate, and measure what arrives
     Gen(Box<r#gen::Gen>),
     /// Run one trial of RFC 2544 and print its result as JSON

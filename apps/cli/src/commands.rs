@@ -31,6 +31,7 @@ pub(crate) mod status;
 pub(crate) mod sze2;
 pub(crate) mod testpmd;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod trial;
 pub(crate) mod unlink;
 pub(crate) mod up;
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         Command::Reload(verb) => verb.run(global, output),
         Command::Macs(verb) => verb.run(global, output),
         Command::Mirror(verb) => verb.run(global, output),
+        Command::Trace(verb) => verb.run(global, output),
         Command::Gen(verb) => verb.run(global, output),
         Command::Trial(verb) => verb.run(global, output),
         Command::Otg(verb) => verb.run(global, output),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{
     ConfigDifference, ConfigReport, ListReport, MacEntryReport, ReloadReport, SaveReport, StartedBy,
-    StatusReport,
+    StatusReport, TraceReport,
 };
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
@@ -119,6 +119,21 @@ pub enum Request {
     },
     /// Asks for all mirrors. Answered by [`Reply::Mirrors`].
     Mirrors,
+    /// Notes what happens to the next frames of a switch. There is one trace at a time: it ends with its client's
+    /// connection. Answered by [`Reply::Done`].
+    StartTrace {
+        /// Name of the switch, such as `vale0`.
+        switch: String,
+        /// Only frames that come in by this port, by its name on the switch.
+        #[serde(default)]
+        from: Option<String>,
+        /// How many frames, at most 4096.
+        count: u32,
+    },
+    /// Asks for the frames of this client's trace. Answered by [`Reply::Traced`].
+    Traced,
+    /// Ends this client's trace. Answered by [`Reply::Done`].
+    StopTrace,
     /// Forgets learned addresses. Answered by [`Reply::Forgotten`].
     ForgetAddresses {
         /// Name of the switch.
@@ -277,6 +292,8 @@ pub enum Reply {
     List(ListReport),
     /// The mirrors.
     Mirrors(Vec<Mirror>),
+    /// The frames of a trace.
+    Traced(TraceReport),
     /// Learned addresses are forgotten.
     Forgotten {
         /// How many.

@@ -318,3 +318,86 @@ pub struct MacEntryReport {
     #[serde(default, rename = "static")]
     pub is_static: bool,
 }
+
+/// A trace as far as it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceReport {
+    /// The traced frames, in the order in which the switch decided on them.
+    pub frames: Vec<TracedFrameReport>,
+    /// How many frames are still wanted.
+    pub left: u32,
+}
+
+/// What happened to a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedFrameReport {
+    /// When the switch decided on it, ns since the Unix epoch.
+    pub time_ns: u64,
+    /// Name of the port that it came in by.
+    pub from: String,
+    /// Bytes, without FCS.
+    pub len: u64,
+    /// Slots that it lay in.
+    pub fragments: u32,
+    /// Whether its sender left checksums open, or left it to be cut.
+    pub unfinished: bool,
+    /// Its first bytes, at most 128, in hexadecimal digits.
+    pub start: String,
+    /// What the switch knew of its source.
+    pub source: TracedSource,
+    /// The other port of its source, if it has moved or is refused.
+    pub source_port: Option<String>,
+    /// Why it goes where it goes.
+    pub reason: TracedReason,
+    /// Names of the ports to which the switch sent it.
+    pub to: Vec<String>,
+    /// Why the switch sent it nowhere.
+    pub dropped: Option<String>,
+    /// What became of it at each port.
+    pub deliveries: Vec<TracedDeliveryReport>,
+}
+
+/// What a switch knew of a frame's source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TracedSource {
+    /// It was on this port.
+    Known,
+    /// It was on no port, and is on this one now.
+    Learned,
+    /// It was on another port, and is on this one now.
+    Moved,
+    /// It is on another port, where it stays.
+    Refused,
+    /// It is not learned: the frame is too short, or says so.
+    NotLearned,
+}
+
+/// Why a frame goes where it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TracedReason {
+    /// Its destination is known.
+    Known,
+    /// Its destination is on no port: it goes to all others.
+    Unknown,
+    /// It is for several stations, or all.
+    Multicast,
+    /// Its sender has named the port.
+    Forced,
+}
+
+/// A delivery of a traced frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedDeliveryReport {
+    /// Name of the port; `None` if it has left.
+    pub port: Option<String>,
+    /// Number of the port's queue.
+    pub queue: u32,
+    /// Frames that the queue took: several if a long frame was cut.
+    pub frames: u32,
+    /// Why it was dropped, if it was, whole or in part.
+    pub dropped: Option<String>,
+    /// Whether the queue holds it, and delivers or drops it later.
+    pub held: bool,
+}

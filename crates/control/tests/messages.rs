@@ -10,7 +10,8 @@ use ringroad_control::message::{
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, CounterReport, KeyDifference, LinkReport, ListReport, MacEntryReport,
     Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport,
-    WorkerReport, WorkerState,
+    TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, WorkerReport,
+    WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -24,6 +25,29 @@ fn wish() -> PortWish {
         huge_pages: HugePages::Require,
         tx: true,
         rx: false,
+    }
+}
+
+fn traced_frame() -> TracedFrameReport {
+    TracedFrameReport {
+        time_ns: 1_700_000_000_000_000_001,
+        from: "vale0:a".to_owned(),
+        len: 60,
+        fragments: 1,
+        unfinished: false,
+        start: "ffffffffffff".to_owned(),
+        source: TracedSource::Moved,
+        source_port: Some("vale0:b".to_owned()),
+        reason: TracedReason::Multicast,
+        to: vec!["vale0:b".to_owned()],
+        dropped: None,
+        deliveries: vec![TracedDeliveryReport {
+            port: Some("vale0:b".to_owned()),
+            queue: 1,
+            frames: 0,
+            dropped: Some("no_space".to_owned()),
+            held: false,
+        }],
     }
 }
 
@@ -66,6 +90,9 @@ fn requests() -> Vec<Request> {
         Request::SetMirror(mirror()),
         Request::RemoveMirror { from: "vale0:a".to_owned(), to: "vale0:m".to_owned() },
         Request::Mirrors,
+        Request::StartTrace { switch: "vale0".to_owned(), from: Some("a".to_owned()), count: 4096 },
+        Request::Traced,
+        Request::StopTrace,
         Request::CompareConfig { toml: Some("[workers]".to_owned()) },
         Request::ApplyConfig { toml: String::new() },
         Request::Stop,
@@ -208,6 +235,7 @@ fn replies() -> Vec<Reply> {
         Reply::Done,
         Reply::Forgotten { addresses: 3 },
         Reply::Mirrors(vec![mirror()]),
+        Reply::Traced(TraceReport { frames: vec![traced_frame()], left: 3 }),
         Reply::Saved(SaveReport {
             config: "/etc/ringroad/ringroadd.toml".to_owned(),
             added: vec!["vale0:a".to_owned()],

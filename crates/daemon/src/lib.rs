@@ -1,7 +1,8 @@
 //! The daemon: owns switches and devices, hands rings to programs, and keeps every program from harming another.
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what.
-//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them.
+//! - [`ports`]: all ports, and the changes to them; `mirrors`: ports that look on; [`status`]: reports about them;
+//!   `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
 //! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
@@ -34,5 +35,6 @@ pub mod server;
 pub mod service_manager;
 mod shortcuts;
 pub mod status;
+mod tracing_report;
 pub mod turns;
 pub mod whereabouts;

@@ -34,7 +34,7 @@ use crate::refusal::fabric_refusal;
 use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
-use crate::{mirrors, reload, saving, shortcuts, status};
+use crate::{mirrors, reload, saving, shortcuts, status, tracing_report};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -150,6 +150,8 @@ pub struct Server {
     shortcuts_at: Option<Instant>,
     ports_at_look: usize,
     netmap: Netmap,
+    /// The client whose trace runs.
+    tracer: Option<ClientId>,
     next_client: ClientId,
     started_at: Instant,
     /// Tells this daemon from those before it.
@@ -245,6 +247,7 @@ impl Server {
             shortcuts_at: None,
             ports_at_look: 0,
             netmap: Netmap::default(),
+            tracer: None,
             next_client: 0,
             started_at: now,
             instance: instance(),
@@ -591,6 +594,7 @@ impl Server {
     fn end_session(&mut self, session: Session) -> Result<(), ServerError> {
         let (id, user) = (session.client.id, session.client.peer.uid);
         debug!(client = id, user, "gone");
+        self.end_trace(id)?;
         if let Some(due) = session.due {
             self.due.remove(&(due, id));
         }
@@ -763,6 +767,19 @@ impl Server {
             Request::RemoveMirror { from, to } => {
                 let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1 };
                 self.remove_mirror(&mirror)?
+            }
+            Request::StartTrace { .. } | Request::Traced | Request::StopTrace if !administers => {
+                denied("trace frames")
+            }
+            Request::StartTrace { switch, from, count } => {
+                self.start_trace(client.id, &switch, from.as_deref(), count)?
+            }
+            Request::Traced => self
+                .check_tracer(client.id)
+                .map(|()| Reply::Traced(tracing_report::report(self.parts.ports.table.fabric()))),
+            Request::StopTrace => {
+                self.end_trace(client.id)?;
+                Ok(Reply::Done)
             }
             Request::Mirrors => Ok(Reply::Mirrors(mirrors::in_force(&self.parts.ports))),
             Request::ForgetAddresses { switch, port } => {
@@ -964,6 +981,42 @@ impl Server {
         }))
     }
 
+    fn start_trace(
+        &mut self,
+        client: ClientId,
+        switch: &str,
+        from: Option<&str>,
+        count: u32,
+    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
+        if self.tracer.is_some_and(|tracer| tracer != client) {
+            return Ok(Err(another_traces()));
+        }
+        let started = told(self.parts.ports.table.fabric_mut().start_trace(switch, from, count))?;
+        self.ports_at_look = usize::MAX;
+        Ok(started.map(|()| {
+            self.tracer = Some(client);
+            Reply::Done
+        }))
+    }
+
+    /// Refuses a client that has no trace.
+    fn check_tracer(&self, client: ClientId) -> Result<(), ErrorReply> {
+        match self.tracer {
+            Some(tracer) if tracer == client => Ok(()),
+            Some(_) => Err(another_traces()),
+            None => Err(ErrorReply::new(ErrorKind::BadRequest, "no client has begun a trace", "")),
+        }
+    }
+
+    /// Ends the client's trace, if it has one.
+    fn end_trace(&mut self, client: ClientId) -> Result<(), ServerError> {
+        if self.tracer.take_if(|tracer| *tracer == client).is_some() {
+            survive(self.parts.ports.table.fabric_mut().stop_trace())?;
+            self.ports_at_look = usize::MAX;
+        }
+        Ok(())
+    }
+
     /// Writes ports into the configuration file.
     fn save(&mut self, names: &[String]) -> Result<Reply, ErrorReply> {
         let ServerParts { ports, config, config_path: Some(path), .. } = &mut self.parts else {
@@ -1077,6 +1130,14 @@ fn instance() -> u64 {
 /// The rules of a configuration.
 fn rules(config: &Config) -> Arc<Permissions> {
     Arc::new(Permissions::new(rustix::process::geteuid().as_raw(), &config.allow))
+}
+
+fn another_traces() -> ErrorReply {
+    ErrorReply::new(
+        ErrorKind::Busy,
+        "another client traces frames",
+        "wait for its end: there is one trace at a time",
+    )
 }
 
 fn no_such(switch: &str, port: Option<&str>) -> ErrorReply {

@@ -14,6 +14,7 @@ use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Decide, Fate, Plan};
 use ringroad_port::port_queue::{Lend, PortQueue, Way};
+use ringroad_port::trace::Trace;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::epoll;
 
@@ -259,6 +260,11 @@ impl Engine {
         if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
             view.topology = topology;
         }
+    }
+
+    /// Notes deliveries in a trace from now on, or in none.
+    pub fn set_trace(&mut self, trace: Option<Arc<Trace>>) {
+        self.scratch.executor.deliveries.trace = trace.map(|trace| (self.index, trace));
     }
 
     /// Puts another decider in the place of a switch's.

@@ -3,12 +3,16 @@
 //!
 //! This module does not know the reasons for a destination: it reads the [`Plan`].
 
+use std::sync::Arc;
+
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::frame::Fragment;
 use ringroad_port::plan::{Fate, Plan, SetId};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
+use ringroad_port::port_queue::Delivery;
+use ringroad_port::trace::Trace;
 
 use crate::engine_queue::EngineQueue;
 use crate::exchange::MAX_WORKERS;
@@ -75,7 +79,11 @@ impl Default for Executor {
         Self {
             groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
             spread: Spread::default(),
-            deliveries: Deliveries { dirty: Vec::with_capacity(MAX_PORTS), finisher: Finisher::default() },
+            deliveries: Deliveries {
+                dirty: Vec::with_capacity(MAX_PORTS),
+                finisher: Finisher::default(),
+                trace: None,
+            },
         }
     }
 }
@@ -323,6 +331,8 @@ pub(crate) struct Deliveries {
     /// Places with something to make visible.
     pub(crate) dirty: Vec<u32>,
     finisher: Finisher,
+    /// The worker, and the trace that runs, if one does.
+    pub(crate) trace: Option<(u16, Arc<Trace>)>,
 }
 
 impl Deliveries {
@@ -336,8 +346,12 @@ impl Deliveries {
         frames: &[u16],
     ) -> bool {
         let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
-        if batch.is_unfinished() && !queue.port.takes_unfinished() {
-            let finished = self.finisher.finish(batch, frames, |batch, frames| put(queue, batch, frames));
+        if let Some((worker, trace)) = &self.trace {
+            deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, place));
+        } else if batch.is_unfinished() && !queue.port.takes_unfinished() {
+            let finished = self.finisher.finish(batch, frames, |batch, frames| {
+                put(queue, batch, frames);
+            });
             queue.counters.replicated(finished.replicated);
             queue.counters.dropped(&finished.dropped);
         } else {
@@ -421,10 +435,40 @@ fn ports_here(
     here.map(|(_, target)| target)
 }
 
+/// Delivers frames one by one, so that it is known what became of each.
+#[cold]
+fn deliver_traced(
+    finisher: &mut Finisher,
+    queue: &mut EngineQueue,
+    (batch, frames): (&mut Batch, &[u16]),
+    trace: &Trace,
+    at: (u16, u32),
+) {
+    for frame in frames {
+        let one = std::slice::from_ref(frame);
+        let (mut taken, mut dropped, mut is_held) = (0, DropTally::default(), false);
+        let mut count = |delivery: Delivery| {
+            taken += delivery.frames;
+            dropped.add_all(&delivery.dropped);
+            is_held |= delivery.taken_over != 0;
+        };
+        if batch.is_unfinished() && !queue.port.takes_unfinished() {
+            let finished = finisher.finish(batch, one, |batch, frames| count(put(queue, batch, frames)));
+            queue.counters.replicated(finished.replicated);
+            queue.counters.dropped(&finished.dropped);
+            dropped.add_all(&finished.dropped);
+        } else {
+            count(put(queue, batch, one));
+        }
+        trace.delivered((batch, usize::from(*frame)), at, (taken, dropped, is_held));
+    }
+}
+
 #[inline]
-fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) {
+fn put(queue: &mut EngineQueue, batch: &mut Batch, frames: &[u16]) -> Delivery {
     let delivery = queue.port.deliver(batch, frames);
     debug_assert_eq!(delivery.frames + delivery.dropped.total() + delivery.taken_over, frames.len() as u32);
     queue.counters.delivered(u64::from(delivery.frames), delivery.bytes);
     queue.counters.dropped(&delivery.dropped);
+    delivery
 }

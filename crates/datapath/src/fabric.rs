@@ -12,8 +12,10 @@ use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::plan::Decide;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
+use ringroad_port::trace::{Trace, TracedFrame};
 use ringroad_switch::{
     LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring,
+    Tracing,
 };
 
 use crate::engine::Engine;
@@ -218,6 +220,8 @@ pub struct Fabric {
     statics: BTreeMap<String, BTreeMap<Mac, String>>,
     /// Mirrors by switch.
     mirrors: BTreeMap<String, Vec<NamedMirror>>,
+    /// The trace that runs, with its switch.
+    trace: Option<(String, Arc<Trace>)>,
     /// Accounts of the engines themselves.
     engine_counters: Vec<Arc<QueueCounters>>,
     /// Accounts of switches and wires that are gone.
@@ -299,6 +303,7 @@ impl Fabric {
             table,
             statics: BTreeMap::new(),
             mirrors: BTreeMap::new(),
+            trace: None,
             engine_counters,
             departed: CounterSnapshot::default(),
         }
@@ -629,10 +634,12 @@ impl Fabric {
             .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
     }
 
-    /// Whether the switch decides by its addresses alone: it has no mirror with a port.
+    /// Whether the switch decides by its addresses alone: it has no mirror with a port, and no trace of it runs.
     #[must_use]
     pub fn only_learns(&self, switch: &str) -> bool {
-        self.switches.get(switch).is_none_or(|state| self.mirrors_in_force(switch, state).is_empty())
+        let is_traced = self.trace.as_ref().is_some_and(|(traced, _)| traced == switch);
+        !is_traced
+            && self.switches.get(switch).is_none_or(|state| self.mirrors_in_force(switch, state).is_empty())
     }
 
     /// The mirrors of a switch whose ports are there.
@@ -661,14 +668,7 @@ impl Fabric {
         if mirrors == switch.mirrors {
             return Ok(());
         }
-        for runner in &self.runners {
-            let mut decide: Box<dyn Decide> = switch.learning.decider();
-            if !mirrors.is_empty() {
-                decide = Box::new(Mirroring::new(decide, Arc::clone(&switch.learning), mirrors.clone()));
-            }
-            let id = switch.id;
-            runner.call(move |engine| engine.set_decider(id, decide))?;
-        }
+        self.install_deciders(name, switch, &mirrors)?;
         // Nothing is sent to a port that only looks on.
         for mirror in &mirrors {
             switch.learning.table.forget_learned(Some(mirror.to));
@@ -677,6 +677,75 @@ impl Fabric {
             switch.mirrors = mirrors;
         }
         Ok(())
+    }
+
+    /// Gives each worker the decider of a switch: the learning one, behind one for mirrors and one for a trace where
+    /// there are such.
+    fn install_deciders(&self, name: &str, switch: &Switch, mirrors: &[Mirror]) -> Result<(), FabricError> {
+        for runner in &self.runners {
+            let mut decide: Box<dyn Decide> = switch.learning.decider();
+            if !mirrors.is_empty() {
+                decide = Box::new(Mirroring::new(decide, Arc::clone(&switch.learning), mirrors.to_vec()));
+            }
+            if let Some((_, trace)) = self.trace.as_ref().filter(|(traced, _)| traced == name) {
+                decide = Box::new(Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace)));
+            }
+            let id = switch.id;
+            runner.call(move |engine| engine.set_decider(id, decide))?;
+        }
+        Ok(())
+    }
+
+    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a port
+    /// if one is given. A datapath has one trace at a time; an earlier one ends.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn start_trace(&mut self, switch: &str, from: Option<&str>, count: u32) -> Result<(), FabricError> {
+        self.stop_trace()?;
+        let no_port = || FabricError::NoSuchPort(format!("{switch}:{}", from.unwrap_or("any")));
+        let state = self.switches.get(switch).ok_or_else(no_port)?;
+        let index = |port| state.ports.get(port).map(|port| port.index).ok_or_else(no_port);
+        let trace = Arc::new(Trace::new(from.map(index).transpose()?, count));
+        self.trace = Some((switch.to_owned(), Arc::clone(&trace)));
+        for runner in &self.runners {
+            let trace = Arc::clone(&trace);
+            runner.call(move |engine| engine.set_trace(Some(trace)))?;
+        }
+        let Some(state) = self.switches.get(switch) else { return Ok(()) };
+        self.install_deciders(switch, state, &state.mirrors)
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn stop_trace(&mut self) -> Result<(), FabricError> {
+        let Some((switch, _)) = self.trace.take() else { return Ok(()) };
+        for runner in &self.runners {
+            runner.call(|engine| engine.set_trace(None))?;
+        }
+        match self.switches.get(&switch) {
+            Some(state) => self.install_deciders(&switch, state, &state.mirrors),
+            None => Ok(()),
+        }
+    }
+
+    /// The switch that is traced, the frames of the trace so far, and how many are still wanted.
+    #[must_use]
+    pub fn traced(&self) -> Option<(&str, Vec<TracedFrame>, u32)> {
+        let (switch, trace) = self.trace.as_ref()?;
+        let (frames, left) = trace.frames();
+        Some((switch, frames, left))
+    }
+
+    /// Name of the port of a switch that has the queue at `place` of `worker`, and the queue's number there.
+    #[must_use]
+    pub fn queue_at(&self, switch: &str, worker: u16, place: u32) -> Option<(&str, usize)> {
+        self.switches.get(switch)?.ports.iter().find_map(|(name, port)| {
+            let is_it = |queue: &QueueRef| (queue.worker, queue.place) == (worker, place);
+            Some((name.as_str(), port.queues.iter().position(is_it)?))
+        })
     }
 
     /// The static addresses: switch, address, and name of the port.

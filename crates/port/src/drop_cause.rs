@@ -85,6 +85,14 @@ impl DropTally {
         self.total += frames;
     }
 
+    /// Counts what another tally has.
+    pub fn add_all(&mut self, other: &Self) {
+        for (sum, frames) in self.by_cause.iter_mut().zip(other.by_cause) {
+            *sum += frames;
+        }
+        self.total += other.total;
+    }
+
     /// Frames counted under `cause`.
     #[must_use]
     pub fn of(&self, cause: DropCause) -> u32 {

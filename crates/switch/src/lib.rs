@@ -26,6 +26,7 @@ pub mod mac_table;
 pub mod mirroring;
 pub mod port_set;
 mod static_addresses;
+pub mod tracing;
 
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
@@ -34,3 +35,4 @@ pub use mac::Mac;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
 pub use mirroring::{Mirror, Mirroring};
 pub use port_set::PortSet;
+pub use tracing::Tracing;

@@ -85,6 +85,12 @@ ringroad mirror vale0:a --to vale0:look
 ringroad mirror vale0 --to vale0:look --sample 1000
 ringroad mirror vale0:a --to vale0:look --remove"
         }
+        "trace" => {
+            "\
+ringroad trace vale0
+# Where frames of one port are dropped
+ringroad trace vale0 --from a --count 4096 --drops"
+        }
         "gen" => {
             "\
 # Loss, latency and jitter of a million flows between two ports

@@ -1,0 +1,108 @@
+//! `ringroad trace`.
+
+mod words;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ringroad_control::report::{TraceReport, TracedFrameReport};
+use ringroad_control::{Connection, Reply, Request};
+
+use crate::arguments::{Global, seconds};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::run::StopFlag;
+
+/// Time between two questions to the daemon.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Show what happens to the next frames of a switch, step by step
+///
+/// For each frame: the port that it came in by, its headers, what the switch knew of its source, where the switch sent
+/// it and why, and what became of it at each port. It ends after --count frames, after --duration, or with Ctrl-C. The
+/// datapath works slower meanwhile. There is one trace at a time.
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    /// Name of the switch, such as vale0
+    #[arg(value_name = "SWITCH")]
+    switch: String,
+    /// Only frames that come in by this port of the switch
+    #[arg(long, value_name = "PORT")]
+    from: Option<String>,
+    /// Number of frames
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    count: u32,
+    /// Show only frames that were dropped somewhere
+    #[arg(long)]
+    drops: bool,
+    /// End after this time, seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    duration: Option<Duration>,
+}
+
+impl Trace {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        let stop = StopFlag::on_signals()?;
+        let mut daemon = global.connect()?;
+        let from = self.from.as_ref().map(|port| {
+            port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
+        });
+        let request = Request::StartTrace { switch: self.switch.clone(), from, count: self.count };
+        match daemon.request(&request)?.0 {
+            Reply::Done => {}
+            reply => return Err(Failure::reply(&reply)),
+        }
+        let begin = Instant::now();
+        // Deliveries by other workers may come after the last frame: it is looked at once more.
+        let mut is_last = false;
+        let mut shown = 0;
+        let report = loop {
+            let report = traced(&mut daemon)?;
+            if !output.is_json() {
+                let until = report.frames.len().saturating_sub(usize::from(!is_last));
+                for frame in report.frames.get(shown..until).unwrap_or(&[]) {
+                    self.show(output, frame)?;
+                }
+                shown = shown.max(until);
+            }
+            if is_last {
+                break report;
+            }
+            is_last = report.left == 0
+                || stop.is_set()
+                || self.duration.is_some_and(|duration| begin.elapsed() >= duration);
+            std::thread::sleep(INTERVAL);
+        };
+        daemon.request(&Request::StopTrace)?;
+        let frames: Vec<_> = report.frames.iter().filter(|frame| self.is_meant(frame)).collect();
+        if output.is_json() {
+            return output.result(&frames, |_| String::new());
+        }
+        if report.frames.is_empty() {
+            output.note("no frame came");
+        } else if frames.is_empty() {
+            output.note(&format!("none of {} frames was dropped", report.frames.len()));
+        }
+        Ok(())
+    }
+
+    fn is_meant(&self, frame: &TracedFrameReport) -> bool {
+        !self.drops
+            || frame.dropped.is_some()
+            || frame.deliveries.iter().any(|delivery| delivery.dropped.is_some())
+    }
+
+    fn show(&self, output: &Output, frame: &TracedFrameReport) -> Result<(), Failure> {
+        match self.is_meant(frame) {
+            true => output.result(frame, words::text),
+            false => Ok(()),
+        }
+    }
+}
+
+fn traced(daemon: &mut Connection) -> Result<TraceReport, Failure> {
+    match daemon.request(&Request::Traced)?.0 {
+        Reply::Traced(report) => Ok(report),
+        reply => Err(Failure::reply(&reply)),
+    }
+}

@@ -1,0 +1,88 @@
+//! Notes what a switch decides of frames, for a [`Trace`]. Stands before the deciders of a switch while a trace runs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ringroad_port::batch::Batch;
+use ringroad_port::plan::{Decide, Destination, Fate, Plan};
+use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_port::trace::{Reason, SourceSeen, Trace};
+
+use crate::classify::FrameHeader;
+use crate::learning::LearningSwitch;
+
+/// The decider of a switch while a trace runs.
+#[derive(Debug)]
+pub struct Tracing {
+    inner: Box<dyn Decide>,
+    switch: Arc<LearningSwitch>,
+    trace: Arc<Trace>,
+    /// Where the source of each frame was before the switch learned it.
+    before: Vec<Option<(FrameHeader, Option<PortIndex>)>>,
+}
+
+impl Tracing {
+    /// Notes what `inner` decides for `switch` in `trace`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Decide>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
+        Self { inner, switch, trace, before: Vec::new() }
+    }
+}
+
+impl Decide for Tracing {
+    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, plan: &mut Plan) {
+        let Self { inner, switch, trace, before } = self;
+        let lookup = |mac| switch.table.lookup(mac, switch.now());
+        before.clear();
+        before.extend((0..batch.frames()).map(|frame| {
+            let head = batch.head(frame)?;
+            let (start, end) = head.ethernet_header()?;
+            let header = FrameHeader::from_words(start, end, head.flags());
+            Some((header, lookup(header.source)))
+        }));
+        // What a batch itself teaches is known to its destinations.
+        inner.decide(from, batch, first, plan);
+        trace.begin((batch, first), from, |frame, mut traced| {
+            if let Some((header, was)) = before.get(frame).copied().flatten() {
+                traced.source = match was {
+                    _ if header.flags & FrameHeader::NO_LEARN != 0 || header.source.is_multicast() => {
+                        SourceSeen::NotLearned
+                    }
+                    None => SourceSeen::New,
+                    Some(port) if port == from => SourceSeen::Known,
+                    Some(port) if lookup(header.source) == Some(from) => SourceSeen::Moved(port),
+                    Some(port) => SourceSeen::Refused(port),
+                };
+                traced.reason = match lookup(header.destination) {
+                    _ if header.forced_port().is_some() => Reason::Forced,
+                    _ if header.destination.is_multicast() => Reason::Multicast,
+                    Some(_) => Reason::Known,
+                    None => Reason::Unknown,
+                };
+            }
+            let others = || switch.ports.iter().filter(|&port| port != from);
+            let to = |destination| -> PortMask {
+                match destination {
+                    Destination::Port(port) => [port].into_iter().collect(),
+                    Destination::Others => others().collect(),
+                    Destination::Ports(set) => plan.ports(set),
+                }
+            };
+            match plan.fate(frame) {
+                Fate::Port(port) => traced.to = to(Destination::Port(port)),
+                Fate::Flood => traced.to = to(Destination::Others),
+                Fate::Ports(set) => traced.to = to(Destination::Ports(set)),
+                Fate::Copies(copies) => {
+                    traced.to = plan.copies_of(copies).iter().flat_map(|copy| to(copy.to).iter()).collect();
+                }
+                Fate::Drop(cause) => traced.dropped = Some(cause),
+            }
+            traced
+        });
+    }
+
+    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
+        self.trace.executed(batch, range.start, range.end);
+        self.inner.executed(from, batch, range, plan);
+    }
+}
