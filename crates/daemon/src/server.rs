@@ -991,7 +991,10 @@ impl Server {
         if self.tracer.is_some_and(|tracer| tracer != client) {
             return Ok(Err(another_traces()));
         }
-        let started = told(self.parts.ports.table.fabric_mut().start_trace(switch, from, count))?;
+        let started = match self.parts.ports.table.fabric_mut().start_trace(switch, from, count) {
+            Err(FabricError::NoSuchPort(_)) => return Ok(Err(no_such(switch, from))),
+            started => told(started)?,
+        };
         self.ports_at_look = usize::MAX;
         Ok(started.map(|()| {
             self.tracer = Some(client);
