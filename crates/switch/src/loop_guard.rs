@@ -2,8 +2,8 @@
 //!
 //! A flooded frame that goes round a loop comes back by another port, so its source seems to move, again and again and
 //! as fast as the loop carries frames. So when the addresses of a switch have moved [`MOST_MOVES_PER_S`] times within a
-//! second, the switch looks at the bytes of flooded frames until the next ageing tick. A frame that comes in by two ports
-//! goes round, and is dropped whenever it comes again. Addresses may move as often for other reasons, such as a generator
+//! second, the switch looks at the bytes of flooded frames, until it finds none that goes round from one ageing tick to
+//! the next. A frame that comes in by two ports goes round, and is dropped whenever it comes again. Addresses may move as often for other reasons, such as a generator
 //! that sends with one address into two ports: those frames differ, and none is dropped.
 
 use std::ops::Range;
@@ -73,6 +73,9 @@ pub struct LoopGuard {
     window: AtomicU64,
     /// Whether flooded frames are looked at.
     looks: AtomicBool,
+    /// Whether a frame was found to go round since the last ageing tick. Of two copies that go round in opposite
+    /// directions one may still be on its way, and alone it would not be found again.
+    found: AtomicBool,
     /// Hash and port of flooded frames; 0 where there is none.
     remembered: Box<[AtomicU64]>,
     /// Address and ports of the last moves before a frame was found to go round.
@@ -87,6 +90,7 @@ impl Default for LoopGuard {
             began: Instant::now(),
             window: AtomicU64::new(0),
             looks: AtomicBool::new(false),
+            found: AtomicBool::new(false),
             remembered: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             moved: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -120,9 +124,10 @@ impl LoopGuard {
         }
     }
 
-    /// Looks no more, until addresses move again as often. At each ageing tick.
+    /// Looks no more, until addresses move again as often, unless a frame was found since the last call. At each ageing
+    /// tick.
     pub(crate) fn rest(&self) {
-        if self.looks.swap(false, Ordering::Relaxed) {
+        if !self.found.swap(false, Ordering::Relaxed) && self.looks.swap(false, Ordering::Relaxed) {
             self.remembered.iter().for_each(|frame| frame.store(0, Ordering::Relaxed));
         }
     }
@@ -152,6 +157,7 @@ impl LoopGuard {
         let is_elsewhere = port != u64::from(from.0);
         if is_elsewhere {
             place.store(known | SEVERAL_PORTS, Ordering::Relaxed);
+            self.found.store(true, Ordering::Relaxed);
         }
         is_elsewhere
     }
@@ -223,6 +229,9 @@ mod tests {
         assert!(guard.goes_round(frame, ONE) && guard.goes_round(frame, TWO));
         guard.looks.store(true, Ordering::Relaxed);
         guard.rest();
-        assert!(!guard.goes_round(frame, TWO));
+        assert!(guard.looks() && guard.goes_round(frame, TWO), "another copy may still go round");
+        guard.rest();
+        guard.rest();
+        assert!(!guard.looks() && !guard.goes_round(frame, TWO));
     }
 }
