@@ -10,7 +10,7 @@ use ringroad_control::message::PortWish;
 use crate::commands::{
     attach, bench, capture, completions, config, container, demo, detach, doctor, down, fwd, r#gen, kinds,
     link, list, macs, man, metrics, mirror, otg, recv, reload, replay, run, script, status, sze2, testpmd,
-    top, trace, trial, unlink, up, vm,
+    top, trace, trial, unlink, up, upgrade, vm,
 };
 use crate::failure::Failure;
 
@@ -92,6 +92,7 @@ pub(crate) enum Command {
     Config(config::Config),
     /// Let the daemon read its configuration again
     Reload(reload::Reload),
+    Upgrade(upgrade::Upgrade),
     /// Show the addresses that a switch has learned
     Macs(macs::Macs),
     /// Let a port look on: copies of another port's frames, or of all frames of a switch

@@ -35,6 +35,7 @@ pub(crate) mod trace;
 pub(crate) mod trial;
 pub(crate) mod unlink;
 pub(crate) mod up;
+pub(crate) mod upgrade;
 pub(crate) mod vm;
 
 use ringroad_control::{Reply, Request};
@@ -48,6 +49,7 @@ use crate::output::Output;
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let global = &arguments.global;
     match &arguments.command {
+        Command::Upgrade(verb) => verb.run(global, output),
         Command::Up(verb) => verb.run(global, output),
         Command::Down(verb) => verb.run(global, output),
         Command::Status(verb) => verb.run(global, output),

@@ -122,6 +122,12 @@ impl FrameDecoder {
         self.head_bytes > 0
     }
 
+    /// What has come of the current frame, its head included.
+    pub(crate) fn begun(&self) -> Vec<u8> {
+        let head = self.head.get(..self.head_bytes).unwrap_or_default();
+        head.iter().chain(&self.body).copied().collect()
+    }
+
     /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the pieces come.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

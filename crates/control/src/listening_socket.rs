@@ -125,6 +125,16 @@ impl Drop for BoundSocket {
 pub struct ListeningSocket(BoundSocket);
 
 impl ListeningSocket {
+    /// Goes on with the socket at `path` that another process of this user made and leaves to this one.
+    ///
+    /// # Errors
+    /// [`ListenError`]: there is another file at the path by now.
+    pub fn resume(path: &Path, socket: OwnedFd) -> Result<Self, ListenError> {
+        let taken = || ListenError::Taken { path: path.to_owned() };
+        let file = SocketFile::open(path)?.ok_or_else(taken)?;
+        Ok(Self(BoundSocket { socket, file }))
+    }
+
     /// Listens at `path`. An unserved socket file of this user is replaced; any other file stays as it is. `mode` are
     /// the permissions of the file, independent of the process's umask.
     ///

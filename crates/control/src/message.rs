@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::netmap::{Badge, NetmapReply, NetmapRequest};
 use crate::report::{
     ConfigDifference, ConfigReport, ListReport, MacEntryReport, ReloadReport, SaveReport, StartedBy,
-    StatusReport, TraceReport,
+    StatusReport, TraceReport, UpgradeReport,
 };
 
 /// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
@@ -162,6 +162,13 @@ pub enum Request {
     },
     /// Reads the configuration file again, and opens the log file again. Answered by [`Reply::Reloaded`].
     Reload,
+    /// Has a new process of the installed program go on in place of the daemon. Answered by [`Reply::Upgraded`], by the
+    /// new process, which has the connection then.
+    Upgrade {
+        /// Also where programs lose ports that cannot be handed over.
+        #[serde(default)]
+        anyway: bool,
+    },
     /// Ends the daemon, after the reply. Answered by [`Reply::Done`].
     Stop,
 }
@@ -278,6 +285,8 @@ pub enum Reply {
     Done,
     /// The configuration is in force, but for what the report names.
     Reloaded(ReloadReport),
+    /// A new daemon has taken over.
+    Upgraded(UpgradeReport),
     /// The ports are attached.
     Attached(Vec<AttachedPort>),
     /// The ports are in the configuration file.

@@ -136,6 +136,27 @@ pub struct ReloadReport {
     pub at_next_start: Vec<String>,
 }
 
+/// How a new daemon took over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeReport {
+    /// Version of the daemon before.
+    pub from: String,
+    /// Version of the daemon now.
+    pub to: String,
+    /// Process of the daemon now.
+    pub pid: u32,
+    /// How long no frame was forwarded, ns.
+    pub pause_ns: u64,
+    /// Ports that stayed as they were: on switches, devices of programs, and pipes.
+    pub kept: u64,
+    /// Ports whose devices were opened anew: frames may have been lost there meanwhile.
+    pub reopened: Vec<String>,
+    /// Ports that are gone.
+    pub lost: Vec<String>,
+    /// What of the configuration could not be applied; empty if all is in force.
+    pub problem: String,
+}
+
 /// What was saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaveReport {

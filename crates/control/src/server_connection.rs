@@ -98,6 +98,27 @@ impl ServerConnection {
         })
     }
 
+    /// Goes on with a connection that another process served: `unread` is what that one had received and not answered
+    /// ([`Self::unread`]).
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn resume(socket: impl Into<OwnedFd>, unread: Vec<u8>) -> io::Result<Self> {
+        Ok(Self { input: unread, ..Self::new(socket)? })
+    }
+
+    /// What was received and not answered; `None` where replies wait to be sent, or the connection ends: no other process
+    /// can go on with it.
+    #[must_use]
+    pub fn unread(&self) -> Option<Vec<u8>> {
+        if self.closed || self.ending.is_some() || !self.queue.is_empty() {
+            return None;
+        }
+        let mut unread = self.decoder.begun();
+        unread.extend_from_slice(self.input.get(self.served..).unwrap_or_default());
+        Some(unread)
+    }
+
     /// Who connected.
     #[must_use]
     pub fn peer(&self) -> PeerCredentials {

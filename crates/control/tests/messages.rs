@@ -10,8 +10,8 @@ use ringroad_control::message::{
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, CounterReport, KeyDifference, LinkReport, ListReport, MacEntryReport,
     Owner, PeerReport, PortReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport,
-    TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, WorkerReport,
-    WorkerState,
+    TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport,
+    WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -95,6 +95,7 @@ fn requests() -> Vec<Request> {
         Request::StopTrace,
         Request::CompareConfig { toml: Some("[workers]".to_owned()) },
         Request::ApplyConfig { toml: String::new() },
+        Request::Upgrade { anyway: true },
         Request::Stop,
     ]
 }
@@ -251,6 +252,16 @@ fn replies() -> Vec<Reply> {
             }],
             only_attached: vec!["vale0:a".to_owned()],
             only_configured: vec!["vale0:b".to_owned()],
+        }),
+        Reply::Upgraded(UpgradeReport {
+            from: "0.1.0".into(),
+            to: "0.2.0".into(),
+            pid: 7,
+            pause_ns: 3_000_000,
+            kept: 2,
+            reopened: vec!["vale0:eth0".into()],
+            lost: vec!["vale0:n".into()],
+            problem: String::new(),
         }),
         Reply::Reloaded(ReloadReport {
             config: Some("/etc/ringroad/ringroadd.toml".to_owned()),

@@ -22,6 +22,7 @@ use crate::port_entries::{Client, Opened};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 use crate::refusal::{Refusal, device_refusal, refuse, region_refusal, table_refusal};
+use crate::revival::CommandPort;
 
 /// What a device brings to a port of a switch.
 pub(crate) struct SwitchDevice {
@@ -112,7 +113,9 @@ impl Ports {
             key = key_in(&made.to_string(), netns.as_ref());
         }
         let (capabilities, notes) = (device.capabilities.clone(), device.notes.clone());
-        let side = self.table.open_device(key.clone(), device, &home, client.opener(holding));
+        let mut opener = client.opener(holding);
+        opener.kept.request = Some(CommandPort::for_program(named, wish));
+        let side = self.table.open_device(key.clone(), device, &home, opener);
         let side = side.map_err(|error| table_refusal(&key, error))?;
         for note in &notes {
             info!(port = %key, user = client.peer.uid, "{note}");

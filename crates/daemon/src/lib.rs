@@ -7,7 +7,8 @@
 //! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the network namespace of an interface's name.
 //! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
 //!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
-//!   `saving`: the configuration file, brought to what operators have set.
+//!   `saving`: the configuration file, brought to what operators have set; [`succession`]: a new daemon goes on with
+//!   everything that this one has.
 //! - [`service_manager`]: notifications to systemd.
 //! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a bound on
 //!   lines that strangers cause.
@@ -35,6 +36,7 @@ pub mod server;
 pub mod service_manager;
 mod shortcuts;
 pub mod status;
+pub mod succession;
 mod tracing_report;
 pub mod turns;
 pub mod whereabouts;

@@ -11,7 +11,7 @@ use rustix::net::SocketType;
 /// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and
 /// closes without end fills it: so it is short, and the next newcomer waits in the kernel, where every process has one
 /// place.
-const BACKLOG: i32 = 128;
+pub(crate) const BACKLOG: i32 = 128;
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! `ringroadd`, the daemon.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use ringroad_daemon::logging::LogPlace;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
 use ringroad_daemon::revival::{self, Revival};
-use ringroad_daemon::server::{AGEING_TICKS, Server, ServerParts};
+use ringroad_daemon::server::{AGEING_TICKS, NewParts, Server, ServerParts, Successor};
 use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
 use ringroad_datapath::fabric::Fabric;
@@ -51,11 +52,31 @@ struct Arguments {
     /// The process in the background
     #[arg(long, hide = true)]
     detached: bool,
+    /// A process that goes on in place of the one that started it, which speaks on its standard input
+    #[arg(long, hide = true)]
+    take_over: bool,
+}
+
+impl Arguments {
+    /// Those of a process that is to go on in place of this one, as `socket` and `config` were found.
+    fn for_successor(&self, socket: &Path, config: Option<&Path>) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["--socket".into(), socket.into()];
+        for (option, value) in [("--config", config), ("--log-file", self.log_file.as_deref())] {
+            if let Some(value) = value {
+                arguments.extend([option.into(), value.into()]);
+            }
+        }
+        if self.detached {
+            arguments.push("--detached".into());
+        }
+        arguments
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.detached {
+    // The process before has none that are inherited.
+    if arguments.detached && !arguments.take_over {
         close_inherited();
     }
     let result = if arguments.background { start_in_background(&arguments) } else { run(&arguments) };
@@ -103,7 +124,48 @@ fn start_in_background(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
-    if arguments.detached {
+    let successor = arguments.take_over.then(Successor::of_standard_input).transpose();
+    let successor = successor.map_err(|error| format!("the socket of the process before: {error}"))?;
+    let started = match start(arguments, successor.as_ref()) {
+        Err(reason) if let Some(successor) = &successor => {
+            successor.report_failure(&reason);
+            // Nothing may be undone on the way out: all of it is the other process's.
+            std::process::exit(1);
+        }
+        started => started?,
+    };
+    let Some(Started { mut server, socket, service_manager, status }) = started else { return Ok(()) };
+    say_ready(arguments.detached)?;
+    if let Some(manager) = &service_manager {
+        manager.ready(&status).map_err(|error| told_manager(&error))?;
+    }
+    let result = server.run();
+    if let Some(Err(error)) = service_manager.as_ref().map(ServiceManager::stopping) {
+        tracing::warn!(%error, "telling the service manager of the end");
+    }
+    server.shut_down();
+    if result.is_ok() {
+        revival::forget(&socket);
+    }
+    result.map_err(|error| error.to_string())
+}
+
+/// A server that is ready to run.
+struct Started {
+    server: Server,
+    socket: PathBuf,
+    service_manager: Option<ServiceManager>,
+    /// How it is, in a line.
+    status: String,
+}
+
+fn told_manager(error: &std::io::Error) -> String {
+    format!("talking to the service manager: {error}")
+}
+
+/// Starts the server, or goes on as that of the process before. `None`: there is nothing to serve.
+fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<Started>, String> {
+    if arguments.detached && successor.is_none() {
         // A session of its own: signals for the starting user's terminal are not for the daemon.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").map_err(|error| format!("changing to /: {error}"))?;
@@ -113,7 +175,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         None => Config::default(),
     };
     if arguments.check {
-        return Ok(());
+        return Ok(None);
     }
     let socket = arguments.socket.clone().unwrap_or_else(default_socket_path);
     let socket = std::path::absolute(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
@@ -121,16 +183,19 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     eventfd::prepare().map_err(|errno| {
         format!("the kernel gives no asynchronous I/O, by which programs are woken: {errno}; raise the sysctl fs.aio-max-nr")
     })?;
-    let told = |error: std::io::Error| format!("talking to the service manager: {error}");
-    let service_manager = ServiceManager::of_environment().map_err(told)?;
-
-    let listener = match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some())
-    {
-        // Another daemon was quicker: it serves the caller.
-        Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
-            return say_ready(arguments.detached);
+    let service_manager = ServiceManager::of_environment().map_err(|error| told_manager(&error))?;
+    let listener = match successor {
+        Some(_) => None,
+        None => {
+            match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some()) {
+                // Another daemon was quicker: it serves the caller.
+                Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
+                    say_ready(arguments.detached)?;
+                    return Ok(None);
+                }
+                other => Some(other.map_err(|error| error.to_string())?),
+            }
         }
-        other => other.map_err(|error| error.to_string())?,
     };
     let place = LogPlace {
         given: arguments.log_file.clone(),
@@ -140,6 +205,24 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
     let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());
+    let config_path = arguments.config.as_deref().map(absolute);
+    let for_successor = arguments.for_successor(&socket, config_path.as_deref());
+    if let Some(successor) = successor {
+        let parts = NewParts {
+            arguments: for_successor,
+            socket: socket.clone(),
+            config,
+            config_path,
+            fabric,
+            quotas,
+            signals,
+            log,
+        };
+        let server = Server::take_over(successor, parts)?;
+        let status = "serving, after an upgrade".to_owned();
+        return Ok(Some(Started { server, socket, service_manager, status }));
+    }
+    let Some(listener) = listener else { return Ok(None) };
     let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
     reload::apply_addresses(&mut ports, &[], &config.address);
     reload::apply_mirrors(&mut ports, &[], &config.mirror).map_err(|error| error.to_string())?;
@@ -158,34 +241,23 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         None if arguments.on_demand => StartedBy::OnDemand,
         None => StartedBy::Command,
     };
-    let mut server = Server::new(ServerParts {
+    let server = Server::new(ServerParts {
         listener,
         socket: socket.clone(),
         config,
-        config_path: arguments.config.as_deref().map(absolute),
+        config_path,
         started,
         ports,
         signals,
         log,
+        arguments: for_successor,
     })
     .map_err(|error| error.to_string())?;
-    say_ready(arguments.detached)?;
-    if let Some(manager) = &service_manager {
-        let status = match applied.waiting.as_slice() {
-            [] => "serving".to_owned(),
-            waiting => format!("serving; waiting for: {}", waiting.join("; ")),
-        };
-        manager.ready(&status).map_err(told)?;
-    }
-    let result = server.run();
-    if let Some(Err(error)) = service_manager.as_ref().map(ServiceManager::stopping) {
-        tracing::warn!(%error, "telling the service manager of the end");
-    }
-    server.shut_down();
-    if result.is_ok() {
-        revival::forget(&socket);
-    }
-    result.map_err(|error| error.to_string())
+    let status = match applied.waiting.as_slice() {
+        [] => "serving".to_owned(),
+        waiting => format!("serving; waiting for: {}", waiting.join("; ")),
+    };
+    Ok(Some(Started { server, socket, service_manager, status }))
 }
 
 fn absolute(path: &Path) -> PathBuf {

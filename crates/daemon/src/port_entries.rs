@@ -8,6 +8,7 @@ use ringroad_datapath::fabric::Share;
 use ringroad_port_table::entry::pages;
 use ringroad_port_table::opening::{Opener, ProgramSide};
 use ringroad_port_table::table::Table;
+use serde::{Deserialize, Serialize};
 
 use crate::config::StaticPort;
 use crate::quotas::Holding;
@@ -49,7 +50,7 @@ impl std::fmt::Display for Client {
 }
 
 /// A port's origin, which decides who may remove it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// A program of this user opened it; it goes with the program.
     Program {
@@ -76,6 +77,8 @@ impl Origin {
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: Origin,
+    /// The request for a device that a program has open: the device can be opened anew with it.
+    pub(crate) request: Option<CommandPort>,
     /// The part of its maker's share that it takes; none if an administrator made it.
     pub(crate) _holding: Holding,
 }
@@ -83,7 +86,7 @@ pub struct Kept {
 impl Kept {
     /// With a port that a program makes.
     pub(crate) fn of_program(client: &Client, holding: Holding) -> Self {
-        Self { origin: Origin::Program { uid: client.peer.uid }, _holding: holding }
+        Self { origin: Origin::Program { uid: client.peer.uid }, request: None, _holding: holding }
     }
 
     /// The user whose program made the port, in whose memory it lies.

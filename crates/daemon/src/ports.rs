@@ -14,17 +14,19 @@ use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_use::uses_of;
+use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port_table::entry::{Occupant, SwitchPlace};
 use ringroad_port_table::table::Table;
 use ringroad_ring::eventfd;
 
 use crate::claims::holder_of;
+use crate::config::StaticPort;
 use crate::devices::{NamedDevice, SwitchDevice};
 use crate::permissions::{Permissions, Standing};
 use crate::port_entries::{Client, ClientId, Kept, Opened, Origin, PortTable};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, region_refusal, table_refusal};
-use crate::revival::Revival;
+use crate::revival::{CommandPort, Revival};
 use crate::whereabouts::Whereabouts;
 
 /// What serves a port that is attached.
@@ -308,7 +310,7 @@ impl Ports {
             ));
         }
         let number = origin.number();
-        let kept = Kept { origin, _holding: Holding::default() };
+        let kept = Kept { origin, request: None, _holding: Holding::default() };
         let (device, shape) = match device {
             None => (None, PortShape::of(&name.options, wish)),
             Some(device) => {
@@ -426,6 +428,40 @@ fn named_device(text: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refus
         text.parse().map_err(|error: PortNameError| refuse(ErrorKind::BadName, error.to_string(), ""))?;
     let netns = place.find(&name)?;
     Ok(NamedDevice { spelled: text.to_owned(), name, netns })
+}
+
+/// The device of the port `key` of a switch, and how many queues its request asks for.
+///
+/// # Errors
+/// The refusal with which the request would be answered now.
+pub(crate) fn device_of(key: &str, origin: &Origin) -> Result<(NamedDevice, Option<u16>), Refusal> {
+    match origin {
+        Origin::Command(request) => {
+            let named = request.named()?;
+            let is_host_side = request.host && !request.is_called(key);
+            let host_stack = if is_host_side { host_stack_of(&named) } else { None };
+            Ok((host_stack.unwrap_or(named), request.wish.queues))
+        }
+        Origin::Config(StaticPort { driver: Some(driver), queues, .. }) => {
+            Ok((named_device(driver, Whereabouts::OWN)?, *queues))
+        }
+        Origin::Config(_) | Origin::Program { .. } => {
+            Err(refuse(ErrorKind::Internal, format!("{key} has no device"), ""))
+        }
+    }
+}
+
+impl CommandPort {
+    /// The device that it asks for.
+    ///
+    /// # Errors
+    /// The refusal with which the request would be answered now.
+    pub(crate) fn named(&self) -> Result<NamedDevice, Refusal> {
+        let netns = self.netns.map(HeldNamespace::numbered).transpose();
+        let netns = netns.map_err(|error| refuse(ErrorKind::NoSuchPort, error.to_string(), ""))?;
+        let driver = self.driver.as_deref().unwrap_or(&self.name);
+        named_device(driver, Whereabouts::within(netns.as_ref()))
+    }
 }
 
 /// The interface of a port's name, or its host stack's side.

@@ -70,7 +70,20 @@ impl CommandPort {
         Self { name: name.to_owned(), driver: None, host, wish, netns: None, number: 0 }
     }
 
-    fn is_called(&self, key: &str) -> bool {
+    /// The request of a program for a device.
+    pub(crate) fn for_program(device: &NamedDevice, wish: &PortWish) -> Self {
+        Self {
+            name: device.spelled.clone(),
+            driver: None,
+            host: false,
+            wish: wish.clone(),
+            netns: device.netns.as_ref().map(|netns| netns.id().inode()),
+            number: 0,
+        }
+    }
+
+    /// Whether it asks for the port `key`.
+    pub(crate) fn is_called(&self, key: &str) -> bool {
         self.name.parse().is_ok_and(|name: PortName| name.base.to_string() == key)
     }
 }
@@ -96,6 +109,21 @@ impl Revival {
 }
 
 impl Revival {
+    /// Goes on with the list of another daemon at `socket` that hands over to this one.
+    pub(crate) fn resume(socket: &Path, waiting: Vec<CommandPort>, last_number: u64) -> Self {
+        Self { file: Some(attached_ports_path(socket)), waiting, last_number, ..Self::default() }
+    }
+
+    /// The ports that are to be tried again.
+    pub(crate) fn waiting(&self) -> &[CommandPort] {
+        &self.waiting
+    }
+
+    /// The number given last.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
     /// Whether a port is to be tried again.
     #[must_use]
     pub fn waits(&self) -> bool {

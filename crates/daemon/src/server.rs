@@ -1,6 +1,7 @@
 //! The control socket's loop: one thread, epoll, nothing that blocks on a client.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -35,6 +36,10 @@ use crate::revival::CommandPort;
 use crate::turns::Turns;
 use crate::whereabouts::Whereabouts;
 use crate::{mirrors, reload, saving, shortcuts, status, tracing_report};
+
+mod upgrade;
+
+pub use upgrade::{NewParts, Successor};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -94,6 +99,8 @@ pub struct ServerParts {
     pub signals: UnixStream,
     /// The log.
     pub log: RunningLog,
+    /// Arguments of a process that is to go on in place of this one.
+    pub arguments: Vec<OsString>,
 }
 
 struct Session {
@@ -866,6 +873,8 @@ impl Server {
                     "what could not be applied was left as it was",
                 )),
             },
+            Request::Upgrade { .. } if !administers => denied("upgrade the daemon"),
+            Request::Upgrade { anyway } => Err(self.upgrade(session, anyway)?),
             Request::Stop if !administers => denied("stop the daemon"),
             Request::Stop => {
                 info!(%client, "told to stop");

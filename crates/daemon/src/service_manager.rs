@@ -45,6 +45,14 @@ impl ServiceManager {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")))
     }
 
+    /// Another process goes on as the service.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn succeeded_by(&self, pid: u32) -> io::Result<()> {
+        self.tell(&format!("MAINPID={pid}"))
+    }
+
     /// The daemon has begun to end.
     ///
     /// # Errors
@@ -74,13 +82,14 @@ mod tests {
         ] {
             let told = ServiceManager::at(name).unwrap();
             told.ready("2\nports").unwrap();
+            told.succeeded_by(7).unwrap();
             told.stopping().unwrap();
             let mut bytes = [0; 64];
             let mut next = || {
                 let len = manager.recv(&mut bytes).unwrap();
                 String::from_utf8_lossy(&bytes[..len]).into_owned()
             };
-            assert_eq!([next(), next()], ["READY=1\nSTATUS=2 ports", "STOPPING=1"]);
+            assert_eq!([next(), next(), next()], ["READY=1\nSTATUS=2 ports", "MAINPID=7", "STOPPING=1"]);
         }
     }
 }

@@ -13,7 +13,7 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
 use ringroad_port::plan::{Decide, Fate, Plan};
-use ringroad_port::port_queue::{Lend, PortQueue, Way};
+use ringroad_port::port_queue::{HandOver, Lend, PortQueue, Way};
 use ringroad_port::trace::Trace;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::epoll;
@@ -50,6 +50,8 @@ pub struct Engine {
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
     inboxes: Vec<Inbox>,
+    /// Whether no turns are taken ([`Self::hold`]).
+    holds: bool,
     scratch: Scratch,
 }
 
@@ -104,6 +106,7 @@ impl Engine {
             switches: Vec::new(),
             outboxes: Vec::new(),
             inboxes: Vec::new(),
+            holds: false,
             scratch: Scratch::default(),
         }
     }
@@ -287,6 +290,50 @@ impl Engine {
         if let Some(entry) = self.switches.get_mut(index) {
             *entry = view;
         }
+    }
+
+    /// Has its worker do nothing but what it is called for, or everything again.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+    }
+
+    /// Whether its worker does nothing but what it is called for.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.holds
+    }
+
+    /// Sends on what was received before. Says whether nothing is left of it: every frame was delivered,
+    /// dropped by cause or handed to another worker, which has copied it, and every queue has all its slots back. A
+    /// `patient` caller lets devices send what programs have lent them; for another their slots count as back.
+    pub fn come_to_rest(&mut self, patient: bool) -> bool {
+        self.receive_handoffs(u64::MAX);
+        let mut places = 0..self.queues.len() as u32;
+        for place in places.clone() {
+            if let Some((held, from)) = self.rota.take_rest(place) {
+                self.serve(held, from, u64::MAX);
+            }
+            match self.queues.get(place as usize) {
+                Some(Some(queue)) if !queue.pending.is_empty() => {
+                    let forwarding = if patient { queue.forwarding } else { Forwarding::Hold };
+                    self.settle(place, forwarding);
+                }
+                _ => {}
+            }
+            self.flush_source(place);
+        }
+        !self.rota.has_rest()
+            && !self.inboxes.iter().any(Inbox::has_waiting)
+            && is_consumed(&positions(&self.outboxes), &self.outboxes)
+            && places.all(|place| !self.has_pending(place))
+    }
+
+    /// What the queue at `place` leaves to the process that serves its port next ([`PortQueue::hand_over`]), once the
+    /// engine has come to rest.
+    pub fn hand_over(&mut self, place: u32) -> Option<HandOver> {
+        let queue = self.queues.get_mut(place as usize)?.as_mut()?;
+        queue.count_missed();
+        queue.port.hand_over()
     }
 
     /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.

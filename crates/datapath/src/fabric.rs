@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::plan::Decide;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
-use ringroad_port::port_queue::{PortQueue, QueueProperties};
+use ringroad_port::port_queue::{HandOver, PortQueue, QueueProperties};
 use ringroad_port::trace::{Trace, TracedFrame};
 use ringroad_switch::{
     LearningSwitch, LoopSeen, Mac, MacEntry, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring,
@@ -113,6 +114,22 @@ impl QueueParts {
     pub fn new(port: Box<dyn PortQueue>) -> Self {
         Self { port, counters: Arc::default() }
     }
+}
+
+/// What a queue leaves to another process, and its account.
+#[derive(Debug)]
+pub struct QueueLeft {
+    /// `None`: the port has to be opened again.
+    pub hand_over: Option<HandOver>,
+    pub account: CounterSnapshot,
+}
+
+/// What a port of a switch leaves to another process.
+#[derive(Debug)]
+pub struct PortLeft {
+    pub queues: Vec<QueueLeft>,
+    /// The account of queues that it had before.
+    pub past: CounterSnapshot,
 }
 
 /// Frames of `a` go to `b` and the other way round.
@@ -337,16 +354,45 @@ impl Fabric {
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<PortIndex, FabricError> {
+        self.attach_with((switch, port), None, share, queues)
+    }
+
+    /// The same for a port that another process had: with its index and the account of queues that it had before.
+    ///
+    /// # Errors
+    /// As [`Self::attach`]; [`FabricError::PortTaken`] also where another port has the index.
+    pub fn resume(
+        &mut self,
+        (switch, port): (&str, &str),
+        (index, past): (PortIndex, CounterSnapshot),
+        share: Share,
+        queues: Vec<QueueParts>,
+    ) -> Result<(), FabricError> {
+        self.attach_with((switch, port), Some(index), share, queues)?;
+        let state = self.switches.get_mut(switch);
+        if let Some(port) = state.and_then(|state| state.ports.get_mut(port)) {
+            port.past = past;
+        }
+        Ok(())
+    }
+
+    fn attach_with(
+        &mut self,
+        (switch, port): (&str, &str),
+        index: Option<PortIndex>,
+        share: Share,
+        queues: Vec<QueueParts>,
+    ) -> Result<PortIndex, FabricError> {
         self.ensure_switch(switch)?;
-        let result = self.attach_to(switch, port, share, queues);
+        let result = self.attach_to((switch, port), index, share, queues);
         self.remove_switch_if_empty(switch)?;
         result
     }
 
     fn attach_to(
         &mut self,
-        name: &str,
-        port: &str,
+        (name, port): (&str, &str),
+        index: Option<PortIndex>,
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<PortIndex, FabricError> {
@@ -356,10 +402,14 @@ impl Fabric {
         if switch.ports.contains_key(port) {
             return Err(FabricError::PortTaken(full_name()));
         }
-        let index = (0..MAX_PORTS as u8)
-            .map(PortIndex)
-            .find(|&index| !switch.ports.values().any(|port| port.index == index))
-            .ok_or_else(|| FabricError::SwitchFull(name.to_owned()))?;
+        let is_free = |index: &PortIndex| !switch.ports.values().any(|port| port.index == *index);
+        let index = match index {
+            Some(index) => Some(index).filter(is_free).ok_or_else(|| FabricError::PortTaken(full_name()))?,
+            None => (0..MAX_PORTS as u8)
+                .map(PortIndex)
+                .find(is_free)
+                .ok_or_else(|| FabricError::SwitchFull(name.to_owned()))?,
+        };
         let id = switch.id;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
         let (refs, taking) = self.place_all(queues, id, index, share)?;
@@ -952,6 +1002,114 @@ impl Fabric {
     /// A worker that is gone.
     pub fn settle(&self) -> Result<(), FabricError> {
         self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
+    }
+
+    /// Has every worker do nothing but what it is called for, or everything again ([`Engine::hold`]).
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn hold(&self, holds: bool) -> Result<(), FabricError> {
+        Ok(self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))?)
+    }
+
+    /// Has the workers, which hold, send on what they had received, until nothing is left of it or `deadline` has
+    /// passed. Says whether nothing is left. Devices have half of the time to send what programs have lent them.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn come_to_rest(&self, deadline: Instant) -> Result<bool, FabricError> {
+        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        loop {
+            let now = Instant::now();
+            let mut at_rest = true;
+            for runner in &self.runners {
+                at_rest &= runner.call(move |engine| engine.come_to_rest(now < patience))?;
+            }
+            // A worker that is at rest gives others nothing, so all are.
+            if at_rest || now >= deadline {
+                return Ok(at_rest);
+            }
+        }
+    }
+
+    /// What the queues of a port leave to another process, and their accounts, queue by queue; and the account of
+    /// queues that it had before.
+    ///
+    /// # Errors
+    /// [`FabricError::NoSuchPort`], or a worker that is gone.
+    pub fn hand_over_port(&self, switch: &str, port: &str) -> Result<PortLeft, FabricError> {
+        let entry = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
+        let entry = entry.ok_or_else(|| FabricError::NoSuchPort(format!("{switch}:{port}")))?;
+        Ok(PortLeft { queues: self.leave(&entry.queues, &entry.counters)?, past: entry.past.clone() })
+    }
+
+    /// The same of the two ports at the ends of a wire.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn hand_over_wire(&self, wire: WireId) -> Result<[Vec<QueueLeft>; 2], FabricError> {
+        let Some(wire) = self.wires.get(&wire.0) else { return Ok([Vec::new(), Vec::new()]) };
+        let counters: Vec<_> = wire.counters.iter().flatten().cloned().collect();
+        let mut ends = [Vec::new(), Vec::new()];
+        for (number, queue) in self.leave(&wire.queues, &counters)?.into_iter().enumerate() {
+            ends[number % 2].push(queue);
+        }
+        Ok(ends)
+    }
+
+    fn leave(
+        &self,
+        queues: &[QueueRef],
+        counters: &[Arc<QueueCounters>],
+    ) -> Result<Vec<QueueLeft>, FabricError> {
+        let mut left = Vec::with_capacity(queues.len());
+        for (queue, counters) in queues.iter().zip(counters) {
+            let place = queue.place;
+            let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(place))?;
+            let mut account = CounterSnapshot::default();
+            counters.add_to(&mut account);
+            left.push(QueueLeft { hand_over, account });
+        }
+        Ok(left)
+    }
+
+    /// The accounts of what is gone: of each switch, and of everything else.
+    #[must_use]
+    pub fn departed(&self) -> (BTreeMap<String, CounterSnapshot>, CounterSnapshot) {
+        let of_switch = |switch: &Switch| {
+            let mut account = switch.departed.clone();
+            switch.worker_counters.iter().for_each(|counters| counters.add_to(&mut account));
+            account
+        };
+        let mut others = self.departed.clone();
+        self.engine_counters.iter().for_each(|counters| counters.add_to(&mut others));
+        (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
+    }
+
+    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does not
+    /// come back is added to the others.
+    pub fn resume_departed(
+        &mut self,
+        of_switches: BTreeMap<String, CounterSnapshot>,
+        others: CounterSnapshot,
+    ) {
+        self.departed += others;
+        for (name, account) in of_switches {
+            match self.switches.get_mut(&name) {
+                Some(switch) => switch.departed += account,
+                None => self.departed += account,
+            }
+        }
+    }
+
+    /// Learns addresses of a switch as if frames had come from them.
+    pub fn learn(&self, switch: &str, addresses: impl Iterator<Item = (Mac, PortIndex)>) {
+        let Some(state) = self.switches.get(switch) else { return };
+        let LearningSwitch { table, ports, .. } = &*state.learning;
+        let now = state.learning.now();
+        for (mac, port) in addresses.filter(|(_, port)| ports.contains(*port)) {
+            table.learn(mac, port, now);
+        }
     }
 
     /// Keeps the workers from sleeping, or lets them sleep again where they may at all.

@@ -194,6 +194,8 @@ impl Worker {
     /// Ends the thread. The engine stays with its queues, since other workers may still copy frames out of these.
     pub(crate) fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
+        // One that is held waits for a command.
+        let _ = self.commands.send(Box::new(|_| ()));
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
             self.ended = thread.join().ok();
@@ -290,6 +292,11 @@ impl Running {
         self.pending.store(false, Ordering::Release);
         // `pending` is cleared first: a command sent after this point sets it again.
         while let Ok(command) = self.commands.try_recv() {
+            command(&mut self.engine);
+        }
+        // Held workers do not touch what another process may be about to take over.
+        while self.engine.is_held() && !self.stop.load(Ordering::Acquire) {
+            let Ok(command) = self.commands.recv() else { break };
             command(&mut self.engine);
         }
     }

@@ -309,7 +309,7 @@ fn ring_size(options: &OptionValues) -> u32 {
 }
 
 fn open_interface(opening: Opening<'_>, mechanism: Mechanism) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, home } = opening;
+    let Opening { target: interface, options, plan, role, home, .. } = opening;
     let options = &options.device;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
@@ -455,7 +455,7 @@ fn open_packet(
 }
 
 fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, .. } = opening;
+    let Opening { target: interface, options, plan, role, left, .. } = opening;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
@@ -468,7 +468,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
             queues: plan.queues,
             offloads: takes_offloads(&options.device, role),
         };
-        let host = HostRings::open(&wish)?;
+        let host = HostRings::open_or_resume(&wish, left)?;
         Ok(Device {
             peer: None,
             shortcut: None,
@@ -486,7 +486,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
 }
 
 fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, .. } = opening;
+    let Opening { target: interface, options, plan, role, left, .. } = opening;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         let wish = VethWish {
@@ -496,7 +496,7 @@ fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
             queues: plan.queues,
             offloads: takes_offloads(&options.device, role),
         };
-        let veth = VethDevice::open(&wish)?;
+        let veth = VethDevice::open_or_resume(&wish, left)?;
         let capabilities =
             Capabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
         Ok(Device {
@@ -514,7 +514,7 @@ fn takes_offloads(options: &OptionValues, role: Role) -> bool {
 }
 
 fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, .. } = opening;
+    let Opening { target: interface, options, plan, role, left, .. } = opening;
     let options = &options.device;
     let wish = TapWish {
         name: interface.to_owned(),
@@ -525,7 +525,7 @@ fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
         offloads: takes_offloads(options, role),
         up: true,
     };
-    let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open(&wish)?))?;
+    let tap = within(plan.netns.as_ref(), || Ok(TapDevice::open_or_resume(&wish, left)?))?;
     Ok(Device {
         peer: None,
         shortcut: None,

@@ -6,7 +6,7 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Capabilities, Delivery, PortQueue, Sleep};
+use ringroad_port::port_queue::{Capabilities, Delivery, HandOver, PortQueue, Sleep};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
@@ -122,6 +122,10 @@ impl PortQueue for NullQueue {
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
         Some(self)
+    }
+
+    fn hand_over(&mut self) -> Option<HandOver> {
+        Some(HandOver::default())
     }
 }
 

@@ -49,6 +49,18 @@ impl Pipe {
         Ok(Self { region, placements, events: QueueEvents::of_queues(queues)? })
     }
 
+    /// A pipe that another process made and leaves to this one.
+    #[must_use]
+    pub fn resume(region: Region, placements: [PortPlacement; 2], events: Vec<QueueEvents>) -> Self {
+        Self { region: Arc::new(region), placements, events }
+    }
+
+    /// The eventfds, as the master's end has them.
+    #[must_use]
+    pub fn events(&self) -> &[QueueEvents] {
+        &self.events
+    }
+
     /// The region of both ends.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {

@@ -8,6 +8,8 @@ use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase};
 use ringroad_drivers::device::Device;
 use ringroad_drivers::pipe::Pipe;
 use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_port::port_index::PortIndex;
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{Region, RegionError};
 
@@ -263,6 +265,46 @@ impl<O, K> Table<O, K> {
             self.pipes.insert(key, port);
         }
         opened
+    }
+
+    /// Goes on with a port of a switch that another process had, with the account `past` of queues that it had before.
+    ///
+    /// # Errors
+    /// [`FabricError`]: its place is taken, or a worker is gone.
+    pub fn resume(
+        &mut self,
+        port: SwitchPort<O, K>,
+        past: CounterSnapshot,
+        share: Share,
+        queues: Vec<QueueParts>,
+    ) -> Result<(), FabricError> {
+        let place = (port.switch.as_str(), port.port.as_str());
+        self.fabric.resume(place, (PortIndex(port.index), past), share, queues)?;
+        self.on_switches.insert(port.place().to_string(), port);
+        Ok(())
+    }
+
+    /// Goes on with a device that another process had wired to a program's rings: the queues of the rings, and of the
+    /// device.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn resume_device(
+        &mut self,
+        key: String,
+        (device, shm): (Device, ShmPort),
+        (owner, kept): (O, K),
+        share: Share,
+        [rings, queues]: [Vec<QueueParts>; 2],
+    ) -> Result<(), FabricError> {
+        let wire = self.fabric.wire(share, rings, queues)?;
+        self.devices.insert(key, DevicePort { wire, device, shm, owner, kept });
+        Ok(())
+    }
+
+    /// Goes on with a pipe that another process had.
+    pub fn resume_pipe(&mut self, name: (String, String), pipe: PipePort<O, K>) {
+        self.pipes.insert(name, pipe);
     }
 
     /// Takes back everything that the programs of an owner had open, which have gone by themselves.

@@ -65,6 +65,21 @@ fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl QueueCounters {
+    /// The account of a queue that another process had up to here.
+    #[must_use]
+    pub fn resume(account: &CounterSnapshot) -> Self {
+        Self {
+            received_frames: account.received_frames.into(),
+            received_bytes: account.received_bytes.into(),
+            delivered_frames: account.delivered_frames.into(),
+            delivered_bytes: account.delivered_bytes.into(),
+            replicated_frames: account.replicated_frames.into(),
+            dropped: account.dropped.map(AtomicU64::new),
+            violations: account.violations.into(),
+            wakeups: account.wakeups.into(),
+        }
+    }
+
     /// Counts frames taken from the port.
     #[inline]
     pub fn received(&self, frames: u64, bytes: u64) {

@@ -14,7 +14,7 @@
 //!
 //! `crates/datapath/tests/whole_driver.rs` is a whole driver, with tests that run it on a switch and on a wire.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ringroad_ring::region::RegionId;
@@ -22,6 +22,15 @@ use ringroad_ring::region::RegionId;
 use crate::batch::Batch;
 use crate::counters::Traffic;
 use crate::drop_cause::DropTally;
+
+/// What a queue leaves to the process that serves its port next.
+#[derive(Debug, Default)]
+pub struct HandOver {
+    /// Its state, in a form that only its driver knows.
+    pub numbers: Vec<u64>,
+    /// What it holds in the kernel.
+    pub descriptors: Vec<OwnedFd>,
+}
 
 /// A port's abilities and costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +154,12 @@ pub trait PortQueue: Send {
     /// The role that reports faults; `None` if the queue has none.
     fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
         self.inner()?.diagnosis()
+    }
+
+    /// What another process needs to go on with the port where this one stops. Asked while the queue lends nothing, and
+    /// the queue goes on as before where that process does not take over. `None`: the port has to be opened again.
+    fn hand_over(&mut self) -> Option<HandOver> {
+        self.inner()?.hand_over()
     }
 
     /// The program at its other side; `None` where that is a device.

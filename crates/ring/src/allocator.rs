@@ -4,6 +4,8 @@
 //! gives back the buffers found in its slots. A buffer that a program left in two slots is freed once; a buffer that it
 //! lost stays in use until the region goes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::geometry::RegionGeometry;
 use crate::layout::FIRST_BUFFER;
 
@@ -19,6 +21,26 @@ struct Numbers {
 impl Numbers {
     fn new(count: u32) -> Self {
         Self { used: vec![false; count as usize], lowest: 0, free: count as usize }
+    }
+
+    /// The used numbers, as ranges: the first, and how many.
+    fn used(&self) -> Vec<(u32, u32)> {
+        let mut ranges = Vec::new();
+        let mut from = 0;
+        for chunk in self.used.chunk_by(|one, next| one == next) {
+            if chunk.first() == Some(&true) {
+                ranges.push((from, chunk.len() as u32));
+            }
+            from += chunk.len() as u32;
+        }
+        ranges
+    }
+
+    fn mark_all(&mut self, ranges: &[(u32, u32)]) {
+        for &(first, count) in ranges {
+            (first..first.saturating_add(count).min(self.used.len() as u32))
+                .for_each(|number| self.mark(number));
+        }
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -56,7 +78,32 @@ pub struct RegionAllocator {
     buffers: Numbers,
 }
 
+/// What is handed out of a region: ranges of numbers, each the first of them and how many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedOut {
+    interfaces: Vec<(u32, u32)>,
+    rings: Vec<(u32, u32)>,
+    buffers: Vec<(u32, u32)>,
+}
+
 impl RegionAllocator {
+    /// The books of a region of which that much is handed out.
+    #[must_use]
+    pub fn resume(geometry: &RegionGeometry, handed_out: &HandedOut) -> Self {
+        let mut books = Self::new(geometry);
+        books.interfaces.mark_all(&handed_out.interfaces);
+        books.rings.mark_all(&handed_out.rings);
+        books.buffers.mark_all(&handed_out.buffers);
+        books
+    }
+
+    /// What is handed out.
+    #[must_use]
+    pub fn handed_out(&self) -> HandedOut {
+        let Self { interfaces, rings, buffers } = self;
+        HandedOut { interfaces: interfaces.used(), rings: rings.used(), buffers: buffers.used() }
+    }
+
     /// Everything free, the reserved buffers apart.
     #[must_use]
     pub fn new(geometry: &RegionGeometry) -> Self {
@@ -155,6 +202,11 @@ mod tests {
                     prop_assert!(allocator.free_buffer(held.swap_remove(give)));
                 }
             }
+            let geometry = RegionGeometry::for_ports(2, 1, 8, 128, 0).unwrap();
+            let mut resumed = RegionAllocator::resume(&geometry, &allocator.handed_out());
+            prop_assert_eq!(resumed.handed_out(), allocator.handed_out());
+            prop_assert_eq!(resumed.free_buffers(), allocator.free_buffers());
+            prop_assert_eq!(resumed.take_buffers(1), allocator.take_buffers(1));
         }
     }
 }

@@ -26,6 +26,24 @@ pub enum SlotRule {
     Pardon,
 }
 
+/// Where a datapath's end stands, for the process that serves the ring next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndPosition {
+    /// Last `head` of the program that passed the check.
+    pub head: u32,
+    /// First slot not taken, or not filled, yet.
+    pub next: u32,
+    /// Code of the violation that stopped the ring; 0: none.
+    pub violation: u32,
+}
+
+impl EndPosition {
+    /// The same in a ring of `slots` slots.
+    fn within(self, slots: u32) -> Self {
+        Self { head: self.head % slots, next: self.next % slots, ..self }
+    }
+}
+
 /// What both ends share: shadow cursors and the stop.
 #[derive(Debug)]
 struct Shadow {
@@ -47,6 +65,19 @@ impl Shadow {
     fn new(view: RingView, head: u32, tail: u32) -> Self {
         let (rule, kicker) = (SlotRule::Stop, Kicker::default());
         Self { view, head, tail, violation: None, kicker, rule, offset_mask: 0, max_offset: 0 }
+    }
+
+    /// Goes on where an earlier end stood.
+    fn resume(view: RingView, position: EndPosition, tail: u32) -> Self {
+        let mut shadow = Self::new(view, position.head, tail);
+        shadow.violation = RingViolation::from_code(position.violation);
+        shadow.publish(tail);
+        shadow
+    }
+
+    fn position(&self, next: u32) -> EndPosition {
+        let violation = self.violation.map_or(0, |violation| violation as u32);
+        EndPosition { head: self.head, next, violation }
     }
 
     /// A slot, and where in its buffer it begins.
@@ -163,6 +194,21 @@ impl TxTakeEnd {
         let mut shadow = Shadow::new(view, head, tail);
         shadow.start_anew(tail);
         Self { shadow, released: head, taken: head }
+    }
+
+    /// The end of a tx ring that another process served until it stood at `position`. Everything taken is given back.
+    #[must_use]
+    pub fn resume(view: RingView, position: EndPosition) -> Self {
+        let position = position.within(view.slot_count());
+        let tail = previous(position.next, view.slot_count());
+        let shadow = Shadow::resume(view, position, tail);
+        Self { shadow, released: position.next, taken: position.next }
+    }
+
+    /// Where it stands, for the process that serves the ring next.
+    #[must_use]
+    pub fn end_position(&self) -> EndPosition {
+        self.shadow.position(self.taken)
     }
 
     /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
@@ -373,6 +419,19 @@ impl RxPutEnd {
         let mut shadow = Shadow::new(view, head, tail);
         shadow.start_anew(tail);
         Self { shadow, filled: tail }
+    }
+
+    /// The end of an rx ring that another process served until it stood at `position`, with everything published.
+    #[must_use]
+    pub fn resume(view: RingView, position: EndPosition) -> Self {
+        let position = position.within(view.slot_count());
+        Self { shadow: Shadow::resume(view, position, position.next), filled: position.next }
+    }
+
+    /// Where it stands, for the process that serves the ring next.
+    #[must_use]
+    pub fn end_position(&self) -> EndPosition {
+        self.shadow.position(self.filled)
     }
 
     /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`

@@ -173,6 +173,25 @@ impl Region {
         Ok(region)
     }
 
+    /// Maps a region that another process made and leaves to this one, which counts it from now on: `payer` reserves all
+    /// of it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`RegionError::Limit`].
+    pub fn inherit(
+        payer: Option<&Payer>,
+        geometry: RegionGeometry,
+        descriptor: OwnedFd,
+    ) -> Result<Self, RegionError> {
+        let mut region = Self::open(geometry, descriptor)?;
+        let bytes = region.mapped_bytes as u64;
+        region._reservation = payer
+            .map(|payer| payer.reserve(bytes))
+            .transpose()
+            .map_err(|source| RegionError::Limit { bytes, source })?;
+        Ok(region)
+    }
+
     /// Maps a region of another maker, after a check of its size and seals.
     ///
     /// # Errors

@@ -17,6 +17,18 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
+    /// One whose first sleep comes after sleep number `last`: a kick for that one wakes nobody any more.
+    #[must_use]
+    pub fn after(last: u32) -> Self {
+        Self { last_sleep: last }
+    }
+
+    /// Number of the last sleep.
+    #[must_use]
+    pub fn last_sleep(&self) -> u32 {
+        self.last_sleep
+    }
+
     /// Announces a new sleep in every flag given (one sleeper may wait on many rings) with a single fence. After it
     /// the caller must look for work once more before it waits.
     pub fn announce<'a>(&mut self, flags: impl IntoIterator<Item = &'a AtomicU32>) {

@@ -3,7 +3,10 @@
 //!
 //! A new kind of port needs a folder (or file) with a `KINDS`, and a line in [`KINDS`] here.
 
+use std::sync::Arc;
+
 use ringroad_netdev::namespace::{HeldNamespace, Namespace};
+use ringroad_port::port_queue::HandOver;
 use ringroad_ring::eventfd;
 
 use self::port_kind::{Access, Opening, Planning, PortKind, Target};
@@ -94,13 +97,27 @@ pub fn open_device(
     name: &PortName,
     plan: DevicePlan,
     role: Role,
-    home: Option<&std::sync::Arc<ShmRegion>>,
+    home: Option<&Arc<ShmRegion>>,
+) -> Result<Device, DeviceError> {
+    take_over_device(name, plan, role, home, Vec::new())
+}
+
+/// The same, with what another process leaves of the device, queue by queue: it goes on where that process stopped.
+///
+/// # Errors
+/// [`DeviceError`].
+pub fn take_over_device(
+    name: &PortName,
+    plan: DevicePlan,
+    role: Role,
+    home: Option<&Arc<ShmRegion>>,
+    left: Vec<HandOver>,
 ) -> Result<Device, DeviceError> {
     let device = name.base.device().ok_or_else(|| DeviceError::NotADevice(name.base.to_string()))?;
     if device.kind.target == Target::Socket {
         eventfd::prepare().map_err(DeviceError::NoWaking)?;
     }
-    (device.kind.open)(Opening { target: &device.target, options: &name.options, plan, role, home })
+    (device.kind.open)(Opening { target: &device.target, options: &name.options, plan, role, home, left })
 }
 
 #[cfg(test)]

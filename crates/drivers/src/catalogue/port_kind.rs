@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringroad_netdev::namespace::HeldNamespace;
+use ringroad_port::port_queue::HandOver;
 
 use super::port_name::PortOptions;
 use super::port_option::PortOption;
@@ -118,6 +119,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) role: Role,
     /// The region that the device shares with its program or with others.
     pub(crate) home: Option<&'a Arc<ShmRegion>>,
+    /// What another process leaves of the same port, queue by queue; nothing where the port is new.
+    pub(crate) left: Vec<HandOver>,
 }
 
 impl PortKind {

@@ -18,6 +18,7 @@ use ringroad_bpf::error::BpfError;
 use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
 use ringroad_netdev::{LinkProbe, NetdevError, link_change};
+use ringroad_port::port_queue::HandOver;
 
 use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
@@ -86,6 +87,14 @@ impl HostRings {
     /// # Errors
     /// [`HostRingsError`]. The host's traffic is untouched then.
     pub fn open(wish: &HostRingsWish) -> Result<Self, HostRingsError> {
+        Self::open_or_resume(wish, Vec::new())
+    }
+
+    /// The same, with the queues that another process leaves, if there are such.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_or_resume(wish: &HostRingsWish, left: Vec<HandOver>) -> Result<Self, HostRingsError> {
         let interface = || wish.interface.clone();
         let bpf = |source| HostRingsError::Bpf { interface: interface(), source };
         let link = Arc::new(LinkProbe::open(wish.ifindex)?);
@@ -98,7 +107,7 @@ impl HostRings {
             offloads: wish.offloads,
             ..TapWish::default()
         };
-        let tap = TapDevice::open(&tap_wish).map_err(|source| match source {
+        let tap = TapDevice::open_or_resume(&tap_wish, left).map_err(|source| match source {
             TapError::Busy(_) => HostRingsError::Busy(interface()),
             source => HostRingsError::Tap { interface: interface(), source },
         })?;

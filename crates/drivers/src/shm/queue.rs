@@ -10,9 +10,9 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, PortQueue, Program, QueueProperties, Sleep,
+    Backpressure, Delivery, Diagnose, HandOver, PortQueue, Program, QueueProperties, Sleep,
 };
-use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
+use ringroad_ring::datapath_end::{EndPosition, RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{GeometryError, PortPlacement};
 use ringroad_ring::layout::{Direction, MAX_FRAGMENTS};
@@ -79,6 +79,40 @@ impl ShmQueue {
         let take = TxTakeEnd::new(RingView::new(region, tx, placement.slots)?);
         let put = RxPutEnd::new(RingView::new(region, rx, placement.slots)?);
         Ok(Self::of_ends(region, Some(take), Some(put), events, counters))
+    }
+
+    /// The same queue, which another process served until now and left with `numbers` ([`PortQueue::hand_over`]).
+    ///
+    /// # Errors
+    /// [`GeometryError`] where the placement has no such queue, or the numbers are no queue's.
+    pub fn resume(
+        region: &Arc<Region>,
+        placement: &PortPlacement,
+        queue: u16,
+        events: QueueEvents,
+        counters: Arc<QueueCounters>,
+        numbers: &[u64],
+    ) -> Result<Self, GeometryError> {
+        let mut this = Self::new(region, placement, queue, events, counters)?;
+        let [tx_head, tx_next, tx_violation, rx_head, rx_next, rx_violation, sleeps, flags] = *numbers
+            .first_chunk()
+            .ok_or(GeometryError::Impossible("a queue was handed over without its state"))?;
+        let position = |head, next, violation| EndPosition {
+            head: head as u32,
+            next: next as u32,
+            violation: violation as u32,
+        };
+        let index = usize::from(queue);
+        if let (Some(&tx), Some(&rx)) = (placement.tx_rings.get(index), placement.rx_rings.get(index)) {
+            let tx = RingView::new(region, tx, placement.slots)?;
+            this.take = Some(TxTakeEnd::resume(tx, position(tx_head, tx_next, tx_violation)));
+            let rx = RingView::new(region, rx, placement.slots)?;
+            this.put = Some(RxPutEnd::resume(rx, position(rx_head, rx_next, rx_violation)));
+        }
+        this.sleeper = Sleeper::after(sleeps as u32);
+        let is_set = |bit: u32| flags >> bit & 1 != 0;
+        (this.stamps, this.is_closed, this.counted) = (is_set(0), is_set(1), [is_set(2), is_set(3)]);
+        Ok(this)
     }
 
     /// A queue of these ends, whichever there are.
@@ -494,6 +528,20 @@ impl PortQueue for ShmQueue {
         Some(self)
     }
 
+    fn hand_over(&mut self) -> Option<HandOver> {
+        // A netmap port's watch is known to its service alone.
+        if self.watch.is_some() {
+            return None;
+        }
+        let (tx, rx) = (self.take.as_ref()?.end_position(), self.put.as_ref()?.end_position());
+        let flags = [self.stamps, self.is_closed, self.counted[0], self.counted[1]];
+        let flags = (0..).zip(flags).map(|(bit, is_set)| u64::from(is_set) << bit).sum();
+        let positions = [tx, rx].map(|end| [end.head, end.next, end.violation].map(u64::from));
+        let last = [self.sleeper.last_sleep().into(), flags];
+        let numbers = positions.into_iter().flatten().chain(last).collect();
+        Some(HandOver { numbers, descriptors: Vec::new() })
+    }
+
     fn program(&mut self) -> Option<&mut dyn Program> {
         Some(self)
     }
@@ -601,6 +649,10 @@ impl PortQueue for UnboundQueue {
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
         Some(self)
+    }
+
+    fn hand_over(&mut self) -> Option<HandOver> {
+        Some(HandOver::default())
     }
 }
 

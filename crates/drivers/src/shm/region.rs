@@ -1,16 +1,18 @@
 //! Regions with room for several ports, and the ports laid out in them.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_control::message::PortWish;
 use ringroad_port::counters::QueueCounters;
-use ringroad_ring::allocator::RegionAllocator;
+use ringroad_ring::allocator::{HandedOut, RegionAllocator};
 use ringroad_ring::geometry::{
     DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry,
 };
 use ringroad_ring::ledger::Payer;
 use ringroad_ring::region::{HugePages, Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port, listed_extra_buffers};
+use serde::{Deserialize, Serialize};
 
 use super::{QueueEvents, ShmQueue};
 use crate::catalogue::port_name::PortOptions;
@@ -29,7 +31,7 @@ const LARGE_BYTES: u64 = 32 << 20;
 const BLOCK_BYTES: u64 = 512;
 
 /// What a port is like, and each port in a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortShape {
     /// Queues.
     pub queues: u16,
@@ -155,6 +157,23 @@ impl ShmRegion {
         Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
+    /// The region that another process made for ports of this shape and leaves to this one, with what is handed out of
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Region::inherit`].
+    pub fn inherit(
+        shape: PortShape,
+        geometry: RegionGeometry,
+        descriptor: OwnedFd,
+        handed_out: &HandedOut,
+        payer: Option<&Payer>,
+    ) -> Result<Arc<Self>, RegionError> {
+        let region = Arc::new(Region::inherit(payer, geometry, descriptor)?);
+        let allocator = Mutex::new(RegionAllocator::resume(&geometry, handed_out));
+        Ok(Arc::new(Self { region, shape, allocator }))
+    }
+
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
@@ -257,16 +276,37 @@ impl ShmPort {
         ShmRegion::create(shape, None)?.place(name)
     }
 
+    /// A port that another process laid out in `home`, with its eventfds.
+    #[must_use]
+    pub fn resume(home: &Arc<ShmRegion>, placement: PortPlacement, events: Vec<QueueEvents>) -> Self {
+        Self { home: Arc::clone(home), placement, events }
+    }
+
+    /// The datapath's side of queue number `queue`, as another process left it with `numbers`.
+    ///
+    /// # Errors
+    /// [`RegionError`] where there is no such queue or descriptors run out.
+    pub fn resume_queue(
+        &self,
+        queue: u16,
+        counters: Arc<QueueCounters>,
+        numbers: &[u64],
+    ) -> Result<ShmQueue, RegionError> {
+        let events = self.events_of(queue)?;
+        Ok(ShmQueue::resume(self.region(), &self.placement, queue, events, counters, numbers)?)
+    }
+
+    fn events_of(&self, queue: u16) -> Result<QueueEvents, RegionError> {
+        let events = self.events.get(usize::from(queue));
+        events.ok_or(RegionError::Geometry(GeometryError::Queues(queue)))?.try_clone()
+    }
+
     /// The datapath's side of queue number `queue`.
     ///
     /// # Errors
     /// [`RegionError`] where there is no such queue or descriptors run out.
     pub fn queue(&self, queue: u16, counters: Arc<QueueCounters>) -> Result<ShmQueue, RegionError> {
-        let events = self
-            .events
-            .get(usize::from(queue))
-            .ok_or(RegionError::Geometry(GeometryError::Queues(queue)))?
-            .try_clone()?;
+        let events = self.events_of(queue)?;
         Ok(ShmQueue::new(self.region(), &self.placement, queue, events, counters)?)
     }
 

@@ -19,6 +19,7 @@ use ringroad_netdev::link::check_name;
 use ringroad_netdev::link_probe::interface_request;
 use ringroad_netdev::{LinkProbe, NetdevError, link_by_name, link_change};
 use ringroad_port::offload::VIRTIO_HEADER_BYTES;
+use ringroad_port::port_queue::HandOver;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -132,6 +133,29 @@ impl TapDevice {
     /// # Errors
     /// [`TapError`]. Nothing is left behind then.
     pub fn open(wish: &TapWish) -> Result<Self, TapError> {
+        Self::open_or_resume(wish, Vec::new())
+    }
+
+    /// The same; or, where another process leaves its queues ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), the interface of those as it is.
+    ///
+    /// # Errors
+    /// [`TapError`].
+    pub fn open_or_resume(wish: &TapWish, left: Vec<HandOver>) -> Result<Self, TapError> {
+        let descriptors: Vec<OwnedFd> = left.into_iter().flat_map(|queue| queue.descriptors).collect();
+        match descriptors.first() {
+            Some(first) => {
+                let name = name_of(first).map_err(|source| TapError::Kernel {
+                    name: wish.name.clone(),
+                    step: "asking for its name",
+                    source,
+                })?;
+                Self::of_queues(wish, name, descriptors, Vec::new())
+            }
+            None => Self::make(wish),
+        }
+    }
+
+    fn make(wish: &TapWish) -> Result<Self, TapError> {
         if wish.queues == 0 || wish.queues > MAX_TAP_QUEUES {
             return Err(TapError::Queues(wish.queues));
         }
@@ -150,7 +174,6 @@ impl TapDevice {
         for _ in 1..wish.queues {
             descriptors.push(attach(&name, wish)?.0);
         }
-        let ifindex = link_by_name(&name)?.index;
         if let Some(mac) = wish.mac {
             link_change::set_mac(&name, mac)?;
         }
@@ -177,6 +200,16 @@ impl TapDevice {
         if existed {
             notes.push(format!("{name} existed already and stays when it is closed"));
         }
+        Self::of_queues(wish, name, descriptors, notes)
+    }
+
+    fn of_queues(
+        wish: &TapWish,
+        name: String,
+        descriptors: Vec<OwnedFd>,
+        notes: Vec<String>,
+    ) -> Result<Self, TapError> {
+        let ifindex = link_by_name(&name)?.index;
         // What the kernel drops it counts for the interface: the first queue accounts for it.
         let mut account = Some(LinkProbe::open(ifindex)?);
         let queues: Vec<TapQueue> = descriptors
@@ -184,7 +217,7 @@ impl TapDevice {
             .map(|descriptor| TapQueue::new(descriptor, name.clone(), wish.offloads, account.take()))
             .collect();
         let offloads = if wish.offloads { ", checksum and TCP segmentation offload" } else { "" };
-        let mode = format!("TAP {name}, {} queue(s){offloads}", wish.queues);
+        let mode = format!("TAP {name}, {} queue(s){offloads}", queues.len());
         Ok(Self { name, ifindex, queues, mode, notes })
     }
 
@@ -223,6 +256,14 @@ fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
 }
 
 /// Sets whether the interface of `descriptor` stays when no process has it open.
+/// Name of the interface of a queue.
+fn name_of(descriptor: &OwnedFd) -> rustix::io::Result<String> {
+    let mut request = interface_request("", libc::__c_anonymous_ifr_ifru { ifru_flags: 0 });
+    tun(descriptor, libc::TUNGETIFF, (&raw mut request).expose_provenance())?;
+    let name = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+    String::from_utf8(name).map_err(|_| Errno::INVAL)
+}
+
 fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<()> {
     tun(descriptor, libc::TUNSETPERSIST, persistent.into())
 }

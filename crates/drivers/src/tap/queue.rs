@@ -9,7 +9,7 @@ use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{LONGEST_UNFINISHED_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
-use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
+use ringroad_port::port_queue::{Delivery, Diagnose, HandOver, PortQueue, QueueProperties, Sleep, Way};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -214,6 +214,11 @@ impl PortQueue for TapQueue {
 
     fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
         Some(self)
+    }
+
+    fn hand_over(&mut self) -> Option<HandOver> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok().filter(|_| !self.gone)?;
+        Some(HandOver { numbers: Vec::new(), descriptors: vec![descriptor] })
     }
 
     fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {

@@ -14,6 +14,7 @@ use ringroad_bpf::link::{Link, TcxSide};
 use ringroad_bpf::program::{Entrance, TcxProgram};
 use ringroad_netdev::{LinkProbe, NetdevError, link_change};
 use ringroad_port::counters::Traffic;
+use ringroad_port::port_queue::HandOver;
 
 use self::shortcut::Shortcut;
 use crate::tap::diverted::{self, DivertedQueue, keep_stack_off};
@@ -88,6 +89,14 @@ impl VethDevice {
     /// # Errors
     /// [`VethError`]. The pair is untouched then.
     pub fn open(wish: &VethWish) -> Result<Self, VethError> {
+        Self::open_or_resume(wish, Vec::new())
+    }
+
+    /// The same, with the queues that another process leaves, if there are such.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_or_resume(wish: &VethWish, left: Vec<HandOver>) -> Result<Self, VethError> {
         let interface = || wish.interface.clone();
         let bpf = |source| VethError::Bpf { interface: interface(), source };
         let link = Arc::new(LinkProbe::open(wish.ifindex)?);
@@ -100,7 +109,7 @@ impl VethDevice {
             offloads: wish.offloads,
             ..TapWish::default()
         };
-        let tap = TapDevice::open(&tap_wish).map_err(|source| match source {
+        let tap = TapDevice::open_or_resume(&tap_wish, left).map_err(|source| match source {
             TapError::Busy(_) => VethError::Busy(interface()),
             source => VethError::Tap { interface: interface(), source },
         })?;

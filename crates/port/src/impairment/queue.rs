@@ -13,7 +13,7 @@ use crate::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use crate::clock::Clock;
 use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
-use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties};
+use crate::port_queue::{Backpressure, Delivery, HandOver, PortQueue, QueueProperties};
 
 /// A queue that does to the frames delivered to it what an [`ImpairmentPlan`] says, before they reach another queue.
 /// What that one gives is passed on as it is.
@@ -309,6 +309,11 @@ impl PortQueue for ImpairedQueue {
 
     fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
         Some(self)
+    }
+
+    /// What is held would be lost.
+    fn hand_over(&mut self) -> Option<HandOver> {
+        None
     }
 }
 

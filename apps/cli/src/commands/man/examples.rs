@@ -71,6 +71,11 @@ ringroad config apply new.toml"
 ringroad metrics --listen 127.0.0.1:9464"
         }
         "reload" => "ringroad reload",
+        "upgrade" => {
+            "\
+# After `apt upgrade`, or `make install`:
+ringroad upgrade"
+        }
         "macs" => {
             "\
 ringroad macs vale0

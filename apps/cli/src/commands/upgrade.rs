@@ -1,0 +1,50 @@
+//! `ringroad upgrade`.
+
+use std::time::Duration;
+
+use clap::Args;
+use ringroad_control::report::UpgradeReport;
+use ringroad_control::{Reply, Request};
+
+use crate::arguments::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Put the program that is installed now in place of the running daemon
+///
+/// A new process goes on where the running one stops: programs keep their ports and connections, containers and
+/// guests their links, switches what they have learned and counted. Frames wait meanwhile, as long as the report says.
+/// Ports that the report calls opened anew were away for that time. If the new process cannot go on, the running one
+/// does, and the command fails. The new process reads the configuration: this is the way to change keys that a
+/// reload cannot change.
+#[derive(Debug, Args)]
+pub(crate) struct Upgrade {
+    /// Upgrade also where netmap programs lose their devices
+    #[arg(long)]
+    anyway: bool,
+}
+
+impl Upgrade {
+    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+        match global.connect()?.request(&Request::Upgrade { anyway: self.anyway })?.0 {
+            Reply::Upgraded(report) => output.result(&report, text),
+            reply => Err(Failure::reply(&reply)),
+        }
+    }
+}
+
+fn text(report: &UpgradeReport) -> String {
+    let UpgradeReport { from, to, pid, pause_ns, kept, reopened, lost, problem } = report;
+    let pause = Duration::from_nanos(*pause_ns);
+    let mut text =
+        format!("ringroadd {from} was replaced by {to} (pid {pid}); {kept} ports waited for {pause:.1?}");
+    for (what, names) in [("opened anew", reopened), ("lost", lost)] {
+        if !names.is_empty() {
+            text += &format!("\n{what}: {}", names.join(", "));
+        }
+    }
+    if !problem.is_empty() {
+        text += &format!("\nproblem: {problem}");
+    }
+    text
+}

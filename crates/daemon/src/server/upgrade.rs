@@ -1,0 +1,372 @@
+//! A server hands over to a new process, and a new process goes on as the server ([`crate::succession`]).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringroad_control::ServerConnection;
+use ringroad_control::listening_socket::ListeningSocket;
+use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
+use ringroad_control::report::UpgradeReport;
+use ringroad_datapath::fabric::Fabric;
+use tracing::{info, warn};
+
+use super::{Server, ServerError, ServerParts, Session, interest_in, rules};
+use crate::config::Config;
+use crate::listen::BACKLOG;
+use crate::logging::RunningLog;
+use crate::port_entries::{Client, ClientId};
+use crate::ports::Ports;
+use crate::quotas::Quotas;
+use crate::revival::Revival;
+use crate::service_manager::ServiceManager;
+use crate::succession::arrival::{Clients, Reopening};
+use crate::succession::departure::Baggage;
+use crate::succession::state::{SessionState, State};
+use crate::succession::{Channel, ChannelError, Estate, FORM, Message, STANDSTILL, START_TIME};
+
+/// How long the workers may take to send on what they have received.
+const REST_TIME: Duration = Duration::from_millis(200);
+/// How long the old process may take to end. It holds no more than memory then.
+const END_TIME: Duration = Duration::from_secs(30);
+
+/// What an upgrade of this server ended with: where it succeeds, this process ends.
+type Stays = String;
+
+impl Server {
+    /// Has a new process go on in place of this one, for the client `asking`, and ends this one. Returns only where
+    /// that fails, with the reason: everything goes on as before.
+    pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<ErrorReply, ServerError> {
+        if !self.netmap.is_empty() && !anyway {
+            return Ok(ErrorReply::new(
+                ErrorKind::Busy,
+                "netmap programs are attached, and their devices cannot be handed over",
+                "end them, or let them lose their devices: ringroad upgrade --anyway",
+            ));
+        }
+        if let Some(tracer) = self.tracer {
+            self.end_trace(tracer)?;
+        }
+        // Nobody else could send the rest of a reply.
+        let unable = |session: &mut Session| {
+            session.connection.flush();
+            session.connection.unread().is_none()
+        };
+        let stuck: Vec<ClientId> =
+            self.sessions.iter_mut().filter_map(|(&id, session)| unable(session).then_some(id)).collect();
+        for session in stuck.into_iter().filter_map(|id| self.sessions.remove(&id)).collect::<Vec<_>>() {
+            warn!(client = %session.client, "a connection with a reply that was not read ends with the upgrade");
+            self.end_session(session)?;
+        }
+        let (mut child, channel) = match start_installed(&self.parts.arguments) {
+            Ok(started) => started,
+            Err(reason) => return Ok(refusal(&reason)),
+        };
+        info!(pid = child.id(), "a new process is to go on");
+        let reason = self.hand_over(asking, &child, &channel)?;
+        // It has not begun, and does not any more.
+        let _ = child.kill();
+        let _ = child.wait();
+        self.parts.ports.table.fabric().hold(false)?;
+        warn!(%reason, "the upgrade has failed; this process goes on");
+        Ok(refusal(&reason))
+    }
+
+    /// Hands over, and ends this process. Returns the reason where the other process does not go on.
+    fn hand_over(&self, asking: &Session, child: &Child, channel: &Channel) -> Result<Stays, ServerError> {
+        let fabric = self.parts.ports.table.fabric();
+        match channel.receive(Instant::now() + START_TIME) {
+            Ok((Message::Ready { form: FORM, .. }, _)) => {}
+            Ok((Message::Ready { version, .. }, _)) => {
+                return Ok(format!(
+                    "ringroadd {} cannot hand over to ringroadd {version}; restart the daemon instead",
+                    env!("CARGO_PKG_VERSION")
+                ));
+            }
+            other => return Ok(unexpected(other)),
+        }
+        let stopped_at_ns = monotonic_ns();
+        fabric.hold(true)?;
+        let deadline = Instant::now() + STANDSTILL;
+        if !fabric.come_to_rest(Instant::now() + REST_TIME)? {
+            return Ok("the workers did not come to rest; try again".to_owned());
+        }
+        let mut baggage = Baggage::default();
+        let listener = baggage.share(&self.parts.listener);
+        let sessions = self.sessions.values().chain([asking]);
+        let sessions = sessions.filter(|session| !self.netmap.is_device(session.client.id));
+        let sessions = sessions.map(|session| SessionState {
+            id: session.client.id,
+            program: session.client.program.clone(),
+            has_asked: session.has_asked,
+            unread: session.connection.unread().unwrap_or_default(),
+            socket: baggage.share(&session.connection),
+        });
+        let sessions = sessions.collect();
+        let state = State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config: self.parts.config.clone(),
+            started: self.parts.started,
+            instance: self.instance,
+            uptime_ns: u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            next_client: self.next_client,
+            rejected_requests: self.rejected_requests,
+            listener,
+            sessions,
+            asking: asking.client.id,
+            stopped_at_ns,
+            ports: self.parts.ports.leave(&mut baggage)?,
+        };
+        let message = Message::State(Box::new(state));
+        if let Err(error) = channel.send(&message, &baggage.descriptors(), deadline) {
+            // Its own word says more than the broken socket.
+            return Ok(match channel.receive(Instant::now()) {
+                Ok(told) => unexpected(Ok(told)),
+                Err(_) => error.to_string(),
+            });
+        }
+        match channel.receive(deadline) {
+            Ok((Message::Prepared, _)) => {}
+            other => return Ok(unexpected(other)),
+        }
+        if let Ok(Some(manager)) = ServiceManager::of_environment()
+            && let Err(error) = manager.succeeded_by(child.id())
+        {
+            warn!(%error, "telling the service manager of the new process");
+        }
+        if let Err(error) = channel.send(&Message::Go, &[], deadline) {
+            return Ok(error.to_string());
+        }
+        info!(pid = child.id(), "another process goes on");
+        // Nothing may be undone on the way out: all of it is the other process's.
+        std::process::exit(0);
+    }
+
+    /// Goes on as the server whose state `successor` receives, with workers of this process. Whatever fails, the other
+    /// process goes on, and this one must end without undoing anything.
+    ///
+    /// # Errors
+    /// What to tell the other process.
+    pub fn take_over(successor: &Successor, parts: NewParts) -> Result<Self, String> {
+        let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
+        let told = |error: &dyn std::fmt::Display| error.to_string();
+        fabric.hold(true).map_err(|error| told(&error))?;
+        let (state, mut estate) = successor.receive_state()?;
+        let listener =
+            ListeningSocket::resume(&socket, estate.take(state.listener)?).map_err(|e| told(&e))?;
+        let mut clients = Clients::new();
+        let mut sessions = Vec::new();
+        for SessionState { id, program, has_asked, unread, socket } in state.sessions {
+            let connection = ServerConnection::resume(estate.take(socket)?, unread).map_err(|e| told(&e))?;
+            let client = Client { id, peer: connection.peer(), program };
+            clients.insert(id, client.clone());
+            let interest = interest_in(&connection);
+            let session =
+                Session { connection, client, interest, waits: false, has_asked, due: None, held_bytes: 0 };
+            sessions.push(session);
+        }
+        let mut ports = Ports::new(fabric, quotas).map_err(|error| told(&error))?;
+        ports.permissions = rules(&config);
+        let kept = state.ports.on_switches.len() + state.ports.devices.len() + state.ports.pipes.len();
+        let mut report = UpgradeReport {
+            from: state.version,
+            to: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            pause_ns: 0,
+            kept: kept as u64,
+            reopened: state.ports.reopened.clone(),
+            lost: state.ports.lost.clone(),
+            problem: String::new(),
+        };
+        report.kept -=
+            state.ports.devices.iter().filter(|device| device.device_queues.is_none()).count() as u64;
+        let revival = Revival::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
+        let reopenings = ports.arrive(state.ports, &mut estate, &clients, revival)?;
+        // What the old process was told stays in force until the file is applied.
+        let old = state.config;
+        let config = Config {
+            socket: old.socket,
+            port: old.port,
+            address: old.address,
+            mirror: old.mirror,
+            allow: old.allow,
+            ..config
+        };
+        let (started, now) = (state.started, Instant::now());
+        let parts =
+            ServerParts { listener, socket, config, config_path, started, ports, signals, log, arguments };
+        let mut server = Self::new(parts).map_err(|error| told(&error))?;
+        server.instance = state.instance;
+        server.next_client = state.next_client;
+        server.rejected_requests = state.rejected_requests;
+        server.started_at = now.checked_sub(Duration::from_nanos(state.uptime_ns)).unwrap_or(now);
+        for session in sessions {
+            server.welcome_again(session).map_err(|error| told(&error))?;
+        }
+
+        successor.channel.send(&Message::Prepared, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
+        match successor.channel.receive(Instant::now() + START_TIME) {
+            Ok((Message::Go, _)) => {}
+            other => return Err(unexpected(other)),
+        }
+        server.begin(successor, reopenings, state.asking, (report, state.stopped_at_ns));
+        Ok(server)
+    }
+
+    /// Admits a client of the process before.
+    fn welcome_again(&mut self, session: Session) -> rustix::io::Result<()> {
+        let (id, user) = (session.client.id, session.client.peer.uid);
+        // It was admitted before: a lower limit binds only newcomers.
+        let _ = self.admission.enter(user, true);
+        let data = rustix::event::epoll::EventData::new_u64(id);
+        rustix::event::epoll::add(&self.epoll, &session.connection, data, session.interest)?;
+        self.sessions.insert(id, session);
+        // No edge comes for what was received before.
+        self.line_up(id);
+        Ok(())
+    }
+
+    /// Begins to serve, now that the other process touches nothing any more.
+    fn begin(
+        &mut self,
+        successor: &Successor,
+        reopenings: Vec<Reopening>,
+        asking: ClientId,
+        (mut report, stopped_at_ns): (UpgradeReport, u64),
+    ) {
+        let begun = self.parts.ports.table.fabric().hold(false);
+        report.pause_ns = monotonic_ns().saturating_sub(stopped_at_ns);
+        let mut problems: Vec<String> = begun.err().map(|error| error.to_string()).into_iter().collect();
+        // Clients ask the kernel who listens.
+        if let Err(error) = rustix::net::listen(&self.parts.listener, BACKLOG) {
+            problems.push(format!("listening: {error}"));
+        }
+        // Its devices are free then.
+        if let Err(error) = successor.channel.await_end(Instant::now() + END_TIME) {
+            problems.push(format!("the end of the process before: {error}"));
+        }
+        let lost = self.parts.ports.open_anew(reopenings);
+        self.parts.ports.revive();
+        match self.reload(asking) {
+            Ok(Ok(_)) => {}
+            Ok(Err(problem)) => problems.push(problem),
+            Err(error) => problems.push(error.to_string()),
+        }
+        if let Err(error) = self.drop_clients(lost, ClientId::MAX) {
+            problems.push(error.to_string());
+        }
+        self.parts.ports.keep_list();
+        report.problem = problems.join("; ");
+        info!(
+            from = %report.from,
+            pause_us = report.pause_ns / 1000,
+            kept = report.kept,
+            reopened = report.reopened.len(),
+            lost = report.lost.len(),
+            problem = %report.problem,
+            "went on in place of another process"
+        );
+        if let Some(session) = self.sessions.get_mut(&asking) {
+            session.connection.send(&Reply::Upgraded(report), &[]);
+        }
+    }
+}
+
+/// The parts with which a process goes on as the server of another one.
+#[derive(Debug)]
+pub struct NewParts {
+    /// Arguments for a process after this one.
+    pub arguments: Vec<std::ffi::OsString>,
+    /// Path of the control socket.
+    pub socket: PathBuf,
+    /// The configuration as it is in the file.
+    pub config: Config,
+    pub config_path: Option<PathBuf>,
+    pub fabric: Fabric,
+    pub quotas: Quotas,
+    pub signals: UnixStream,
+    pub log: RunningLog,
+}
+
+/// A new process that is to go on in place of the one that started it.
+#[derive(Debug)]
+pub struct Successor {
+    channel: Channel,
+}
+
+impl Successor {
+    /// The process whose standard input is the other process's socket, which `/dev/null` replaces.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn of_standard_input() -> std::io::Result<Self> {
+        let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+        let null = std::fs::File::open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        Ok(Self { channel: Channel::new(socket) })
+    }
+
+    fn receive_state(&self) -> Result<(State, Estate), String> {
+        let ready = Message::Ready { form: FORM, version: env!("CARGO_PKG_VERSION").to_owned() };
+        let sent = self.channel.send(&ready, &[], Instant::now() + START_TIME);
+        sent.map_err(|error| error.to_string())?;
+        match self.channel.receive(Instant::now() + START_TIME) {
+            Ok((Message::State(state), descriptors)) => Ok((*state, Estate::new(descriptors))),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Reports to the other process that this one does not go on.
+    pub fn report_failure(&self, reason: &str) {
+        let message = Message::Failed(reason.to_owned());
+        // Where it is gone as well, nobody is left to be told.
+        let _ = self.channel.send(&message, &[], Instant::now() + STANDSTILL);
+    }
+}
+
+fn refusal(reason: &str) -> ErrorReply {
+    let advice = "the daemon goes on as before; its log may say more";
+    ErrorReply::new(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
+}
+
+/// What is wrong with an answer of the other process.
+fn unexpected(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> String {
+    match answer {
+        Ok((Message::Failed(reason), _)) => reason,
+        Ok(_) => "the other process says something else than expected".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Starts the program that is installed now where this process's program was.
+fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, Channel), String> {
+    let running = std::env::current_exe().map_err(|error| format!("finding the program: {error}"))?;
+    let program = installed(&running);
+    let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+    let status = std::fs::metadata(&program).map_err(failed)?;
+    let is_own = status.uid() == 0 || status.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || status.mode() & 0o022 != 0 {
+        return Err(format!("{} belongs to another user, or others can write it", program.display()));
+    }
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let mut command = Command::new(&program);
+    command.arg("--take-over").args(arguments).stdin(Stdio::from(OwnedFd::from(theirs)));
+    let child = command.spawn().map_err(failed)?;
+    Ok((child, Channel::new(ours.into())))
+}
+
+/// The path of a program that may have been replaced since it was started: the kernel adds a word then.
+fn installed(running: &Path) -> PathBuf {
+    let bytes = running.as_os_str().as_bytes();
+    let path = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    PathBuf::from(std::ffi::OsStr::from_bytes(path))
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,301 @@
+//! The ports of another daemon, as this one goes on with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::catalogue::{plan_device_in, take_over_device};
+use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::pipe::Pipe;
+use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_port::counters::{CounterSnapshot, QueueCounters};
+use ringroad_port::port_index::PortIndex;
+use ringroad_port::port_queue::{HandOver, PortQueue};
+use ringroad_port_table::entry::{Occupant, PipePort, SwitchPort};
+use ringroad_ring::region::Region;
+use ringroad_switch::Mac;
+use tracing::{info, warn};
+
+use super::Estate;
+use super::state::{
+    Account, DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState,
+    SwitchPortState,
+};
+use crate::claims::Claim;
+use crate::port_entries::{Client, ClientId, Kept, Origin};
+use crate::ports::{Ports, device_of};
+use crate::quotas::{Demand, Holding};
+use crate::reload;
+use crate::revival::{CommandPort, Revival};
+
+/// The clients that came with the state.
+pub(crate) type Clients = BTreeMap<ClientId, Client>;
+
+/// A device that a program has open and that is opened anew once the other process has ended.
+pub(crate) struct Reopening {
+    key: String,
+    request: CommandPort,
+    client: Client,
+    shm: ShmPort,
+    rings: Vec<QueueParts>,
+}
+
+/// What of the estate is in use already.
+struct Arrival<'a> {
+    estate: &'a mut Estate,
+    clients: &'a Clients,
+    homes: Vec<Arc<ShmRegion>>,
+}
+
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+fn account_of(account: &Account) -> Arc<QueueCounters> {
+    Arc::new(QueueCounters::resume(&CounterSnapshot::from(account)))
+}
+
+impl Arrival<'_> {
+    fn client(&self, id: ClientId) -> Result<&Client, String> {
+        self.clients.get(&id).ok_or_else(|| format!("client {id} was not handed over"))
+    }
+
+    fn events(&mut self, events: &[[usize; 2]]) -> Result<Vec<QueueEvents>, String> {
+        let pair = |&[kick, notify]: &[usize; 2]| {
+            Ok(QueueEvents { kick: self.estate.take(kick)?, notify: self.estate.take(notify)? })
+        };
+        events.iter().map(pair).collect()
+    }
+
+    /// What the queues of a device leave, and their accounts.
+    fn left(&mut self, queues: Vec<QueueState>) -> Result<(Vec<HandOver>, Vec<Arc<QueueCounters>>), String> {
+        let mut left = Vec::with_capacity(queues.len());
+        let mut accounts = Vec::with_capacity(queues.len());
+        for QueueState { numbers, descriptors, account } in queues {
+            let descriptors = descriptors.into_iter().map(|number| self.estate.take(number));
+            left.push(HandOver { numbers, descriptors: descriptors.collect::<Result<_, _>>()? });
+            accounts.push(account_of(&account));
+        }
+        Ok((left, accounts))
+    }
+
+    /// A program's rings, and the datapath's side of them.
+    fn rings(
+        &mut self,
+        rings: RingsState,
+        queues: &[QueueState],
+    ) -> Result<(ShmPort, Vec<QueueParts>), String> {
+        let events = self.events(&rings.events)?;
+        let home = self.homes.get(rings.home).ok_or("a region was not handed over")?;
+        let shm = ShmPort::resume(home, rings.placement, events);
+        let mut parts = Vec::with_capacity(queues.len());
+        for (number, queue) in (0u16..).zip(queues) {
+            let counters = account_of(&queue.account);
+            let port = shm.resume_queue(number, Arc::clone(&counters), &queue.numbers);
+            let port: Box<dyn PortQueue> = Box::new(port.map_err(failed("a program's rings"))?);
+            parts.push(QueueParts { port, counters });
+        }
+        Ok((shm, parts))
+    }
+}
+
+/// The queues of a device with their accounts so far.
+fn with_accounts(device: &mut Device, accounts: Vec<Arc<QueueCounters>>) -> Vec<QueueParts> {
+    let queues = std::mem::take(&mut device.queues);
+    let accounts = accounts.into_iter().chain(std::iter::repeat_with(Arc::default));
+    queues.into_iter().zip(accounts).map(|(port, counters)| QueueParts { port, counters }).collect()
+}
+
+impl Ports {
+    /// Takes up the ports of another daemon, which stand still meanwhile, on a fabric that is held. Returns the devices
+    /// that are still to be opened.
+    ///
+    /// # Errors
+    /// What cannot be taken up; the other daemon goes on then.
+    pub(crate) fn arrive(
+        &mut self,
+        state: PortsState,
+        estate: &mut Estate,
+        clients: &Clients,
+        revival: Revival,
+    ) -> Result<Vec<Reopening>, String> {
+        self.revival = revival;
+        reload::apply_addresses(self, &[], &state.addresses);
+        reload::apply_mirrors(self, &[], &state.mirrors).map_err(failed("mirrors"))?;
+        let mut arrival = Arrival { estate, clients, homes: Vec::new() };
+        for home in state.homes {
+            let home = self.home_again(home, &mut arrival)?;
+            arrival.homes.push(home);
+        }
+        for port in state.on_switches {
+            self.take_up_port(port, &mut arrival)?;
+        }
+        let mut reopenings = Vec::new();
+        for device in state.devices {
+            reopenings.extend(self.take_up_device(device, &mut arrival)?);
+        }
+        for pipe in state.pipes {
+            self.take_up_pipe(pipe, &mut arrival)?;
+        }
+        let fabric = self.table.fabric_mut();
+        for (switch, learned) in state.learned {
+            let learned = learned.into_iter().map(|(mac, port)| (Mac::from_octets(mac), PortIndex(port)));
+            fabric.learn(&switch, learned);
+        }
+        let snapshot = |(switch, account): (String, Account)| (switch, CounterSnapshot::from(&account));
+        let of_switches = state.departed_of_switches.into_iter().map(snapshot).collect();
+        fabric.resume_departed(of_switches, (&state.departed).into());
+        Ok(reopenings)
+    }
+
+    fn home_again(&self, home: HomeState, arrival: &mut Arrival<'_>) -> Result<Arc<ShmRegion>, String> {
+        let payer = self.quotas.memory_payer(arrival.client(home.payer)?);
+        let memory = arrival.estate.take(home.memory)?;
+        ShmRegion::inherit(home.shape, home.geometry, memory, &home.handed_out, Some(&payer))
+            .map_err(failed("a region"))
+    }
+
+    /// What a port takes of its maker's share.
+    fn hold_again(
+        &self,
+        origin: &Origin,
+        client: Option<&Client>,
+        demand: Demand,
+    ) -> Result<Holding, String> {
+        match (origin, client) {
+            (Origin::Program { .. }, Some(client)) => {
+                self.quotas.hold(client, demand).map_err(|refusal| refusal.message)
+            }
+            _ => Ok(Holding::default()),
+        }
+    }
+
+    fn take_up_port(&mut self, port: SwitchPortState, arrival: &mut Arrival<'_>) -> Result<(), String> {
+        let key = format!("{}:{}", port.switch, port.port);
+        let mut share = Share::Own;
+        let mut maker = None;
+        let (occupant, queues) = match port.occupant {
+            OccupantState::Nobody => {
+                let unbound = |queue: &QueueState| QueueParts {
+                    port: Box::new(UnboundQueue),
+                    counters: account_of(&queue.account),
+                };
+                (Occupant::Nobody, port.queues.iter().map(unbound).collect())
+            }
+            OccupantState::Program(rings) => {
+                let owner = arrival.client(rings.client)?.clone();
+                let (shm, queues) = arrival.rings(rings, &port.queues)?;
+                share = owner.share();
+                maker = Some(owner.clone());
+                (Occupant::Program { shm, owner }, queues)
+            }
+            OccupantState::Device => {
+                let (left, accounts) = arrival.left(port.queues)?;
+                let mut device = self.take_over(&key, &port.origin, left)?;
+                let queues = with_accounts(&mut device, accounts);
+                (Occupant::Device { device: Box::new(device), home: None }, queues)
+            }
+        };
+        let holding = self.hold_again(&port.origin, maker.as_ref(), Demand::of_port(port.shape.queues))?;
+        let kept = Kept { origin: port.origin, request: None, _holding: holding };
+        let SwitchPortState { switch, port: name, index, shape, is_persistent, past, .. } = port;
+        let entry = SwitchPort { switch, port: name, index, shape, occupant, is_persistent, kept };
+        self.table.resume(entry, (&past).into(), share, queues).map_err(failed(&key))
+    }
+
+    /// The device of a port of a switch, with what another process leaves of it.
+    fn take_over(&self, key: &str, origin: &Origin, left: Vec<HandOver>) -> Result<Device, String> {
+        let (named, queues) = device_of(key, origin).map_err(|refusal| refusal.message)?;
+        let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(failed(key))?;
+        let claim = plan.side.map(|side| Claim::take(side, key)).transpose();
+        let claim = claim.map_err(|refusal| refusal.message)?;
+        let mut device =
+            take_over_device(&named.name, plan, Role::SwitchPort, None, left).map_err(failed(key))?;
+        if let Some(claim) = claim {
+            claim.give_to(&mut device);
+        }
+        if let Some(peer) = &device.peer {
+            peer.ring_at_changes(Arc::clone(&self.peer_changes));
+        }
+        Ok(device)
+    }
+
+    fn take_up_device(
+        &mut self,
+        device: DeviceState,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Option<Reopening>, String> {
+        let DeviceState { key, request, rings, ring_queues, device_queues } = device;
+        let client = arrival.client(rings.client)?.clone();
+        let (shm, rings) = arrival.rings(rings, &ring_queues)?;
+        let reopening = Reopening { key, request, client, shm, rings };
+        let Some(queues) = device_queues else { return Ok(Some(reopening)) };
+        let (left, accounts) = arrival.left(queues)?;
+        self.wire_again(reopening, left, accounts).map(|()| None)
+    }
+
+    /// Wires a device to the rings of the program that has it open.
+    fn wire_again(
+        &mut self,
+        reopening: Reopening,
+        left: Vec<HandOver>,
+        accounts: Vec<Arc<QueueCounters>>,
+    ) -> Result<(), String> {
+        let Reopening { key, request, client, shm, rings } = reopening;
+        let named = request.named().map_err(|refusal| refusal.message)?;
+        let failed_here = |error: &dyn std::fmt::Display| format!("{key}: {error}");
+        let queues = Some(shm.home().shape().queues);
+        let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(|e| failed_here(&e))?;
+        let holder = format!("{key}, open in {client}");
+        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose();
+        let claim = claim.map_err(|refusal| refusal.message)?;
+        let demand = Demand::of_device(plan.queues);
+        let holding = self.quotas.hold(&client, demand).map_err(|refusal| refusal.message)?;
+        let mut device = take_over_device(&named.name, plan, Role::Program, Some(shm.home()), left)
+            .map_err(|e| failed_here(&e))?;
+        if let Some(claim) = claim {
+            claim.give_to(&mut device);
+        }
+        let queues = with_accounts(&mut device, accounts);
+        let kept = Kept { request: Some(request), ..Kept::of_program(&client, holding) };
+        let share = client.share();
+        let told = format!("{key}: ");
+        self.table
+            .resume_device(key, (device, shm), (client, kept), share, [rings, queues])
+            .map_err(|error| format!("{told}{error}"))
+    }
+
+    fn take_up_pipe(&mut self, pipe: PipeState, arrival: &mut Arrival<'_>) -> Result<(), String> {
+        let owner = |id: Option<ClientId>| id.map(|id| arrival.client(id).cloned()).transpose();
+        let owners = [owner(pipe.owners[0])?, owner(pipe.owners[1])?];
+        let payer = owners.iter().flatten().next().ok_or("a pipe without ends")?;
+        let demand = Demand { pipes: 1, queues: pipe.shape.queues.into(), ..Demand::default() };
+        let holding = self.quotas.hold(payer, demand).map_err(|refusal| refusal.message)?;
+        let payer = self.quotas.memory_payer(payer);
+        let region = Region::inherit(Some(&payer), pipe.geometry, arrival.estate.take(pipe.memory)?)
+            .map_err(failed("a pipe's region"))?;
+        let events = arrival.events(&pipe.events)?;
+        let kept = Kept { origin: pipe.origin, request: None, _holding: holding };
+        let port =
+            PipePort { pipe: Pipe::resume(region, pipe.placements, events), shape: pipe.shape, owners, kept };
+        self.table.resume_pipe(pipe.name, port);
+        Ok(())
+    }
+
+    /// Opens the devices that could not be handed over, once the other process has ended. A program whose device cannot
+    /// be opened is notified as if the device had ended; returns the clients of such.
+    pub(crate) fn open_anew(&mut self, reopenings: Vec<Reopening>) -> Vec<ClientId> {
+        let mut lost = Vec::new();
+        for reopening in reopenings {
+            let (key, client) = (reopening.key.clone(), reopening.client.id);
+            match self.wire_again(reopening, Vec::new(), Vec::new()) {
+                Ok(()) => info!(port = %key, "opened anew"),
+                Err(problem) => {
+                    warn!(port = %key, %problem, "a program's device is not there any more");
+                    lost.push(client);
+                }
+            }
+        }
+        lost
+    }
+}

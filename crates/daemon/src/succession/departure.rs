@@ -1,0 +1,224 @@
+//! The ports of a daemon whose workers stand still, as another process takes them over.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ringroad_datapath::fabric::{FabricError, PortLeft, QueueLeft};
+use ringroad_drivers::catalogue::port_name::PipeSide;
+use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_port_table::entry::{Occupant, SwitchPort};
+
+use super::state::{
+    DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState, SwitchPortState,
+};
+use crate::config::StaticAddress;
+use crate::mirrors;
+use crate::port_entries::{Client, ClientId, Kept, Origin};
+use crate::ports::Ports;
+
+/// A descriptor on its way to the other process.
+#[derive(Debug)]
+enum Leaving<'a> {
+    Shared(BorrowedFd<'a>),
+    Own(OwnedFd),
+}
+
+/// The descriptors that go with a state.
+#[derive(Debug, Default)]
+pub(crate) struct Baggage<'a>(Vec<Leaving<'a>>);
+
+impl<'a> Baggage<'a> {
+    /// Adds one that stays in use here until the other process takes over.
+    pub(crate) fn share(&mut self, descriptor: &'a impl AsFd) -> usize {
+        self.0.push(Leaving::Shared(descriptor.as_fd()));
+        self.0.len() - 1
+    }
+
+    fn share_events(&mut self, events: &'a [QueueEvents]) -> Vec<[usize; 2]> {
+        events.iter().map(|pair| [self.share(&pair.kick), self.share(&pair.notify)]).collect()
+    }
+
+    /// Adds what a queue leaves. `None`: it leaves nothing with which another process could go on.
+    fn add(&mut self, left: QueueLeft) -> Option<QueueState> {
+        let hand_over = left.hand_over?;
+        let from = self.0.len();
+        self.0.extend(hand_over.descriptors.into_iter().map(Leaving::Own));
+        let descriptors = (from..self.0.len()).collect();
+        Some(QueueState { numbers: hand_over.numbers, descriptors, account: (&left.account).into() })
+    }
+
+    /// All in order.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let borrow = |leaving| match leaving {
+            &Leaving::Shared(descriptor) => descriptor,
+            Leaving::Own(descriptor) => descriptor.as_fd(),
+        };
+        self.0.iter().map(borrow).collect()
+    }
+}
+
+/// What is gathered of all ports.
+struct Departure<'a, 'b> {
+    state: PortsState,
+    baggage: &'b mut Baggage<'a>,
+    homes: Vec<&'a Arc<ShmRegion>>,
+}
+
+impl Ports {
+    /// What another process needs to go on with all ports. The workers have come to rest.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub(crate) fn leave<'a>(&'a self, baggage: &mut Baggage<'a>) -> Result<PortsState, FabricError> {
+        let fabric = self.table.fabric();
+        let (of_switches, departed) = fabric.departed();
+        let state = PortsState {
+            addresses: fabric
+                .statics()
+                .map(|(switch, mac, port)| StaticAddress {
+                    mac: mac.to_string(),
+                    port: format!("{switch}:{port}"),
+                })
+                .collect(),
+            mirrors: mirrors::in_force(self),
+            learned: fabric
+                .switch_names()
+                .map(|switch| {
+                    let learned = fabric.mac_table(switch).unwrap_or_default();
+                    let learned = learned.iter().filter(|entry| !entry.is_static);
+                    (switch.to_owned(), learned.map(|entry| (entry.mac.octets(), entry.port.0)).collect())
+                })
+                .collect(),
+            departed_of_switches: of_switches
+                .iter()
+                .map(|(name, account)| (name.clone(), account.into()))
+                .collect(),
+            departed: (&departed).into(),
+            waiting: self.revival.waiting().to_vec(),
+            last_number: self.revival.last_number(),
+            ..PortsState::default()
+        };
+        let mut departure = Departure { state, baggage, homes: Vec::new() };
+        for (key, port) in self.table.on_switches() {
+            departure.add_port(key, port, fabric.hand_over_port(&port.switch, &port.port)?);
+        }
+        for (key, port) in self.table.devices() {
+            let [rings, queues] = fabric.hand_over_wire(port.wire)?;
+            let (Some(ring_queues), device_queues) = (departure.add_all(rings), departure.add_all(queues))
+            else {
+                departure.state.lost.push(key.clone());
+                continue;
+            };
+            let Some(request) = port.kept.request.clone() else { continue };
+            if device_queues.is_none() {
+                departure.state.reopened.push(key.clone());
+            }
+            let rings = departure.rings(&port.shm, port.owner.id);
+            let device = DeviceState { key: key.clone(), request, rings, ring_queues, device_queues };
+            departure.state.devices.push(device);
+        }
+        for (name, port) in self.table.pipes() {
+            let pipe = &port.pipe;
+            let state = PipeState {
+                name: name.clone(),
+                shape: port.shape,
+                geometry: *pipe.region().geometry(),
+                memory: departure.baggage.share(&**pipe.region()),
+                placements: [PipeSide::Master, PipeSide::Slave].map(|side| pipe.placement(side).clone()),
+                events: departure.baggage.share_events(pipe.events()),
+                owners: [0, 1].map(|end: usize| port.owners[end].as_ref().map(|owner| owner.id)),
+                origin: port.kept.origin.clone(),
+            };
+            departure.state.pipes.push(state);
+        }
+        Ok(departure.state)
+    }
+}
+
+impl<'a> Departure<'a, '_> {
+    fn add_port(&mut self, key: &str, port: &'a SwitchPort<Client, Kept>, left: PortLeft) {
+        let PortLeft { queues, past } = left;
+        let mut account = past.clone();
+        queues.iter().for_each(|queue| account += queue.account.clone());
+        // A device in a region has buffers of it in the kernel's hands.
+        let is_bound = matches!(&port.occupant, Occupant::Device { home: Some(_), .. });
+        let queues = if is_bound { None } else { self.add_all(queues) };
+        let occupant = match &port.occupant {
+            Occupant::Nobody => OccupantState::Nobody,
+            Occupant::Program { shm, owner } => OccupantState::Program(self.rings(shm, owner.id)),
+            Occupant::Device { .. } => OccupantState::Device,
+            Occupant::Netmap { .. } => return self.give_up(key, port, &account, true),
+        };
+        let Some(queues) = queues else {
+            let is_lost = !matches!(occupant, OccupantState::Device);
+            return self.give_up(key, port, &account, is_lost);
+        };
+        self.state.on_switches.push(SwitchPortState {
+            switch: port.switch.clone(),
+            port: port.port.clone(),
+            index: port.index,
+            shape: port.shape,
+            is_persistent: port.is_persistent,
+            origin: port.kept.origin.clone(),
+            occupant,
+            queues,
+            past: (&past).into(),
+        });
+    }
+
+    /// Leaves a port out: the switch keeps its account.
+    fn give_up(
+        &mut self,
+        key: &str,
+        port: &SwitchPort<Client, Kept>,
+        account: &CounterSnapshot,
+        is_lost: bool,
+    ) {
+        let departed = self.state.departed_of_switches.entry(port.switch.clone()).or_default();
+        let mut sum = CounterSnapshot::from(&*departed);
+        sum += account.clone();
+        *departed = (&sum).into();
+        match (&port.kept.origin, is_lost) {
+            (_, true) | (Origin::Program { .. }, _) => self.state.lost.push(key.to_owned()),
+            (Origin::Command(request), false) => {
+                self.state.reopened.push(key.to_owned());
+                if !self.state.waiting.contains(request) {
+                    self.state.waiting.push(request.clone());
+                }
+            }
+            // The new daemon makes what its configuration has and it does not find.
+            (Origin::Config(_), false) => self.state.reopened.push(key.to_owned()),
+        }
+    }
+
+    /// What all queues of a port leave; `None` if one leaves nothing.
+    fn add_all(&mut self, queues: Vec<QueueLeft>) -> Option<Vec<QueueState>> {
+        queues.into_iter().map(|queue| self.baggage.add(queue)).collect()
+    }
+
+    fn rings(&mut self, shm: &'a ShmPort, client: ClientId) -> RingsState {
+        RingsState {
+            client,
+            home: self.home(shm.home(), client),
+            placement: shm.placement().clone(),
+            events: self.baggage.share_events(shm.events()),
+        }
+    }
+
+    /// The place of a region among those that are handed over. The first client found in it pays for it.
+    fn home(&mut self, home: &'a Arc<ShmRegion>, payer: ClientId) -> usize {
+        if let Some(known) = self.homes.iter().position(|known| Arc::ptr_eq(known, home)) {
+            return known;
+        }
+        self.homes.push(home);
+        self.state.homes.push(HomeState {
+            shape: *home.shape(),
+            geometry: *home.region().geometry(),
+            handed_out: home.allocator().handed_out(),
+            memory: self.baggage.share(&**home.region()),
+            payer,
+        });
+        self.homes.len() - 1
+    }
+}

@@ -1,0 +1,68 @@
+//! A daemon hands everything over to a new one, which goes on where the old one stops: `ringroad upgrade`.
+//!
+//! 1. The old daemon starts the program that is installed now, with one end of a socket pair as its standard input. The
+//!    new process reads the configuration and says that it is [`Message::Ready`].
+//! 2. The old daemon stops its workers between two batches. It sends its state ([`state::State`]) and all descriptors.
+//! 3. The new process maps the regions, takes up the queues and says that it is [`Message::Prepared`]. Its workers wait.
+//! 4. The old daemon says [`Message::Go`] and exits at once. The new workers begin. Once the old process has ended, the
+//!    new one opens the devices that could not be handed over.
+//!
+//! Until step 4 the new process changes nothing that the old one uses. If it fails or is late, the old daemon goes on.
+
+pub(crate) mod arrival;
+mod channel;
+pub(crate) mod departure;
+pub(crate) mod state;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use channel::{Channel, ChannelError};
+pub use state::State;
+
+/// Number of the form of the state. A daemon hands over only to one of the same form.
+pub(crate) const FORM: u32 = 1;
+/// How long the new process may take to start.
+pub(crate) const START_TIME: Duration = Duration::from_secs(10);
+/// How long traffic may stand still at most before the old daemon goes on by itself.
+pub(crate) const STANDSTILL: Duration = Duration::from_secs(3);
+
+/// What the two processes tell each other.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// The new process waits for the state.
+    Ready {
+        /// [`FORM`] that it knows.
+        form: u32,
+        /// Its version.
+        version: String,
+    },
+    /// The old daemon's state.
+    State(Box<State>),
+    /// The new process can go on.
+    Prepared,
+    /// The new process cannot go on, and why.
+    Failed(String),
+    /// The old daemon touches nothing any more.
+    Go,
+}
+
+/// Descriptors that came with the state, each of which is taken once.
+#[derive(Debug)]
+pub struct Estate(Vec<Option<OwnedFd>>);
+
+impl Estate {
+    /// The descriptors in the order in which the state numbers them.
+    #[must_use]
+    pub fn new(descriptors: Vec<OwnedFd>) -> Self {
+        Self(descriptors.into_iter().map(Some).collect())
+    }
+
+    /// The descriptor of that number.
+    pub(crate) fn take(&mut self, number: usize) -> Result<OwnedFd, String> {
+        let taken = self.0.get_mut(number).and_then(Option::take);
+        taken.ok_or_else(|| format!("descriptor {number} was not handed over"))
+    }
+}

@@ -1,0 +1,188 @@
+//! The state that a daemon hands over. Descriptors are numbers in the list that goes with it.
+
+use std::collections::BTreeMap;
+
+use ringroad_control::message::Mirror;
+use ringroad_control::report::StartedBy;
+use ringroad_drivers::shm::PortShape;
+use ringroad_port::counters::CounterSnapshot;
+use ringroad_port::drop_cause::DropCause;
+use ringroad_ring::allocator::HandedOut;
+use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, StaticAddress};
+use crate::port_entries::{ClientId, Origin};
+use crate::revival::CommandPort;
+
+/// Everything that a daemon knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct State {
+    pub(crate) version: String,
+    pub(crate) config: Config,
+    pub(crate) started: StartedBy,
+    pub(crate) instance: u64,
+    pub(crate) uptime_ns: u64,
+    pub(crate) next_client: ClientId,
+    pub(crate) rejected_requests: u64,
+    pub(crate) listener: usize,
+    pub(crate) sessions: Vec<SessionState>,
+    /// The client that asked for the upgrade.
+    pub(crate) asking: ClientId,
+    /// When the workers stopped, by CLOCK_MONOTONIC, ns.
+    pub(crate) stopped_at_ns: u64,
+    pub(crate) ports: PortsState,
+}
+
+/// A connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SessionState {
+    pub(crate) id: ClientId,
+    pub(crate) program: String,
+    pub(crate) has_asked: bool,
+    /// What was received and not answered.
+    pub(crate) unread: Vec<u8>,
+    pub(crate) socket: usize,
+}
+
+/// All ports.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PortsState {
+    pub(crate) homes: Vec<HomeState>,
+    pub(crate) on_switches: Vec<SwitchPortState>,
+    pub(crate) devices: Vec<DeviceState>,
+    pub(crate) pipes: Vec<PipeState>,
+    pub(crate) addresses: Vec<StaticAddress>,
+    pub(crate) mirrors: Vec<Mirror>,
+    /// Learned addresses of each switch, with their ports.
+    pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
+    pub(crate) departed_of_switches: BTreeMap<String, Account>,
+    pub(crate) departed: Account,
+    /// Ports that commands attached and whose devices are to be opened anew.
+    pub(crate) waiting: Vec<CommandPort>,
+    pub(crate) last_number: u64,
+    /// Names of ports that cannot be handed over and are not opened anew.
+    pub(crate) lost: Vec<String>,
+    /// Names of ports whose devices are opened anew.
+    pub(crate) reopened: Vec<String>,
+}
+
+/// A region in which ports lie.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HomeState {
+    pub(crate) shape: PortShape,
+    pub(crate) geometry: RegionGeometry,
+    pub(crate) handed_out: HandedOut,
+    pub(crate) memory: usize,
+    /// The client whose user pays for it.
+    pub(crate) payer: ClientId,
+}
+
+/// A port of a switch.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SwitchPortState {
+    pub(crate) switch: String,
+    pub(crate) port: String,
+    pub(crate) index: u8,
+    pub(crate) shape: PortShape,
+    pub(crate) is_persistent: bool,
+    pub(crate) origin: Origin,
+    pub(crate) occupant: OccupantState,
+    pub(crate) queues: Vec<QueueState>,
+    pub(crate) past: Account,
+}
+
+/// Who works a port of a switch.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum OccupantState {
+    Nobody,
+    Program(RingsState),
+    Device,
+}
+
+/// A program's rings.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RingsState {
+    pub(crate) client: ClientId,
+    /// Its region's place among the homes.
+    pub(crate) home: usize,
+    pub(crate) placement: PortPlacement,
+    /// Kick and notify of each queue.
+    pub(crate) events: Vec<[usize; 2]>,
+}
+
+/// A device that a program has open.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DeviceState {
+    pub(crate) key: String,
+    pub(crate) request: CommandPort,
+    pub(crate) rings: RingsState,
+    pub(crate) ring_queues: Vec<QueueState>,
+    /// `None`: the device is opened anew.
+    pub(crate) device_queues: Option<Vec<QueueState>>,
+}
+
+/// A pipe.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PipeState {
+    pub(crate) name: (String, String),
+    pub(crate) shape: PortShape,
+    pub(crate) geometry: RegionGeometry,
+    pub(crate) memory: usize,
+    pub(crate) placements: [PortPlacement; 2],
+    pub(crate) events: Vec<[usize; 2]>,
+    pub(crate) owners: [Option<ClientId>; 2],
+    pub(crate) origin: Origin,
+}
+
+/// A queue.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct QueueState {
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) descriptors: Vec<usize>,
+    pub(crate) account: Account,
+}
+
+/// An account of frames.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Account {
+    received: [u64; 2],
+    delivered: [u64; 2],
+    replicated: u64,
+    dropped: Vec<(DropCause, u64)>,
+    violations: u64,
+    wakeups: u64,
+}
+
+impl From<&CounterSnapshot> for Account {
+    fn from(counters: &CounterSnapshot) -> Self {
+        let dropped = DropCause::ALL.into_iter().map(|cause| (cause, counters.dropped_for(cause)));
+        Self {
+            received: [counters.received_frames, counters.received_bytes],
+            delivered: [counters.delivered_frames, counters.delivered_bytes],
+            replicated: counters.replicated_frames,
+            dropped: dropped.filter(|(_, frames)| *frames != 0).collect(),
+            violations: counters.violations,
+            wakeups: counters.wakeups,
+        }
+    }
+}
+
+impl From<&Account> for CounterSnapshot {
+    fn from(account: &Account) -> Self {
+        let mut counters = Self {
+            received_frames: account.received[0],
+            received_bytes: account.received[1],
+            delivered_frames: account.delivered[0],
+            delivered_bytes: account.delivered[1],
+            replicated_frames: account.replicated,
+            violations: account.violations,
+            wakeups: account.wakeups,
+            ..Self::default()
+        };
+        for &(cause, frames) in &account.dropped {
+            counters.dropped[cause as usize] += frames;
+        }
+        counters
+    }
+}
