@@ -257,6 +257,18 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
         }
+        // After an upgrade the daemon is no child of the test.
+        let successor = match self.child.try_wait() {
+            Ok(Some(_)) => {
+                Connection::connect(self.socket()).ok().and_then(|mut daemon| daemon.status().ok())
+            }
+            _ => None,
+        };
+        if let Some(pid) =
+            successor.and_then(|status| rustix::process::Pid::from_raw(status.pid.cast_signed()))
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

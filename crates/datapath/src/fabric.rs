@@ -1009,7 +1009,7 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn hold(&self, holds: bool) -> Result<(), FabricError> {
-        Ok(self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))?)
+        self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))
     }
 
     /// Has the workers, which hold, send on what they had received, until nothing is left of it or `deadline` has

@@ -34,6 +34,7 @@ impl Site {
                 .unwrap(),
             signals,
             log: RunningLog::silent(),
+            arguments: Vec::new(),
         };
         Self { server: Server::new(parts).unwrap(), _signals, folder }
     }

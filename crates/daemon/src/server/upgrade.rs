@@ -1,5 +1,6 @@
 //! A server hands over to a new process, and a new process goes on as the server ([`crate::succession`]).
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -146,8 +147,8 @@ impl Server {
         std::process::exit(0);
     }
 
-    /// Goes on as the server whose state `successor` receives, with workers of this process. Whatever fails, the other
-    /// process goes on, and this one must end without undoing anything.
+    /// Goes on as the server whose state `successor` receives, with workers of this process. Nothing that the other
+    /// process uses is changed before that one says that it uses it no more.
     ///
     /// # Errors
     /// What to tell the other process.
@@ -156,8 +157,10 @@ impl Server {
         let told = |error: &dyn std::fmt::Display| error.to_string();
         fabric.hold(true).map_err(|error| told(&error))?;
         let (state, mut estate) = successor.receive_state()?;
+        // Its file stays where this process does not go on.
         let listener =
             ListeningSocket::resume(&socket, estate.take(state.listener)?).map_err(|e| told(&e))?;
+        let listener = ManuallyDrop::new(listener);
         let mut clients = Clients::new();
         let mut sessions = Vec::new();
         for SessionState { id, program, has_asked, unread, socket } in state.sessions {
@@ -196,6 +199,12 @@ impl Server {
             allow: old.allow,
             ..config
         };
+        successor.channel.send(&Message::Prepared, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
+        match successor.channel.receive(Instant::now() + START_TIME) {
+            Ok((Message::Go, _)) => {}
+            other => return Err(unexpected(other)),
+        }
+        let listener = ManuallyDrop::into_inner(listener);
         let (started, now) = (state.started, Instant::now());
         let parts =
             ServerParts { listener, socket, config, config_path, started, ports, signals, log, arguments };
@@ -206,12 +215,6 @@ impl Server {
         server.started_at = now.checked_sub(Duration::from_nanos(state.uptime_ns)).unwrap_or(now);
         for session in sessions {
             server.welcome_again(session).map_err(|error| told(&error))?;
-        }
-
-        successor.channel.send(&Message::Prepared, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
-        match successor.channel.receive(Instant::now() + START_TIME) {
-            Ok((Message::Go, _)) => {}
-            other => return Err(unexpected(other)),
         }
         server.begin(successor, reopenings, state.asking, (report, state.stopped_at_ns));
         Ok(server)

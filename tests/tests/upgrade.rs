@@ -1,0 +1,193 @@
+//! `ringroad upgrade`: a new daemon goes on where the running one stops.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::process::Command;
+
+use ringroad::control::Connection;
+use ringroad_tests::command::{run, stderr};
+use ringroad_tests::conservation::await_conserved;
+use ringroad_tests::daemon::Daemon;
+use ringroad_tests::frames::{numbered, receive, send, station};
+use ringroad_tests::network::{NetworkNamespace, is_root};
+use ringroad_tests::service::Service;
+use serde_json::Value;
+
+fn upgrade(daemon: &Daemon) -> Value {
+    let upgraded = run(daemon.ringroad(&["--json", "upgrade"]));
+    assert!(upgraded.status.success(), "{}", stderr(&upgraded));
+    let report: Value = serde_json::from_slice(&upgraded.stdout).unwrap();
+    assert_eq!(report["problem"], "", "{report}");
+    report
+}
+
+#[test]
+fn a_stream_loses_no_frame_through_upgrades_and_accounts_go_on() {
+    for workers in 1..=2 {
+        let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
+        let mut receiver = Service::start(daemon.ringroad(&[
+            "--json",
+            "recv",
+            "vale0:b",
+            "--count",
+            "60000",
+            "--duration",
+            "60",
+        ]));
+        daemon.await_status("receiver", |status| status.ports.len() == 1);
+        let mut sender =
+            Service::start(daemon.ringroad(&["gen", "vale0:a", "--rate", "20kpps", "--count", "60000"]));
+        let mut upgrades = 0;
+        while sender.is_running() && upgrades < 5 {
+            let before = daemon.status();
+            let report = upgrade(&daemon);
+            assert_ne!(report["pid"], before.pid);
+            assert_eq!((&report["reopened"], &report["lost"]), (&Value::from([0; 0]), &Value::from([0; 0])));
+            let after = daemon.status();
+            assert_eq!(u64::from(after.pid), report["pid"]);
+            assert!(after.uptime_s >= before.uptime_s);
+            for (before, after) in before.switches.iter().zip(&after.switches) {
+                assert!(after.totals.received_frames >= before.totals.received_frames);
+                assert!(after.macs >= before.macs);
+            }
+            upgrades += 1;
+        }
+        assert!(upgrades > 1, "the stream was over too soon");
+        assert!(sender.await_end().0.success());
+        let (status, told) = receiver.await_end();
+        assert!(status.success() && told.contains("\"frames\":60000"), "{told}");
+        let drops = daemon.status().switches.iter().map(|switch| switch.totals.drops.len()).sum::<usize>();
+        assert_eq!(drops, 0, "{:#?}", daemon.status().switches);
+        await_conserved(&daemon);
+    }
+}
+
+#[test]
+fn programs_keep_ports_pipes_shared_regions_and_connections() {
+    let daemon = Daemon::start();
+    let [mut a, mut b, mut c] = ["vale0:a", "vale0:b@slots=64", "vale0:c"].map(|name| daemon.open(name));
+    let [mut master, mut slave] = ["vale0:a{1", "vale0:a}1"].map(|name| daemon.open(name));
+    let attached = run(daemon.ringroad(&["attach", "vale0:later", "--for-program"]));
+    assert!(attached.status.success(), "{}", stderr(&attached));
+    let mut connection = Connection::connect(daemon.socket()).unwrap();
+    let instance = connection.hello("test").unwrap().instance;
+    // A frame that waits to be read, and learned addresses.
+    send(&mut a, &numbered(station(9), station(1), 1, 100));
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut c).len(), 100);
+    send(&mut b, &numbered(station(1), station(2), 2, 100));
+    b.tx().sync().unwrap();
+    assert_eq!(receive(&mut a).len(), 100);
+    for round in 0..3 {
+        upgrade(&daemon);
+        assert_eq!(receive(&mut b), numbered(station(9), station(1), 1, 100));
+        // Still where they were learned: no other port gets these.
+        for number in 0..200 {
+            send(&mut a, &numbered(station(2), station(1), number, 60));
+            a.tx().sync().unwrap();
+            assert_eq!(receive(&mut b), numbered(station(2), station(1), number, 60));
+        }
+        send(&mut master, &[round; 80]);
+        master.tx().sync().unwrap();
+        assert_eq!(receive(&mut slave), [round; 80]);
+        send(&mut a, &numbered(station(9), station(1), 1, 100));
+        a.tx().sync().unwrap();
+        assert_eq!(receive(&mut c), numbered(station(9), station(1), 1, 100));
+    }
+    assert_eq!(connection.hello("test").unwrap().instance, instance);
+    assert!(daemon.port("vale0:later").is_some_and(|port| port.persistent && !port.bound));
+    let mut later = daemon.open("vale0:later");
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut later), [0xff; 60]);
+    // Places in regions and quotas are kept: ports go and come as before.
+    drop(b);
+    daemon
+        .await_status("a port that is gone", |status| status.ports.iter().all(|port| port.name != "vale0:b"));
+    drop(daemon.open("vale0:b"));
+    drop((a, c, later, master, slave));
+    daemon.await_status("no programs", |status| status.ports.iter().all(|port| !port.bound));
+    await_conserved(&daemon);
+}
+
+#[test]
+fn containers_keep_their_links_and_interfaces_are_opened_anew() {
+    if !is_root() {
+        return;
+    }
+    let outside = NetworkNamespace::new();
+    let daemon = Daemon::within(&outside);
+    let mut containers = ["tap", "veth"].map(|via| {
+        let name = format!("rru{}-{via}", std::process::id());
+        let (port, address) = (format!("vale0:{via}"), format!("10.79.0.{}/24", via.len()));
+        let arguments = ["container", &name, "--port", &port, "--address", &address, "--via", via];
+        let arguments = [&["--json"], &arguments[..], &["--", "sleep", "1000"]].concat();
+        let mut service = Service::start(daemon.ringroad(&arguments));
+        service.await_line("\"ready\":true");
+        (name, service)
+    });
+    outside.run(&["ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1"]);
+    for interface in ["up0", "up1"] {
+        outside.run(&["ip", "link", "set", interface, "up"]);
+    }
+    let made = run(daemon.ringroad_within(&outside, &["attach", "vale0:up", "--driver", "packet:up0"]));
+    assert!(made.status.success(), "{}", stderr(&made));
+    let ping = |count: &str| {
+        let mut ping = Command::new("ip");
+        ping.args([
+            "netns",
+            "exec",
+            &containers[0].0,
+            "ping",
+            "-n",
+            "-c",
+            count,
+            "-i",
+            "0.01",
+            "-W",
+            "5",
+            "10.79.0.4",
+        ]);
+        ping
+    };
+    assert!(run(ping("1")).status.success());
+    for _ in 0..2 {
+        let mut stream = Service::start(ping("100"));
+        stream.await_line("icmp_seq=5 ");
+        let report = upgrade(&daemon);
+        assert_eq!(report["reopened"], Value::from(vec!["vale0:up"]));
+        let (_, told) = stream.await_end();
+        assert!(told.contains(" 100 received") || told.contains("100 packets received"), "{told}");
+        assert!(daemon.port("vale0:up").is_some_and(|port| port.error.is_none()));
+    }
+    for (_, service) in &mut containers {
+        service.signal(rustix::process::Signal::TERM);
+        service.await_end();
+    }
+    await_conserved(&daemon);
+}
+
+#[test]
+fn a_process_that_cannot_go_on_leaves_the_old_one_running() {
+    let daemon = Daemon::with_config("");
+    let [mut a, mut b] = ["vale0:a", "vale0:b"].map(|name| daemon.open(name));
+    let pid = daemon.status().pid;
+    daemon.write_config("[workers]\ncount = 0\n");
+    let refused = run(daemon.ringroad(&["upgrade"]));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("workers.count is 0"), "{}", stderr(&refused));
+    // Less memory than the ports have: found when everything stands still.
+    daemon.write_config("[limits]\nshared_memory_mib = 1\n");
+    let refused = run(daemon.ringroad(&["upgrade"]));
+    assert!(stderr(&refused).contains("region"), "{}", stderr(&refused));
+    assert_eq!(daemon.status().pid, pid);
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut b), [0xff; 60]);
+    // What only a start can change is in force after the next one.
+    daemon.write_config("[workers]\ncount = 2\n");
+    upgrade(&daemon);
+    assert_eq!(daemon.status().workers.len(), 2);
+    send(&mut a, &[0xff; 60]);
+    a.tx().sync().unwrap();
+    assert_eq!(receive(&mut b), [0xff; 60]);
+}
